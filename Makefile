@@ -1,0 +1,35 @@
+# `make demo` and `make test` do all the set-up by themselves; the second time it is a no-op.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: demo test check fix bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/corag demo --out runs/demo
+
+test: $(INSTALLED)
+	HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90
+
+check: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(INSTALLED)
+	$(BIN)/corag bench search --out runs/bench
+
+clean:
+	rm -rf $(VENV) runs
+
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	touch $@

@@ -1,0 +1,164 @@
+"""What rebuilds an agent (`AgentConfig`) and what trains one (`TrainConfig`)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from agent.checks import require_choice, require_int, require_names, require_number, require_text
+from agent.errors import AgentError
+from agent.ranges import SETTINGS, FixedConfiguration, Ranges
+
+Optimizer = Literal["adam", "adamw"]
+Accelerator = Literal["auto", "cpu", "gpu"]
+Precision = Literal["32-true", "bf16-mixed"]
+Tracker = Literal["wandb", "csv", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentConfig:
+    """Everything needed to rebuild an agent around its weights, and to feed it.
+
+    Attributes:
+        feature_dim: Length of a feature vector.
+        rerankers: Names of the rerankers in label order.
+        ranges: Lowest and highest value of each search setting.
+        embedder: Name of the embedder of the queries.
+        features: Recipe of the feature vector: names of its parts in order. The agent only keeps them
+            for whoever builds the vectors.
+        hidden: Sizes of the hidden layers (paper 5.1).
+        map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
+        fixed: The best single configuration on the training questions, if known.
+    """
+
+    feature_dim: int
+    rerankers: tuple[str, ...]
+    ranges: Ranges
+    embedder: str
+    features: tuple[str, ...] = ("query",)
+    hidden: tuple[int, ...] = (512, 256)
+    map_dim: int = 128
+    fixed: FixedConfiguration | None = None
+
+    def __post_init__(self) -> None:
+        require_int("feature_dim", self.feature_dim, 1)
+        require_names("rerankers", self.rerankers)
+        if not isinstance(self.ranges, Ranges):
+            raise AgentError(f"ranges must be a Ranges, got {self.ranges!r}")
+        require_text("embedder", self.embedder)
+        require_names("features", self.features)
+        if not isinstance(self.hidden, tuple):
+            raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
+        for size in self.hidden:
+            require_int("every size in hidden", size, 1)
+        require_int("map_dim", self.map_dim, 1)
+        if self.fixed is not None:
+            require_choice("fixed.reranker", self.fixed.reranker, self.rerankers)
+
+    @property
+    def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(inputs, outputs) of each encoder layer, from features to feature map."""
+        return tuple(pairwise((self.feature_dim, *self.hidden, self.map_dim)))
+
+    @property
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of every weight tensor by name; weights are `[outputs, inputs]`."""
+        layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
+        layers["reranker"] = (self.map_dim, len(self.rerankers))
+        layers["settings"] = (self.map_dim, len(SETTINGS))
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, (inputs, outputs) in layers.items():
+            shapes[f"{name}.weight"] = (outputs, inputs)
+            shapes[f"{name}.bias"] = (outputs,)
+        return shapes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> AgentConfig:
+        """Return the configuration that `to_dict` wrote.
+
+        Raises:
+            AgentError: A key is unknown or missing, or a value breaks a rule.
+        """
+        fields = _fields(cls, "config", values)
+        fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
+        if fields["fixed"] is not None:
+            fixed = _fields(FixedConfiguration, "fixed", fields["fixed"])
+            fields["fixed"] = FixedConfiguration(**fixed)
+        return cls(**fields)
+
+
+def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
+    """Return `values` with lists turned into tuples, if its keys are exactly the fields of `cls`."""
+    if not isinstance(values, Mapping):
+        raise AgentError(f"{where} must be a mapping of settings, got {values!r}")
+    expected = {field.name for field in dataclasses.fields(cls)}
+    for problem, keys in (("unknown", set(values) - expected), ("missing", expected - set(values))):
+        if keys:
+            raise AgentError(
+                f"{where} has {problem} keys {sorted(keys)}; it needs exactly {sorted(expected)}"
+            )
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainConfig:
+    """How an agent is trained; the defaults are those of the paper (6.1), which names no optimizer.
+
+    Training runs on one device: the network is small enough for a CPU.
+
+    Attributes:
+        lr: Learning rate.
+        batch_size: Questions per step; pairs are formed within a batch, so at least 2.
+        epochs: Passes over the training questions.
+        margin: Distance beyond which a negative pair costs nothing.
+        contrastive_weight: Weight of the contrastive loss in the total.
+        reranker_weight: Weight of the classification loss in the total.
+        settings_weight: Weight of the regression loss in the total.
+        balanced: Weigh rerankers by the inverse of their frequency in the classification loss.
+        seed: The one source of randomness: initial weights and the order of the questions.
+        optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
+        patience: Stop after this many epochs without a better one; None trains all epochs.
+        accelerator: Where to train; "auto" takes a GPU if there is one.
+        precision: Arithmetic of the training steps; weights are always float32.
+        logger: Where the figures of each epoch go besides the report.
+    """
+
+    lr: float = 1e-3
+    batch_size: int = 32
+    epochs: int = 60
+    margin: float = 1.0
+    contrastive_weight: float = 1.0
+    reranker_weight: float = 1.0
+    settings_weight: float = 1.0
+    balanced: bool = False
+    seed: int = 0
+    optimizer: Optimizer = "adam"
+    patience: int | None = None
+    accelerator: Accelerator = "auto"
+    precision: Precision = "32-true"
+    logger: Tracker = "csv"
+
+    def __post_init__(self) -> None:
+        require_number("lr", self.lr, above=True)
+        require_int("batch_size", self.batch_size, 2)
+        require_int("epochs", self.epochs, 1)
+        require_number("margin", self.margin, above=True)
+        weights = ("contrastive_weight", "reranker_weight", "settings_weight")
+        for name in weights:
+            require_number(name, getattr(self, name))
+        if not any(getattr(self, name) for name in weights):
+            raise AgentError("all three loss weights are 0, so there is nothing to learn; raise one")
+        require_int("seed", self.seed, 0)
+        if self.patience is not None:
+            require_int("patience", self.patience, 1)
+        require_choice("optimizer", self.optimizer, get_args(Optimizer))
+        require_choice("accelerator", self.accelerator, get_args(Accelerator))
+        require_choice("precision", self.precision, get_args(Precision))
+        require_choice("logger", self.logger, get_args(Tracker))

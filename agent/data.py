@@ -1,0 +1,148 @@
+"""The training table: feature vectors and labels, checked at the door. NumPy only; no text.
+
+Letters: `n` questions, `d` features, `R` rerankers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.config import AgentConfig
+from agent.errors import AgentError
+from agent.ranges import SETTINGS
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTable:
+    """What is known about the questions of one split.
+
+    Attributes:
+        features: Feature vectors, float32 `[n, d]`.
+        reranker: Index of each question's best reranker, int64 `[n]`.
+        settings: Each question's best iterations, exploration and cost weight in natural units,
+            float32 `[n, 3]`.
+        weight: How much a question counts for the reranker label and for pairs, at least 0, float32
+            `[n]`. A question whose best and next best reranker are too close has weight 0 (paper 5.2.2)
+            and then teaches the settings only.
+        quality: Answer quality with each reranker, higher is better, float32 `[n, R]`, or None.
+        ids: Name of each question, `n` of them.
+    """
+
+    features: NDArray[np.float32]
+    reranker: NDArray[np.int64]
+    settings: NDArray[np.float32]
+    weight: NDArray[np.float32]
+    quality: NDArray[np.float32] | None
+    ids: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not np.issubdtype(np.asarray(self.reranker).dtype, np.integer):
+            raise AgentError(f"reranker must hold label indices, got dtype {np.asarray(self.reranker).dtype}")
+        object.__setattr__(self, "reranker", np.ascontiguousarray(self.reranker, dtype=np.int64))
+        for name, axes in (("features", 2), ("settings", 2), ("weight", 1), ("quality", 2)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
+        self._check_lengths()
+        self._check_values()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the whole content, hexadecimal."""
+        sha = hashlib.sha256("\n".join(self.ids).encode())
+        for array in (self.features, self.reranker, self.settings, self.weight, self.quality):
+            if array is not None:
+                sha.update(str(array.shape).encode())
+                sha.update(array.tobytes())
+        return sha.hexdigest()
+
+    def check_fits(self, config: AgentConfig) -> None:
+        """Raise an `AgentError` unless an agent of this configuration can learn from the table."""
+        if self.features.shape[1] != config.feature_dim:
+            raise AgentError(
+                f"features have {self.features.shape[1]} columns but feature_dim is {config.feature_dim}; "
+                f"build them with the embedder {config.embedder!r} and the recipe {config.features}"
+            )
+        num_rerankers = len(config.rerankers)
+        if len(self) and self.reranker.max() >= num_rerankers:
+            raise AgentError(
+                f"reranker label {self.reranker.max()} needs to be below {num_rerankers} (rerankers)"
+            )
+        if self.quality is not None and self.quality.shape[1] != num_rerankers:
+            raise AgentError(f"quality has {self.quality.shape[1]} columns for {num_rerankers} rerankers")
+        outside = np.flatnonzero(~config.ranges.contains(self.settings))
+        if outside.size:
+            row = outside[0]
+            values = dict(zip(SETTINGS, self.settings[row].tolist(), strict=True))
+            raise AgentError(
+                f"settings of question {self.ids[row]!r} leave the ranges: {values}; widen {config.ranges}"
+            )
+
+    def check_trainable(self) -> None:
+        """Raise an `AgentError` unless there are two questions and two rerankers to tell apart."""
+        if len(self) < 2:
+            raise AgentError(f"training needs at least 2 questions, got {len(self)}; label more")
+        seen = np.unique(self.reranker[self.weight > 0])
+        if seen.size < 2:
+            raise AgentError(
+                f"training needs at least 2 different best rerankers among the questions with weight > 0, "
+                f"got labels {seen.tolist()}; label more questions or lower the bar for counting one"
+            )
+
+    def _check_lengths(self) -> None:
+        lengths = {
+            name: len(getattr(self, name))
+            for name in ("features", "reranker", "settings", "weight", "quality")
+            if getattr(self, name) is not None
+        }
+        for name, length in lengths.items():
+            if length != len(self.ids):
+                raise AgentError(f"{name} has {length} rows for {len(self.ids)} ids; give one per question")
+        if self.reranker.ndim != 1:
+            raise AgentError(f"reranker must have 1 axis, got shape {self.reranker.shape}")
+        if self.settings.shape[1] != len(SETTINGS):
+            raise AgentError(f"settings need the columns {SETTINGS}, got shape {self.settings.shape}")
+
+    def _check_values(self) -> None:
+        if (self.reranker < 0).any():
+            raise AgentError(f"reranker labels must be at least 0, got {self.reranker.min()}")
+        if (self.weight < 0).any():
+            raise AgentError(f"weight must be at least 0, got {self.weight.min()}")
+
+
+def _float_array(name: str, values: object, axes: int) -> NDArray[np.float32]:
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise AgentError(f"{name} must be an array of numbers: {error}") from error
+    if array.ndim != axes:
+        raise AgentError(f"{name} must have {axes} axes, got shape {array.shape}")
+    bad = np.argwhere(~np.isfinite(array))
+    if bad.size:
+        raise AgentError(
+            f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or mend it"
+        )
+    return array
+
+
+def check_disjoint(train: TrainingTable, val: TrainingTable) -> None:
+    """Raise an `AgentError` if a question is in both splits."""
+    shared = sorted(set(train.ids) & set(val.ids))
+    if shared:
+        raise AgentError(
+            f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
+            "split by question, and by document where questions share one"
+        )
+
+
+def epoch_order(num_rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    """Return the order of the rows in one epoch, a permutation `[num_rows]`.
+
+    It depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
+    """
+    return np.random.default_rng((seed, epoch)).permutation(num_rows)

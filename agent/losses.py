@@ -1,0 +1,79 @@
+"""The three losses of the paper (5.2) and their sum, as pure functions.
+
+Letters: `b` rows of a batch, `M` size of the feature map, `R` rerankers. A row of weight 0 counts
+neither for the reranker label nor for pairs; where nothing counts, a loss is 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+SMALLEST_SQUARED_DISTANCE = 1e-12
+"""Below it a distance counts as this one: the square root has no gradient at 0."""
+
+
+class Losses(NamedTuple):
+    """The parts of the total loss, scalars."""
+
+    contrastive: Tensor
+    reranker: Tensor
+    settings: Tensor
+
+
+def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: float) -> Tensor:
+    """Eq. 10: pull questions with the same best reranker together, push the others apart.
+
+    The paper leaves F_con open; this is the usual margin form on the Euclidean distance D (Hadsell et al.
+    2006): D^2 for a positive pair, max(0, margin - D)^2 for a negative one. All pairs of the batch count;
+    each kind is averaged on its own, so that the many negatives do not drown the positives.
+
+    Args:
+        maps: Feature maps, `[b, M]`.
+        reranker: Best reranker of each row, `[b]`.
+        weight: Weight of each row, `[b]`; a pair weighs the product of its rows.
+        margin: Distance beyond which a negative pair costs nothing.
+    """
+    maps = maps.float()
+    squared = (maps[:, None] - maps[None, :]).square().sum(dim=-1)
+    distance = squared.clamp_min(SMALLEST_SQUARED_DISTANCE).sqrt()
+    pair_weight = torch.triu(weight[:, None] * weight[None, :], diagonal=1)
+    same = reranker[:, None] == reranker[None, :]
+    positive = _weighted_mean(squared, pair_weight * same)
+    negative = _weighted_mean((margin - distance).relu().square(), pair_weight * ~same)
+    return positive + negative
+
+
+def reranker_loss(
+    logits: Tensor, reranker: Tensor, weight: Tensor, class_weight: Tensor | None = None
+) -> Tensor:
+    """Eq. 8: cross-entropy of the reranker label, a weighted mean over the rows.
+
+    Args:
+        logits: Unnormalised log-probabilities, `[b, R]`.
+        reranker: Best reranker of each row, `[b]`.
+        weight: Weight of each row, `[b]`.
+        class_weight: Weight of each reranker, `[R]`, or None for equal weights.
+    """
+    if class_weight is not None:
+        weight = weight * class_weight[reranker]
+    return _weighted_mean(functional.cross_entropy(logits.float(), reranker, reduction="none"), weight)
+
+
+def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
+    """Eq. 9: mean squared error of the settings `[b, 3]`, both on the scale [0, 1] of `Ranges`."""
+    return functional.mse_loss(predicted.float(), target)
+
+
+def total_loss(losses: Losses, weights: tuple[float, float, float]) -> Tensor:
+    """Eq. 11: the sum of the three losses, each with its weight (1 in the paper)."""
+    return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
+
+
+def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    total = weights.sum()
+    # Dividing by 1 where nothing counts keeps the loss 0 and its gradient finite.
+    return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))

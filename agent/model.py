@@ -1,0 +1,79 @@
+"""The network: a shared encoder and two heads. Pure PyTorch; knows no file, no trainer and no label.
+
+Letters: `b` rows, `d` features, `M` size of the feature map, `R` rerankers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from agent.config import AgentConfig
+from agent.ranges import SETTINGS
+
+
+class AgentOutput(NamedTuple):
+    """What the network says about a batch.
+
+    Attributes:
+        maps: Feature maps, `[b, M]`.
+        logits: Unnormalised log-probabilities of the rerankers, `[b, R]`.
+        settings: Search settings on the scale [0, 1] of `Ranges`, `[b, 3]`.
+    """
+
+    maps: Tensor
+    logits: Tensor
+    settings: Tensor
+
+
+class AgentModel(nn.Module):  # type: ignore[misc]
+    """Encoder with ReLU after every layer (paper 5.1), a reranker head and a settings head.
+
+    Both branches of a Siamese pair share the encoder, so one pass over a batch serves all its pairs.
+    Features enter as they are: embeddings are unit vectors already. A sigmoid keeps the settings on
+    [0, 1], hence within their ranges, whatever the weights.
+
+    Args:
+        config: The architecture.
+        seed: Seed of the initial weights; the global generator is neither read nor moved.
+    """
+
+    def __init__(self, config: AgentConfig, seed: int) -> None:
+        super().__init__()
+        self.encoder = nn.ModuleList(_linear(*shape) for shape in config.encoder_shapes)
+        self.reranker = _linear(config.map_dim, len(config.rerankers))
+        self.settings = _linear(config.map_dim, len(SETTINGS))
+        self._initialise(seed)
+
+    def forward(self, features: Tensor) -> AgentOutput:
+        """Return the output for features `[b, d]`."""
+        maps = features
+        for layer in self.encoder:
+            maps = layer(maps).relu()
+        return AgentOutput(maps, self.reranker(maps), self.settings(maps).sigmoid())
+
+    def weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return a copy of every tensor by name, as in `AgentConfig.tensor_shapes`."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
+
+    def load_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over the tensors that `weights` returned."""
+        self.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
+
+    def _initialise(self, seed: int) -> None:
+        """Draw what `nn.Linear` would, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own."""
+        generator = torch.Generator().manual_seed(seed)
+        for layer in (*self.encoder, self.reranker, self.settings):
+            bound = 1 / math.sqrt(layer.in_features)
+            for parameter in (layer.weight, layer.bias):
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    return nn.utils.skip_init(nn.Linear, inputs, outputs)

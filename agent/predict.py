@@ -1,0 +1,160 @@
+"""The trained agent: feature vectors in, configurations out. NumPy only, so that loading needs no torch.
+
+Letters: `b` rows, `d` features, `R` rerankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from agent.config import AgentConfig
+from agent.errors import AgentError
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPrediction:
+    """The configuration for one question.
+
+    Attributes:
+        reranker: The most probable reranker, among those available.
+        iterations: Search iterations.
+        exploration: c of the paper's eq. 5.
+        cost_weight: lambda of the paper's eq. 5.
+        probabilities: Probability of every reranker the agent knows, in label order; they sum to 1.
+    """
+
+    reranker: str
+    iterations: int
+    exploration: float
+    cost_weight: float
+    probabilities: Mapping[str, float]
+
+
+class ConfigurationAgent:
+    """Predicts reranker and search settings from a feature vector.
+
+    Args:
+        config: The architecture, reranker names and ranges.
+        weights: The tensors named in `config.tensor_shapes`, float32.
+
+    Raises:
+        AgentError: A tensor is missing, unknown, of the wrong shape or type, or not finite.
+    """
+
+    def __init__(self, config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
+        _check_weights(config, weights)
+        self.config = config
+        self.weights = MappingProxyType(dict(weights))
+        # In float64 no finite float32 feature can overflow to infinity on its way through.
+        self._encoder = [self._layer(f"encoder.{i}") for i in range(len(config.encoder_shapes))]
+        self._reranker = self._layer("reranker")
+        self._settings = self._layer("settings")
+
+    def predict(
+        self, features: ArrayLike, available: Collection[str] | None = None
+    ) -> AgentPrediction | list[AgentPrediction]:
+        """Return the configuration for each feature vector.
+
+        Args:
+            features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe
+                `config.features`.
+            available: Names of the rerankers at hand; the most probable of them is chosen. None means
+                all. Equal probabilities go to the first in label order.
+
+        Returns:
+            One prediction for `[d]`, a list of `b` for `[b, d]`.
+
+        Raises:
+            AgentError: The features have another dimension or are not finite, or the agent knows none
+                of the available rerankers.
+        """
+        rows, single = self._rows(features)
+        allowed = self._allowed(available)
+        maps = rows
+        for weight, bias in self._encoder:
+            maps = np.maximum(maps @ weight + bias, 0.0)
+        probabilities = _softmax(maps @ self._reranker[0] + self._reranker[1])
+        unit = _sigmoid(maps @ self._settings[0] + self._settings[1])
+        settings = self.config.ranges.from_unit(unit)
+        chosen = np.where(allowed, probabilities, -1.0).argmax(axis=1)
+        predictions = [
+            AgentPrediction(
+                reranker=self.config.rerankers[label],
+                iterations=int(iterations),
+                exploration=exploration,
+                cost_weight=cost_weight,
+                probabilities=dict(zip(self.config.rerankers, row, strict=True)),
+            )
+            for label, (iterations, exploration, cost_weight), row in zip(
+                chosen.tolist(), settings.tolist(), probabilities.tolist(), strict=True
+            )
+        ]
+        return predictions[0] if single else predictions
+
+    def _rows(self, features: ArrayLike) -> tuple[FloatArray, bool]:
+        try:
+            rows = np.asarray(features, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise AgentError(f"features must be an array of numbers: {error}") from error
+        dim = self.config.feature_dim
+        if rows.ndim not in (1, 2) or rows.shape[-1] != dim:
+            raise AgentError(
+                f"features must have shape [{dim}] or [b, {dim}], got {list(rows.shape)}; build them with "
+                f"the embedder {self.config.embedder!r} and the recipe {self.config.features}"
+            )
+        if not (np.abs(rows) <= np.finfo(np.float32).max).all():
+            raise AgentError(
+                f"features must be finite float32 values; "
+                f"mend what the embedder {self.config.embedder!r} gave"
+            )
+        return np.atleast_2d(rows), rows.ndim == 1
+
+    def _allowed(self, available: Collection[str] | None) -> NDArray[np.bool_]:
+        names = self.config.rerankers
+        allowed = np.array([available is None or name in available for name in names])
+        if not allowed.any():
+            raise AgentError(
+                f"none of the available rerankers {sorted(available or ())} is known to the agent; "
+                f"it knows {', '.join(names)}"
+            )
+        return allowed
+
+    def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
+        weight = self.weights[f"{name}.weight"].astype(np.float64)
+        return np.ascontiguousarray(weight.T), self.weights[f"{name}.bias"].astype(np.float64)
+
+
+def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
+    shapes = config.tensor_shapes
+    if set(weights) != set(shapes):
+        raise AgentError(
+            f"the weights do not fit the configuration: "
+            f"missing tensors {sorted(set(shapes) - set(weights))}, "
+            f"unknown tensors {sorted(set(weights) - set(shapes))}"
+        )
+    for name, shape in shapes.items():
+        tensor = weights[name]
+        if tensor.shape != shape or tensor.dtype != np.float32:
+            raise AgentError(
+                f"tensor {name!r} must be float32 of shape {shape}, "
+                f"got {tensor.dtype} of shape {tensor.shape}"
+            )
+        if not np.isfinite(tensor).all():
+            raise AgentError(f"tensor {name!r} holds values that are not finite")
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def _sigmoid(logits: FloatArray) -> FloatArray:
+    # Through tanh, because exp(-x) overflows for large negative x.
+    return 0.5 * (1.0 + np.tanh(0.5 * logits))

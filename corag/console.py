@@ -1,0 +1,74 @@
+"""Progress bars and tables for people, on standard error and standard output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+Report = Callable[[int, int], None]
+"""Called with (units done, units in all)."""
+
+
+def stdout() -> Console:
+    """Return a console on standard output."""
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    """Return a console on standard error, where it does not mix with what a program prints for others."""
+    return Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
+    """Show a bar with rate and time left on standard error while the block runs."""
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=stderr(),
+        disable=quiet,
+    )
+    with bar:
+        task = bar.add_task(description, total=None)
+
+        def report(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        yield report
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Mapping[str, str],
+    *,
+    title: str = "",
+    formats: Mapping[str, str] | None = None,
+) -> Table:
+    """Return a table.
+
+    Args:
+        rows: One mapping per line.
+        columns: Key of a row -> heading.
+        title: Stands above.
+        formats: Key of a row -> format specification of its numbers; `.3f` for fractions by default.
+    """
+    drawn = Table(title=title or None, title_justify="left")
+    for position, heading in enumerate(columns.values()):
+        drawn.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
+    for row in rows:
+        drawn.add_row(*(_cell(row.get(key), (formats or {}).get(key, ".3f")) for key in columns))
+    return drawn
+
+
+def _cell(value: Any, form: str) -> str:
+    if value is None:
+        return "-"
+    return format(value, form) if isinstance(value, float) else str(value)

@@ -1,0 +1,41 @@
+"""Errors a user can mend: each message names the value, the rule and the remedy.
+
+The command line prints these without a traceback and exits with status 2. Anything else that
+escapes is a bug in CORAG and keeps its traceback.
+"""
+
+
+class CoragError(Exception):
+    """Base of every error that CORAG raises on purpose."""
+
+
+class InputError(CoragError, ValueError):
+    """A value given by the user breaks a rule: an empty question, a budget of 0, a broken line."""
+
+
+class DataError(InputError):
+    """A data folder or file cannot be used; the message names the file and, where it has one, the line."""
+
+
+class IndexMismatchError(CoragError):
+    """A vector index does not fit: built by another embedder, half-written, or of an unknown version."""
+
+
+class ModelError(CoragError):
+    """A model, tokenizer or adapter is missing, damaged, or not what its name says."""
+
+
+class MissingExtraError(CoragError, ImportError):
+    """An optional dependency is not installed; the message gives the command that installs it."""
+
+
+class ScoringError(CoragError):
+    """A reranker returned values that cannot be ranked: NaN, infinite, or the wrong number of them."""
+
+
+class BudgetError(CoragError):
+    """A selection would cost more than its budget: a bug in a selector, never shown to the model."""
+
+
+class ReaderError(CoragError):
+    """A reader could not answer: its server is down, its model is missing, its reply is broken."""

@@ -1,0 +1,1 @@
+"""Readers: question and context in, answer out."""

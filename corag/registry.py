@@ -1,0 +1,121 @@
+"""Parts by name: short, visible tables whose modules are imported only when a part is asked for.
+
+To add a part, write one file with a class that behaves like the protocol in `corag.types` and add one line
+here, or call `register` from your own code, or pass the object itself wherever a name is accepted.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, cast
+
+from corag.errors import InputError
+from corag.types import Embedder, Reader, Reranker, Selector
+
+Part = TypeVar("Part")
+
+
+class Registry(Generic[Part]):
+    """Names and what builds them: `module:attribute`, or any callable that takes keyword settings."""
+
+    def __init__(self, kind: str, parts: dict[str, str | Callable[..., Part]]) -> None:
+        self.kind = kind
+        self._parts = parts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names, in order of registration."""
+        return tuple(self._parts)
+
+    def register(self, name: str, part: Callable[..., Part]) -> None:
+        """Add a part of your own under a new name.
+
+        Raises:
+            InputError: The name is taken.
+        """
+        if name in self._parts:
+            raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
+        self._parts[name] = part
+
+    def make(self, name: str, **settings: Any) -> Part:
+        """Build the part called `name`.
+
+        Raises:
+            InputError: No such name (all names are listed), or a setting that the part does not have.
+        """
+        if name not in self._parts:
+            raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
+        part = self._parts[name]
+        if isinstance(part, str):
+            module, _, attribute = part.partition(":")
+            part = cast(Callable[..., Part], getattr(importlib.import_module(module), attribute))
+        try:
+            return part(**settings)
+        except TypeError as error:
+            if "unexpected keyword argument" not in str(error):
+                raise
+            raise InputError(f"{self.kind} {name!r}: {error}; see help({name!r}'s class) for its settings") from error
+
+    def _listed(self) -> str:
+        return ", ".join(self._parts) or "(none)"
+
+
+EMBEDDERS: Registry[Embedder] = Registry(
+    "embedder",
+    {
+        "minilm": "corag.embedders:MiniLMEmbedder",
+        "BAAI/bge-m3": "corag.embedders:BgeM3Embedder",
+        "sentence-transformers": "corag.embedders:SentenceTransformerEmbedder",
+    },
+)
+
+RERANKERS: Registry[Reranker] = Registry(
+    "reranker",
+    {
+        "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
+        "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
+        "bm25": "corag.rerankers.bm25:Bm25",
+    },
+)
+
+SELECTORS: Registry[Selector] = Registry(
+    "selector",
+    {
+        "top-k": "corag.selectors.top_k:TopK",
+        "naive": "corag.selectors.naive:Naive",
+        "corag": "corag.selectors.corag:Corag",
+        "corag-fixed": "corag.selectors.corag:CoragFixed",
+        "upper": "corag.selectors.upper:Upper",
+    },
+)
+
+READERS: Registry[Reader] = Registry(
+    "reader",
+    {
+        "extractive": "corag.readers.extractive:ExtractiveReader",
+        "ollama": "corag.readers.ollama:OllamaReader",
+    },
+)
+
+
+def embedder(name: str = "minilm", **settings: Any) -> Embedder:
+    """Return an embedder by name; any name that is not in the table is a sentence-transformers model or folder."""
+    if name not in EMBEDDERS.names:
+        return EMBEDDERS.make("sentence-transformers", model=name, **settings)
+    return EMBEDDERS.make(name, **settings)
+
+
+def reranker(name: str, **settings: Any) -> Reranker:
+    """Return a reranker by name; an unknown name is an error that lists all names."""
+    return RERANKERS.make(name, **settings)
+
+
+def selector(name: str, **settings: Any) -> Selector:
+    """Return a selector by name; an unknown name is an error that lists all names."""
+    return SELECTORS.make(name, **settings)
+
+
+def reader(name: str, **settings: Any) -> Reader:
+    """Return a reader by name; an unknown name is an error that lists all names."""
+    return READERS.make(name, **settings)

@@ -1,0 +1,1 @@
+"""Selectors: candidates and a budget in, a selection out."""

@@ -1,0 +1,227 @@
+"""What every selector does alike: check the input, keep the budget, build the selection.
+
+A selector only chooses (`_choose`); that the chosen text really costs no more than the budget under the
+answering model's tokenizer is seen to here, in one place, for all of them.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import BudgetError, InputError
+from corag.rerankers.scorers import SEPARATOR, MemoScorer
+from corag.tokens import token_counter
+from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a selector decided.
+
+    Attributes:
+        order: Candidate indices in prompt order; empty when nothing fits.
+        value: The reranker's value of that order.
+        trace: What a person may want to know about how it came about.
+    """
+
+    order: Order
+    value: float
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Problem:
+    """One query with its candidates, cleaned of duplicates, and what they cost.
+
+    Args:
+        query: The question.
+        candidates: Best first.
+        tokens: Counts as the answering model does.
+
+    Attributes:
+        query: The question.
+        chunks: Distinct chunks, best first.
+        similarities: Cosine of each chunk to the query, `[n]`.
+        costs: Tokens of each chunk plus one separator, `[n]`. A combination of k chunks stands with k - 1
+            separators, so costs are compared with the budget plus one separator.
+        separator_tokens: Tokens of one separator.
+        num_duplicates: Candidates left out because their id or text stood before.
+    """
+
+    def __init__(self, query: str, candidates: Sequence[Candidate], tokens: TokenCounter) -> None:
+        kept = _distinct(candidates)
+        self.query = query
+        self.chunks: list[Chunk] = [candidate.chunk for candidate in kept]
+        self.similarities: FloatArray = np.array([candidate.similarity for candidate in kept], dtype=np.float64)
+        self.num_duplicates = len(candidates) - len(kept)
+        counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
+        self.separator_tokens = int(counts[0])
+        self.costs: NDArray[np.int64] = counts[1:] + self.separator_tokens
+        self._scorers: dict[int, tuple[Reranker, MemoScorer]] = {}
+
+    def scorer(self, reranker: Reranker) -> MemoScorer:
+        """Return the reranker bound to this query, with a memory that lasts as long as the problem."""
+        # The reranker is kept beside its scorer so that its id stays its own.
+        if id(reranker) not in self._scorers:
+            scorer = MemoScorer(reranker.scorer(self.query, self.chunks), reranker.name)
+            self._scorers[id(reranker)] = (reranker, scorer)
+        return self._scorers[id(reranker)][1]
+
+    def text(self, order: Order) -> str:
+        """Return the joined text of an order, as it goes into the prompt."""
+        return SEPARATOR.join(self.chunks[index].text for index in order)
+
+
+class BudgetedSelector(ABC):
+    """A selector whose selections never cost more than their budget.
+
+    Args:
+        tokens: The answering model's token counter; MiniLM's by default.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, *, tokens: TokenCounter | None = None) -> None:
+        self.tokens: TokenCounter = tokens or token_counter()
+
+    @abstractmethod
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        """Return an order whose summed `problem.costs` are at most `budget_tokens`."""
+
+    def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+        """Choose chunks for one query.
+
+        Args:
+            query: The question.
+            candidates: Best first.
+            budget_tokens: The most tokens that the selection's text may cost.
+
+        Returns:
+            A selection; an empty one carries its `reason` in the trace.
+
+        Raises:
+            InputError: The question is empty, the budget below 1, or two texts share an id.
+            ScoringError: The reranker returned something that cannot be ranked.
+        """
+        check_query(query)
+        check_budget(budget_tokens)
+        return self.select_from(Problem(query, candidates, self.tokens), budget_tokens)
+
+    def select_many(
+        self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
+    ) -> list[Selection]:
+        """Choose chunks for each query; equal to calling `select` for one after the other."""
+        return [
+            self.select(query, pool, budget_tokens) for query, pool in zip(queries, candidates, strict=True)
+        ]
+
+    def select_from(self, problem: Problem, budget_tokens: int) -> Selection:
+        """Choose from a problem that is already set up, sharing its remembered values; see `select`."""
+        started = time.perf_counter()
+        inner_budget = budget_tokens + problem.separator_tokens
+        while True:
+            choice = self._choose(problem, inner_budget) if len(problem.chunks) else Choice((), 0.0)
+            text = problem.text(choice.order)
+            cost = int(self.tokens.count([text])[0]) if choice.order else 0
+            if cost <= budget_tokens:
+                break
+            # Under some tokenizers a joined text costs more than its parts. Asking for less by just the
+            # excess ends after a few rounds, and every value found so far is remembered.
+            inner_budget = min(inner_budget, int(problem.costs[list(choice.order)].sum())) - (cost - budget_tokens)
+        trace: dict[str, Any] = dict(choice.trace)
+        if not choice.order:
+            trace["reason"] = self._reason(problem, budget_tokens)
+        if problem.num_duplicates:
+            trace["duplicates_dropped"] = problem.num_duplicates
+        if not self.tokens.exact:
+            trace["tokens_estimated"] = self.tokens.name
+        trace["select_s"] = time.perf_counter() - started
+        if cost > budget_tokens or len(set(choice.order)) != len(choice.order):
+            raise BudgetError(
+                f"selector {self.name!r} chose {list(choice.order)} at {cost} tokens for a budget of {budget_tokens}; "
+                "please report this"
+            )
+        return Selection(
+            chunks=tuple(problem.chunks[index] for index in choice.order),
+            text=text,
+            cost_tokens=cost,
+            budget_tokens=budget_tokens,
+            value=choice.value,
+            method=self.name,
+            trace=trace,
+        )
+
+    def _reason(self, problem: Problem, budget_tokens: int) -> str:
+        if not problem.chunks:
+            return "there are no candidates"
+        cheapest = int(problem.costs.min()) - problem.separator_tokens
+        if cheapest > budget_tokens:
+            return (
+                f"every one of the {len(problem.chunks)} candidates costs more than the budget of {budget_tokens} "
+                f"tokens (the cheapest costs {cheapest}); raise the budget or cut smaller chunks"
+            )
+        return f"no combination of the {len(problem.chunks)} candidates fits {budget_tokens} tokens"
+
+
+def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:
+    """Take candidates in the order of `ranking`, passing over those that no longer fit.
+
+    Args:
+        ranking: Candidate indices, best first.
+        costs: Cost of each candidate, `[n]`.
+        budget: The most that the chosen ones may cost together.
+        limit: The most candidates to take.
+    """
+    chosen: list[int] = []
+    for index in ranking:
+        if limit is not None and len(chosen) >= limit:
+            break
+        if costs[index] <= budget:
+            chosen.append(int(index))
+            budget -= int(costs[index])
+    return tuple(chosen)
+
+
+def check_query(query: str) -> None:
+    """Raise `InputError` for a question without any text."""
+    if not query.strip():
+        raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
+
+
+def check_budget(budget_tokens: int) -> None:
+    """Raise `InputError` for a budget that is not a whole number of at least 1."""
+    if isinstance(budget_tokens, bool) or not isinstance(budget_tokens, int | np.integer) or budget_tokens < 1:
+        raise InputError(f"budget_tokens must be a whole number of at least 1, got {budget_tokens!r}; 256 to 4096 are usual")
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Leave out repeated ids and repeated texts, which add cost and nothing else; keep the best-ranked.
+
+    Raises:
+        InputError: Two different texts under one id, or a similarity that is not a number.
+    """
+    by_id: dict[str, str] = {}
+    texts: set[str] = set()
+    kept: list[Candidate] = []
+    for rank, candidate in enumerate(candidates):
+        chunk = candidate.chunk
+        if not np.isfinite(candidate.similarity):
+            raise InputError(
+                f"candidate {chunk.id!r} at rank {rank} has similarity {candidate.similarity}; similarities have to "
+                "be finite numbers: check the embedder"
+            )
+        if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
+            raise InputError(
+                f"two candidates with different texts share the id {chunk.id!r}; ids have to be unique: "
+                "name chunks docid#start-end"
+            )
+        if chunk.text not in texts:
+            texts.add(chunk.text)
+            kept.append(candidate)
+    return kept

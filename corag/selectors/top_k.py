@@ -1,0 +1,31 @@
+"""`top-k`: the best-ranked candidates as the retriever gave them."""
+
+from __future__ import annotations
+
+from corag.errors import InputError
+from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
+from corag.types import TokenCounter
+
+
+class TopK(BudgetedSelector):
+    """The k most similar candidates that fit the budget, best first.
+
+    Args:
+        k: The most chunks to take.
+        tokens: The answering model's token counter.
+    """
+
+    name = "top-k"
+
+    def __init__(self, *, k: int = 5, tokens: TokenCounter | None = None) -> None:
+        super().__init__(tokens=tokens)
+        if k < 1:
+            raise InputError(f"top-k needs k of at least 1, got {k}; 3 to 20 are usual")
+        self.k = k
+
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        ranking = sorted(range(len(problem.chunks)), key=lambda index: (-problem.similarities[index], index))
+        order = fill(ranking, problem.costs, budget_tokens, self.k)
+        # The value of a ranking is not the value of a combination; the mean similarity is what is known.
+        value = float(problem.similarities[list(order)].mean()) if order else 0.0
+        return Choice(order, value, {"orders_scored": 0, "scorer_calls": 0})

@@ -1,0 +1,56 @@
+"""`upper`: every ordered combination of at most five chunks, scored; the bound that a search can reach."""
+
+from __future__ import annotations
+
+import search
+from corag.registry import reranker as make_reranker
+from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.naive import DEFAULT_RERANKER
+from corag.types import Reranker, TokenCounter
+
+
+class Upper(BudgetedSelector):
+    """Exhaustive: the best value there is, at the price of scoring everything.
+
+    Args:
+        reranker: Name or object.
+        max_length: The most chunks of a combination.
+        max_orders: The most orders to score; beyond it a clear error instead of a run without end. Where the order
+            of chunks does not matter to the reranker, each set counts once.
+        tokens: The answering model's token counter.
+    """
+
+    name = "upper"
+
+    def __init__(
+        self,
+        *,
+        reranker: str | Reranker = DEFAULT_RERANKER,
+        max_length: int = 5,
+        max_orders: int = 200_000,
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
+        self.max_length, self.max_orders = max_length, max_orders
+
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        scorer = problem.scorer(self.reranker)
+        result = search.exhaustive(
+            problem.costs,
+            scorer,
+            budget_tokens,
+            self.max_length,
+            max_orders=self.max_orders,
+            ordered=scorer.order_matters,
+        )
+        return Choice(
+            result.order,
+            result.value,
+            {
+                "reranker": self.reranker.name,
+                "orders_scored": result.num_scored,
+                "scorer_calls": result.num_calls,
+                "truncated": scorer.num_truncated,
+            },
+        )

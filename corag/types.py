@@ -1,0 +1,189 @@
+"""The values that pass between retriever, search, reader and user, and the protocols of the parts.
+
+Every part is a protocol of one method, so any object that behaves like a `Reranker` is one; there is
+nothing to inherit from. This module knows no model, no device and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import InputError
+
+Order = tuple[int, ...]
+"""A combination of candidates: their indices (0 is the best-ranked) in prompt order."""
+
+FloatArray = NDArray[np.float64]
+
+ScoreOrders = Callable[[Sequence[Order]], FloatArray]
+"""What the search calls: orders in, one value each out, higher is better."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A contiguous block of a document.
+
+    Attributes:
+        id: Unique name; `docid#start-end` (character offsets, end exclusive) when cut from a longer document.
+        text: What reranker and reader see: title, newline, body, where there is a title.
+        metadata: Anything else: title, document id, offsets. Never interpreted by a selector.
+    """
+
+    id: str
+    text: str
+    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+    def __post_init__(self) -> None:
+        if not self.id:
+            raise InputError("Chunk.id is empty; every chunk needs a unique, non-empty id")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A chunk that the retriever offers for a query.
+
+    Attributes:
+        chunk: The chunk.
+        similarity: Cosine similarity to the query, in [-1, 1]; candidates are given best first.
+    """
+
+    chunk: Chunk
+    similarity: float
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The chunks chosen for one query, in prompt order.
+
+    Attributes:
+        chunks: The chosen chunks in the order in which they stand in the prompt.
+        text: Their joined text, exactly what goes into the prompt.
+        cost_tokens: Tokens of `text` under the answering model's tokenizer; never above `budget_tokens`.
+        budget_tokens: The most tokens that `text` may cost.
+        value: What the reranker gives this ordered combination; 0.0 for an empty selection.
+        method: Name of the selector.
+        trace: Why and how: `reason` when empty, orders scored, settings, timings. For people and reports.
+    """
+
+    chunks: tuple[Chunk, ...]
+    text: str
+    cost_tokens: int
+    budget_tokens: int
+    value: float
+    method: str
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the chosen chunks in prompt order."""
+        return tuple(chunk.id for chunk in self.chunks)
+
+    @property
+    def budget_share(self) -> float:
+        """Share of the budget that is used, in [0, 1]."""
+        return self.cost_tokens / self.budget_tokens
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reader says.
+
+    Attributes:
+        text: The answer; empty when the reader found none.
+        confidence: In [0, 1], or None when the reader has no such figure.
+        spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
+    """
+
+    text: str
+    confidence: float | None = None
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """Turns texts into vectors."""
+
+    name: str
+    dimension: int
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one unit vector per text, `[len(texts), dimension]`."""
+        ...
+
+
+@runtime_checkable
+class TokenCounter(Protocol):
+    """Counts the tokens of texts as the answering model would.
+
+    `exact` is False for an estimate, which then is reported as one.
+    """
+
+    name: str
+    exact: bool
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, without special tokens."""
+        ...
+
+
+class Scorer(Protocol):
+    """A `ScoreOrders` that a reranker bound to one query and its chunks.
+
+    Attributes:
+        order_matters: False when every permutation of an order has the same value; searches may then
+            score each set once.
+        num_truncated: Distinct orders so far whose text did not fit the reranker's window.
+    """
+
+    order_matters: bool
+    num_truncated: int
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the value of each order, `[len(orders)]`, higher is better, on the scale [0, 1]."""
+        ...
+
+
+@runtime_checkable
+class Reranker(Protocol):
+    """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1]."""
+
+    name: str
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text for the query, `[len(texts)]`, independent of its neighbours."""
+        ...
+
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> Scorer:
+        """Return the scoring function that the search calls with orders over `chunks`."""
+        ...
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Chooses chunks for a prompt under a token budget."""
+
+    name: str
+
+    def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+        """Return a selection whose text costs at most `budget_tokens`."""
+        ...
+
+
+@runtime_checkable
+class Reader(Protocol):
+    """Answers a question from a context."""
+
+    name: str
+
+    def answer(self, query: str, context: str) -> Answer:
+        """Return the answer that `context` supports."""
+        ...

@@ -1,0 +1,1 @@
+"""Datasets, labelling, training, comparison and reports: everything that measures CORAG."""

@@ -1,0 +1,267 @@
+"""Selectors side by side on the same questions, candidates and budget."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import logging
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import corag
+from corag.console import progress
+from corag.data import DataFolder, Query
+from corag.errors import InputError
+from corag.registry import SELECTORS
+from corag.text import ChunkConfig
+from corag.tokens import token_counter
+from corag.types import Reader, Selection, Selector, TokenCounter
+from experiments.journal import Journal, fingerprint, write_atomically
+from experiments.metrics import answer_figures, evidence_figures
+from experiments.pools import Pool, PoolName, open_pool
+
+logger = logging.getLogger(__name__)
+
+MEANS = (
+    "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
+    "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
+)  # fmt: skip
+"""Figures that are averaged over questions; what a question does not have is left out of its average."""
+TOTALS = ("over_budget", "truncated", "empty")
+"""Figures that are added up over questions."""
+
+COLUMNS = {
+    "method": "method", "rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L", "f1": "F1", "em": "EM",
+    "evidence_recall": "ev. recall", "evidence_precision": "ev. prec.", "full_evidence": "full ev.",
+    "cost_tokens": "tokens", "chunks": "chunks", "over_budget": "over budget", "orders_scored": "orders",
+    "latency_ms_median": "ms median",
+}  # fmt: skip
+FORMATS = {"cost_tokens": ".1f", "chunks": ".2f", "orders_scored": ".1f", "latency_ms_median": ".1f"}
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Compare selectors on a data folder.
+
+    Attributes:
+        data: Data folder.
+        split: Which questions.
+        methods: Selectors, separated by commas.
+        budget: The most tokens a selection may cost.
+        pool: Where candidates come from: the question's own list, or the nearest chunks of the corpus.
+        reranker: Values chunks for every method that reranks.
+        agent: Checkpoint folder; method `corag` then predicts its settings, `corag-fixed` uses its best single one.
+        reader: Answers the questions.
+        tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
+        embedder: Embeds questions and passages.
+        index: An index of the corpus; by default one is built in the cache folder.
+        num_candidates: Chunks offered per question with the corpus as pool.
+        max_tokens: Tokens of a chunk when an index has to be built.
+        limit: Only the first questions of the split.
+        out: Writes the result as JSON, and one line per question beside it (`.rows.jsonl`).
+        quiet: No progress and no table.
+    """
+
+    data: str
+    split: str = "dev"
+    methods: str = "top-k,naive,corag,upper"
+    budget: int = 256
+    pool: PoolName = "auto"
+    reranker: str = "minilm-maxsim"
+    agent: str | None = None
+    reader: str = "extractive"
+    tokenizer: str = "minilm"
+    embedder: str = "minilm"
+    index: str | None = None
+    num_candidates: int = 20
+    max_tokens: int = 256
+    limit: int | None = None
+    out: str | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.budget < 1:
+            raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"limit must be at least 1, got {self.limit}; leave it out for all questions")
+        if self.num_candidates < 1:
+            raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
+
+
+def evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Run the comparison that a config describes; an interrupted one goes on where it stopped.
+
+    Returns:
+        What `--out` writes: settings, versions and one entry of figures per method.
+    """
+    folder = DataFolder.open(config.data)
+    queries = folder.split(config.split, config.limit)
+    tokens = token_counter(config.tokenizer)
+    selectors = make_selectors(config, tokens)
+    reader = corag.reader(config.reader)
+    pool = open_pool(
+        folder,
+        queries,
+        corag.embedder(config.embedder),
+        pool=config.pool,
+        index=config.index,
+        num_candidates=config.num_candidates,
+        chunking=ChunkConfig(config.max_tokens),
+        quiet=config.quiet,
+    )
+    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
+    journal = None
+    if config.out is not None:
+        work = fingerprint([settings, [query.id for query in queries], versions()])
+        journal = Journal(Path(config.out).with_suffix(".journal.jsonl"), work)
+    rows = compare(
+        queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet
+    )
+    result = {
+        "data": config.data,
+        "split": config.split,
+        "budget_tokens": config.budget,
+        "queries": len(queries),
+        "queries_without_gold": sum(not query.gold for query in queries),
+        "pool": config.pool,
+        "methods": [{"method": name, **average(rows[name])} for name in selectors],
+        "config": settings,
+        "versions": versions(),
+        "seed": 0,
+    }
+    if config.out is not None and journal is not None:
+        out = Path(config.out)
+        lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
+        write_atomically(out.with_suffix(".rows.jsonl"), "\n".join(lines) + "\n")
+        write_atomically(out, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        journal.remove()
+    return result
+
+
+def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Selector]:
+    """Build the selectors that a config names, each with rerankers of its own so that no cache is shared.
+
+    Raises:
+        InputError: No method, an unknown one, or `corag-fixed` without an agent.
+    """
+    names = [name.strip() for name in config.methods.split(",") if name.strip()]
+    if not names:
+        raise InputError(f"methods is {config.methods!r}; name at least one of {', '.join(SELECTORS.names)}")
+    selectors: dict[str, Selector] = {}
+    for name in names:
+        settings: dict[str, Any] = {"tokens": tokens}
+        if name in ("naive", "upper") or (name == "corag" and config.agent is None):
+            settings["reranker"] = config.reranker
+        if name in ("corag", "corag-fixed") and config.agent is not None:
+            settings["agent"] = config.agent
+        if name == "corag-fixed" and config.agent is None:
+            raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
+        selectors[name] = corag.selector(name, **settings)
+    return selectors
+
+
+def compare(
+    queries: Sequence[Query],
+    pool: Pool,
+    selectors: Mapping[str, Selector],
+    reader: Reader,
+    budget_tokens: int,
+    tokens: TokenCounter,
+    *,
+    journal: Journal | None = None,
+    quiet: bool = False,
+) -> dict[str, list[dict[str, Any]]]:
+    """Let every selector choose for every question, and measure what it chose.
+
+    All selectors take their turn on a question before the next one comes, so that a change of the machine's
+    speed meets them alike. Equal contexts are read once.
+
+    Returns:
+        Per method one row per question.
+    """
+    units: dict[str, Mapping[str, dict[str, Any]]] = dict(journal.units) if journal else {}
+    with progress(f"select at {budget_tokens} tokens", quiet=quiet) as report:
+        for number, query in enumerate(queries, start=1):
+            if query.id not in units:
+                units[query.id] = _measure(query, pool, selectors, reader, budget_tokens, tokens)
+                if journal is not None:
+                    journal.add(query.id, units[query.id])
+            report(number, len(queries))
+    return {name: [units[query.id][name] for query in queries] for name in selectors}
+
+
+def _measure(
+    query: Query,
+    pool: Pool,
+    selectors: Mapping[str, Selector],
+    reader: Reader,
+    budget_tokens: int,
+    tokens: TokenCounter,
+) -> dict[str, dict[str, Any]]:
+    answers: dict[str, str] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    candidates = pool.candidates(query)
+    for name, selector in selectors.items():
+        started = time.perf_counter()
+        selection = selector.select(query.question, candidates, budget_tokens)
+        latency_ms = 1000 * (time.perf_counter() - started)
+        if selection.text not in answers:
+            answers[selection.text] = reader.answer(query.question, selection.text).text
+        answer = answers[selection.text]
+        rows[name] = {
+            "query": query.id,
+            **figures(query, selection, answer, tokens),
+            "latency_ms": latency_ms,
+            "ids": list(selection.ids),
+            "answer": answer,
+        }
+    return rows
+
+
+def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounter) -> dict[str, Any]:
+    """Return all figures of one selection and the answer that was read from it."""
+    # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
+    cost = int(tokens.count([selection.text])[0]) if selection.text else 0
+    trace = selection.trace
+    return {
+        **(answer_figures(answer, query.answers) if query.answers else {}),
+        **(evidence_figures(selection.chunks, query.gold) or {}),
+        "cost_tokens": cost,
+        "chunks": len(selection),
+        "over_budget": int(cost > selection.budget_tokens),
+        "empty": int(len(selection) == 0),
+        "value": selection.value,
+        "scorer_calls": trace.get("scorer_calls", 0),
+        "orders_scored": trace.get("orders_scored", 0),
+        "truncated": trace.get("truncated", 0),
+        **({"reranker": trace["reranker"]} if "reranker" in trace else {}),
+    }
+
+
+def average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return means, totals and latency quantiles of a method's rows; 0 where no question has the figure."""
+    latencies = [row["latency_ms"] for row in rows]
+    means = {name: [float(row[name]) for row in rows if name in row] for name in MEANS}
+    return {
+        **{name: float(np.mean(values)) if values else 0.0 for name, values in means.items()},
+        **{name: int(sum(row[name] for row in rows)) for name in TOTALS},
+        "latency_ms_median": float(np.median(latencies)),
+        "latency_ms_p95": float(np.percentile(latencies, 95)),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what figures depend on."""
+    found = {"python": platform.python_version()}
+    for package in ("corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "bm25s"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            logger.debug("%s is not installed", package)
+    return found

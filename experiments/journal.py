@@ -1,0 +1,111 @@
+"""A journal of finished units of work, so that a run that was killed goes on where it stopped.
+
+One JSON object per line; the first line says what the work is. A line is written and synced as a whole; a
+line torn by a kill is cut off on the next start and its unit is done again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from corag.errors import DataError
+
+
+def fingerprint(value: Any) -> str:
+    """Return a short hash of anything that JSON can say."""
+    text = json.dumps(value, sort_keys=True, default=str, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+class Journal:
+    """Finished units by key, on disk.
+
+    Args:
+        path: The file; made with its folder when missing.
+        work: Hash of everything that the results depend on; a journal of other work is refused.
+
+    Raises:
+        DataError: The file holds other work, or is no journal.
+    """
+
+    def __init__(self, path: Path, work: str) -> None:
+        self.path = path
+        self.units: dict[str, Any] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole = self._read(work) if path.exists() else 0
+        self._file = path.open("ab")
+        self._file.truncate(whole)
+        if not whole:
+            self._write({"work": work})
+
+    def _read(self, work: str) -> int:
+        """Take in the whole lines; return how many bytes they are."""
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        for number, line in enumerate(content[:whole].splitlines()):
+            try:
+                row = json.loads(line)
+                if number == 0 and row["work"] != work:
+                    raise DataError(
+                        f"{self.path} belongs to a run with other settings, data or versions; delete it to start "
+                        "anew, or choose another output"
+                    )
+                if number:
+                    self.units[row["key"]] = row["unit"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"{self.path}, line {number + 1}, is not a line of a journal; delete the file to start anew"
+                ) from error
+        return whole
+
+    def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
+        """Record one finished unit; it is on disk when this returns."""
+        self._write({"key": key, "unit": unit})
+        self.units[key] = unit
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def remove(self) -> None:
+        """Close and delete the journal: its work is finished and stands elsewhere."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file; the journal stays on disk."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that a kill or a full disk leaves either the old one or the new one, whole.
+
+    Raises:
+        DataError: The file cannot be written; what stood there before is unchanged.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error

@@ -1,0 +1,174 @@
+"""Where a question's candidates come from: its own list, or the nearest chunks of a corpus."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.console import Report, progress
+from corag.data import DataFolder, Query
+from corag.errors import DataError
+from corag.index import ChunkIndex
+from corag.minilm import cache_folder
+from corag.text import ChunkConfig, chunk_documents, passage
+from corag.tokens import token_counter
+from corag.types import Candidate, Chunk, Embedder, TokenCounter
+from experiments.journal import fingerprint
+
+logger = logging.getLogger(__name__)
+
+PoolName = Literal["auto", "candidates", "corpus"]
+
+
+class Pool(Protocol):
+    """Offers candidates."""
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the candidates of a question, best first."""
+        ...
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        ...
+
+
+class OwnCandidates:
+    """Each question's own passages, each one chunk, ranked by cosine similarity.
+
+    Args:
+        folder: The data.
+        queries: The questions that will be asked for; their passages are embedded at once.
+        embedder: Embeds questions and passages.
+        report: Told about progress.
+    """
+
+    def __init__(
+        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
+    ) -> None:
+        for query in queries:
+            if query.candidates is None:
+                raise DataError(
+                    f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus"
+                )
+        ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
+        self._chunks: Mapping[str, Chunk] = {name: passage(folder.documents[name]) for name in ids}
+        vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
+        self._vectors = dict(zip(ids, vectors, strict=True))
+        questions = embed_all(embedder, [query.question for query in queries])
+        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the question's passages, most similar first."""
+        names = list(query.candidates or ())
+        similarities = [float(self._vectors[name] @ self._questions[query.id]) for name in names]
+        ranked = sorted(range(len(names)), key=lambda i: (-similarities[i], i))
+        return [Candidate(self._chunks[names[i]], similarities[i]) for i in ranked]
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._questions[query.id]
+
+
+class FromIndex:
+    """The nearest chunks of an index.
+
+    Args:
+        index: The index.
+        queries: The questions that will be asked for.
+        embedder: The index's embedder.
+        num_candidates: How many chunks to offer.
+    """
+
+    def __init__(
+        self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int
+    ) -> None:
+        questions = embed_all(embedder, [query.question for query in queries])
+        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+        found = index.search_many(questions, num_candidates)
+        self._candidates = {query.id: pool for query, pool in zip(queries, found, strict=True)}
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the nearest chunks, most similar first."""
+        return self._candidates[query.id]
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._questions[query.id]
+
+
+def embed_all(
+    embedder: Embedder, texts: Sequence[str], report: Report | None = None, batch_size: int = 512
+) -> NDArray[np.float32]:
+    """Embed texts in batches, `[len(texts), d]`."""
+    vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
+    for start in range(0, len(texts), batch_size):
+        vectors.append(embedder.embed(texts[start : start + batch_size]))
+        if report is not None:
+            report(min(start + batch_size, len(texts)), len(texts))
+    return np.concatenate(vectors)
+
+
+def build_index(
+    folder: str | Path,
+    uri: str | Path,
+    embedder: Embedder,
+    chunking: ChunkConfig,
+    *,
+    tokens: TokenCounter | None = None,
+    overwrite: bool = False,
+    batch_size: int = 256,
+    report: Report | None = None,
+) -> ChunkIndex:
+    """Cut the corpus of a data folder into chunks and index them; goes on where an earlier build stopped."""
+    from corag.data import read_corpus
+
+    counter = tokens or token_counter()
+    documents = read_corpus(folder)
+    chunks = chunk_documents(list(documents.values()), counter, chunking)
+    settings = {
+        "max_tokens": chunking.max_tokens,
+        "overlap_tokens": chunking.overlap_tokens,
+        "tokenizer": counter.name,
+        "documents": len(documents),
+    }
+    return ChunkIndex.build(
+        uri,
+        chunks,
+        embedder,
+        settings=settings,
+        overwrite=overwrite,
+        batch_size=batch_size,
+        progress=report,
+    )
+
+
+def open_pool(
+    folder: DataFolder,
+    queries: Sequence[Query],
+    embedder: Embedder,
+    *,
+    pool: PoolName = "auto",
+    index: str | Path | None = None,
+    num_candidates: int = 20,
+    chunking: ChunkConfig | None = None,
+    quiet: bool = False,
+) -> Pool:
+    """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
+    if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
+        with progress("embed candidates", quiet=quiet) as report:
+            return OwnCandidates(folder, queries, embedder, report)
+    if index is not None:
+        opened = ChunkIndex.open(index, embedder)
+    else:
+        chunking = chunking or ChunkConfig()
+        name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
+        with progress("index corpus", quiet=quiet) as report:
+            opened = build_index(
+                folder.path, cache_folder() / "indexes" / name, embedder, chunking, report=report, overwrite=True
+            )
+    return FromIndex(opened, queries, embedder, num_candidates)

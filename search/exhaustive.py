@@ -1,0 +1,137 @@
+"""Every feasible order, scored: the oracle for small problems."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from math import factorial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from search.errors import SearchError
+from search.result import SearchResult
+from search.types import IntArray, Order, ScoreOrders
+from search.validation import check_at_least_one, checked_problem, checked_values
+
+
+def exhaustive(
+    costs: ArrayLike,
+    score_orders: ScoreOrders,
+    budget: int,
+    max_length: int = 5,
+    *,
+    max_orders: int = 200_000,
+    ordered: bool = True,
+    batch_size: int = 4096,
+) -> SearchResult:
+    """Score every feasible order and return the one of highest value.
+
+    Ties: lower cost, then fewer candidates, then the lexicographically smaller order.
+
+    Args:
+        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
+        score_orders: Gives one finite value per order, higher is better.
+        budget: The most that an order may cost, a whole number >= 1.
+        max_length: Most candidates in an order.
+        max_orders: Most orders that may be scored; counted before anything is.
+        ordered: False scores one ascending order per set, for scorers to which order does not matter.
+        batch_size: Most orders in one call of the scorer.
+
+    Raises:
+        SearchError: If an argument or the scorer's answer breaks a rule, or there are too many orders.
+    """
+    check_at_least_one("max_orders", max_orders)
+    check_at_least_one("batch_size", batch_size)
+    costs, budget = checked_problem(costs, budget)
+    if count_orders(costs, budget, max_length, ordered=ordered, limit=max_orders) > max_orders:
+        raise SearchError(
+            f"more than {max_orders} feasible orders of up to {max_length} of {len(costs)} candidates "
+            f"fit a budget of {budget}, and max_orders allows no more: raise max_orders, lower max_length, "
+            f"offer fewer candidates or use a smaller budget"
+        )
+    orders = _feasible_orders(costs, budget, max_length, ordered)
+    num_scored = 0
+    best: _Rank = (np.inf, 0, 0, ())
+    incumbents: list[Order] = []
+    while batch := list(islice(orders, batch_size)):
+        values = checked_values(score_orders(batch), batch)
+        leaders = np.flatnonzero(values == values.max()).tolist()
+        best = min(best, *(_rank(batch[leader], float(values[leader]), costs) for leader in leaders))
+        num_scored += len(batch)
+        incumbents.append(best[-1])
+    value = -best[0] if incumbents else 0.0
+    return SearchResult(
+        order=best[-1],
+        value=value,
+        utility=value,
+        cost=best[1],
+        num_scored=num_scored,
+        num_calls=len(incumbents),
+        incumbents=tuple(incumbents),
+        complete=True,
+    )
+
+
+def count_orders(
+    costs: ArrayLike, budget: int, max_length: int, *, ordered: bool = True, limit: int | None = None
+) -> int:
+    """Count the feasible orders of 1 to `max_length` candidates, without enumerating them.
+
+    Args:
+        costs: Cost of each candidate, `[num_candidates]`, whole numbers >= 0.
+        budget: The most that an order may cost, a whole number >= 1.
+        max_length: Most candidates in an order.
+        ordered: False counts sets.
+        limit: Stop once there are more, and return `limit + 1`; None counts to the end.
+
+    Raises:
+        SearchError: If an argument breaks a rule.
+    """
+    check_at_least_one("max_length", max_length)
+    costs, budget = checked_problem(costs, budget)
+    max_length = min(max_length, len(costs))
+    # sets[k][t]: how many sets of k of the candidates seen so far cost t together.
+    sets: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(max_length))]
+    num_orders = 0
+    for cost in np.sort(costs).tolist():
+        # Longest first, so that no set takes the candidate twice.
+        for length in range(max_length, 0, -1):
+            num_new = 0
+            for total, num_sets in sets[length - 1].items():
+                if total + cost <= budget:
+                    sets[length][total + cost] += num_sets
+                    num_new += num_sets
+            num_orders += num_new * factorial(length) if ordered and num_new else num_new
+        if limit is not None and num_orders > limit:
+            return limit + 1
+    return num_orders
+
+
+_Rank = tuple[float, int, int, Order]
+
+
+def _rank(order: Order, value: float, costs: IntArray) -> _Rank:
+    """Smaller is better: higher value, lower cost, fewer candidates, better-ranked candidates."""
+    return -value, int(costs[list(order)].sum()), len(order), order
+
+
+def _feasible_orders(costs: IntArray, budget: int, max_length: int, ordered: bool) -> Iterator[Order]:
+    """Every feasible order once; cheapest candidates first, so that what does not fit is never looked at."""
+    by_cost = np.argsort(costs, kind="stable").tolist()
+    sorted_costs = np.sort(costs).tolist()
+
+    def extensions(places: tuple[int, ...], remaining: int) -> Iterator[Order]:
+        first = places[-1] + 1 if places and not ordered else 0
+        for place in range(first, bisect_right(sorted_costs, remaining)):
+            if place in places:
+                continue
+            longer = (*places, place)
+            order = tuple(by_cost[p] for p in longer)
+            yield order if ordered else tuple(sorted(order))
+            if len(longer) < max_length:
+                yield from extensions(longer, remaining - sorted_costs[place])
+
+    return extensions((), budget)

@@ -1,0 +1,173 @@
+"""The policy tree as arrays indexed by node.
+
+Letters: N nodes, C candidates.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from search.types import FloatArray, IntArray, Order
+
+
+class SearchTree:
+    """The orders seen so far; the root is the empty order, a child appends one candidate.
+
+    All children of a node are made at once and lie side by side, cheaper ones first and better-ranked
+    ones first among equally dear ones, so that the first of several best children is the one that the
+    rule for ties asks for. While the tree grows its arrays hold spare room past `len(tree)`; a search
+    hands it out trimmed, with arrays of shape `[N]`. Costs are in the unit of the budget.
+
+    Attributes:
+        parent: Parent node, `[N]`; `NO_PARENT` for the root.
+        chunk: Candidate that the node appends, `[N]`; `NO_CHUNK` for the root.
+        depth: Candidates in the node's order, `[N]`.
+        cost: Cost of the node's order, `[N]`, never above the budget.
+        value: V, what the scorer gave the node's order, `[N]`; 0 for the root.
+        total: W, the reward gathered at and under the node, `[N]`.
+        visits: n, `[N]`.
+        first_child: The first of the node's children, `[N]`; `NO_CHILD` before it is expanded.
+        num_children: `[N]`; 0 before the node is expanded.
+        closed: Whether nothing below the node is left to score, `[N]`.
+        num_visits: Sum of `visits` over all nodes, the root included.
+        budget: The most that an order may cost.
+    """
+
+    ROOT: ClassVar[int] = 0
+    NO_PARENT: ClassVar[int] = -1
+    NO_CHUNK: ClassVar[int] = -1
+    NO_CHILD: ClassVar[int] = -1
+
+    parent: IntArray
+    chunk: IntArray
+    depth: IntArray
+    cost: IntArray
+    value: FloatArray
+    total: FloatArray
+    visits: IntArray
+    first_child: IntArray
+    num_children: IntArray
+    closed: NDArray[np.bool_]
+
+    _INTS: ClassVar = ("parent", "chunk", "depth", "cost", "visits", "first_child", "num_children")
+    _FLOATS: ClassVar = ("value", "total")
+    _FLAGS: ClassVar = ("closed",)
+
+    def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
+        self.budget = budget
+        self.num_visits = 0
+        self._max_length = len(costs) if max_length is None else max_length
+        self._by_cost = np.argsort(costs, kind="stable")
+        self._sorted_costs = costs[self._by_cost]
+        self._size = 1
+        for names, dtype in ((self._INTS, np.int64), (self._FLOATS, np.float64), (self._FLAGS, np.bool_)):
+            for name in names:
+                setattr(self, name, np.zeros(1, dtype))
+        self.parent[self.ROOT] = self.NO_PARENT
+        self.chunk[self.ROOT] = self.NO_CHUNK
+        self.first_child[self.ROOT] = self.NO_CHILD
+        self.closed[self.ROOT] = not (costs <= budget).any()
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def expanded(self) -> NDArray[np.bool_]:
+        """Whether the node's children were made, `[N]`."""
+        return self.num_children > 0
+
+    def order(self, node: int) -> Order:
+        """Return the candidates on the way from the root to `node`."""
+        chunks = []
+        while node != self.ROOT:
+            chunks.append(int(self.chunk[node]))
+            node = int(self.parent[node])
+        return tuple(reversed(chunks))
+
+    def children(self, node: int) -> slice:
+        """Return where the children of `node` lie in the arrays; empty before it is expanded."""
+        first = int(self.first_child[node])
+        return slice(first, first + int(self.num_children[node]))
+
+    def expand(self, node: int) -> list[Order]:
+        """Make every feasible child of an open node that has none yet, and return their orders.
+
+        A child is feasible when its candidate is not on the node's path and still fits the budget. A child
+        that has no feasible child itself is made closed.
+        """
+        prefix = self.order(node)
+        chunks, costs = self._fitting(prefix, self.budget - int(self.cost[node]))
+        new = self._append(len(chunks))
+        self.first_child[node] = new.start
+        self.num_children[node] = len(chunks)
+        self.parent[new] = node
+        self.chunk[new] = chunks
+        self.depth[new] = len(prefix) + 1
+        self.cost[new] = costs + self.cost[node]
+        self.first_child[new] = self.NO_CHILD
+        if len(prefix) + 1 == self._max_length:
+            self.closed[new] = True
+        else:
+            self.closed[new] = _without_partner(costs, self.budget - int(self.cost[node]))
+        return [(*prefix, chunk) for chunk in chunks.tolist()]
+
+    def receive(self, children: slice, values: FloatArray) -> None:
+        """Enter the values `[children]` of new children, each of which counts as one visit."""
+        self.value[children] = values
+        self.total[children] = values
+        self.visits[children] = 1
+        self.num_visits += len(values)
+
+    def back_up(self, path: list[int], reward: float, visits: int) -> None:
+        """Add reward and visits to every node of a path from the root, and close exhausted nodes."""
+        self.total[path] += reward
+        self.visits[path] += visits
+        self.num_visits += visits * len(path)
+        for node in reversed(path):
+            if not self.closed[self.children(node)].all():
+                break
+            self.closed[node] = True
+
+    def trim(self) -> None:
+        """Drop the spare room: every array then has shape `[N]`."""
+        self._resize(self._size)
+
+    def _fitting(self, prefix: Order, remaining: int) -> tuple[IntArray, IntArray]:
+        """Candidates that may follow `prefix`, cheapest first, and their costs."""
+        num_fitting = int(self._sorted_costs.searchsorted(remaining, side="right"))
+        chunks, costs = self._by_cost[:num_fitting], self._sorted_costs[:num_fitting]
+        if not prefix:
+            return chunks, costs
+        free = np.ones(len(self._by_cost), dtype=np.bool_)
+        free[list(prefix)] = False
+        free_fitting = free[chunks]
+        return chunks[free_fitting], costs[free_fitting]
+
+    def _append(self, num_nodes: int) -> slice:
+        """Take the next `num_nodes` places, all zero."""
+        new = slice(self._size, self._size + num_nodes)
+        if new.stop > len(self.parent):
+            self._resize(max(new.stop, 2 * len(self.parent)))
+        self._size = new.stop
+        return new
+
+    def _resize(self, capacity: int) -> None:
+        for name in (*self._INTS, *self._FLOATS, *self._FLAGS):
+            old = getattr(self, name)
+            array = np.zeros(capacity, old.dtype)
+            array[: self._size] = old[: self._size]
+            setattr(self, name, array)
+
+
+def _without_partner(costs: IntArray, remaining: int) -> NDArray[np.bool_]:
+    """Whether no second of the siblings fits beside each one, `[num_siblings]`, given ascending costs.
+
+    What follows a child must have fitted its parent too, so only siblings can, and the cheapest other one
+    decides: the first, or for the first the second.
+    """
+    alone: NDArray[np.bool_] = costs > remaining - costs[0]
+    alone[0] = len(costs) == 1 or costs[1] > remaining - costs[0]
+    return alone

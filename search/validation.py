@@ -1,0 +1,91 @@
+"""Checks at the door, shared by every entry: past them the search trusts its input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from search.errors import SearchError
+from search.types import FloatArray, IntArray
+
+LARGEST_COST = 2**53
+"""Up to here every whole number is exact as a float, so that sums and shares of costs are too."""
+
+
+def is_whole(value: object) -> bool:
+    """Whether `value` is an integer or a float without a fraction; True and False are neither."""
+    if isinstance(value, bool | np.bool_):
+        return False
+    return isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+
+
+def check_at_least_one(name: str, value: Any) -> None:
+    """Raise unless `value` is an integer >= 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise SearchError(f"{name} is {value!r}; it must be an integer of at least 1")
+
+
+def check_not_negative(name: str, value: Any) -> None:
+    """Raise unless `value` is a finite number >= 0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
+        raise SearchError(f"{name} is {value!r}; it must be a finite number of at least 0")
+
+
+def checked_problem(costs: ArrayLike, budget: int) -> tuple[IntArray, int]:
+    """Return costs `[num_candidates]` and budget as integers, or raise `SearchError`."""
+    return _checked_costs(costs), _checked_budget(budget)
+
+
+def checked_values(values: object, asked: Sequence[object]) -> FloatArray:
+    """Return a scorer's answer as one finite float per thing `asked`, or raise `SearchError`."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise SearchError(
+            f"score_orders returned {type(values).__name__}, which is no array of numbers; "
+            f"it must return one value per order"
+        ) from error
+    if array.shape != (len(asked),):
+        raise SearchError(
+            f"score_orders returned values of shape {array.shape} for {len(asked)} orders; "
+            f"it must return one value per order, in the order in which it was asked"
+        )
+    if not np.isfinite(array).all():
+        worst = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise SearchError(
+            f"score_orders returned {array[worst]} for {asked[worst]!r}; values must be finite: "
+            f"look for an overflow or an empty text in the scorer"
+        )
+    return array
+
+
+def _checked_costs(costs: ArrayLike) -> IntArray:
+    try:
+        array = np.asarray(costs)
+    except ValueError as error:
+        raise SearchError("costs are ragged; give one whole number per candidate") from error
+    if array.ndim != 1:
+        raise SearchError(f"costs have shape {array.shape}; give one number per candidate, one-dimensional")
+    if array.dtype.kind not in "iuf":
+        raise SearchError(f"costs have dtype {array.dtype}; they must be whole numbers, such as token counts")
+    # A comparison with NaN is false, so this form refuses NaN too.
+    fine = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
+    if not fine.all():
+        worst = int(np.flatnonzero(~fine)[0])
+        raise SearchError(
+            f"costs[{worst}] is {array[worst]}; every cost must be a whole number from 0 to 2**53: "
+            f"round estimated costs up"
+        )
+    return array.astype(np.int64)
+
+
+def _checked_budget(budget: Any) -> int:
+    if not is_whole(budget) or not 1 <= budget <= LARGEST_COST:
+        raise SearchError(
+            f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs"
+        )
+    return int(budget)

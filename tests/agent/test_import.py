@@ -1,0 +1,38 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import agent
+from tests.agent.toys import DIM, random_agent
+
+
+def test_loading_and_predicting_need_no_torch(tmp_path):
+    agent.save(tmp_path / "checkpoint", random_agent(), "")
+    code = (
+        "import sys, agent\n"
+        f"prediction = agent.load({str(tmp_path / 'checkpoint')!r}).predict([0.0] * {DIM})\n"
+        "heavy = {'torch', 'lightning', 'wandb', 'corag', 'search'} & set(sys.modules)\n"
+        "sys.exit(f'{heavy}' if heavy else 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_public_name_is_there():
+    for name in agent.__all__:
+        assert getattr(agent, name).__doc__
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = agent.nothing
+
+
+def test_a_missing_extra_names_the_command(monkeypatch):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.delitem(sys.modules, "agent.checkpoint", raising=False)
+    with pytest.raises(ImportError, match=r"agent\.load needs safetensors; .* pip install 'corag\[agent\]'"):
+        _ = agent.load
+
+
+def test_predictions_are_plain_values():
+    prediction = random_agent().predict(np.zeros(DIM))
+    assert [type(value) for value in (prediction.iterations, prediction.exploration)] == [int, float]

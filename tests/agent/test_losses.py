@@ -1,0 +1,91 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.losses import Losses, contrastive_loss, reranker_loss, settings_loss, total_loss
+from agent.model import AgentModel
+from tests.agent.toys import DIM, toy_config
+
+
+def contrastive_by_loops(maps, reranker, weight, margin):
+    sums = {True: [0.0, 0.0], False: [0.0, 0.0]}
+    for i in range(len(maps)):
+        for j in range(i + 1, len(maps)):
+            distance = np.sqrt(((maps[i] - maps[j]) ** 2).sum())
+            same = bool(reranker[i] == reranker[j])
+            loss = distance**2 if same else max(0.0, margin - distance) ** 2
+            sums[same][0] += weight[i] * weight[j] * loss
+            sums[same][1] += weight[i] * weight[j]
+    return sum(loss / total if total else 0.0 for loss, total in sums.values())
+
+
+def test_contrastive_loss_worked_by_hand():
+    # Label 0 at (0, 0) and (3, 4): one positive pair, 25. Label 1 at (0, 0.6): distances 0.6 and
+    # sqrt(9 + 11.56) > 1, so the negatives cost 0.4^2 and 0, on average 0.08.
+    maps = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.6]])
+    loss = contrastive_loss(maps, torch.tensor([0, 0, 1]), torch.ones(3), margin=1.0)
+    assert loss.item() == pytest.approx(25.08)
+
+
+def test_rows_of_weight_zero_form_no_pairs():
+    maps = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 0.6]])
+    labels = torch.tensor([0, 0, 1])
+    assert contrastive_loss(maps, labels, torch.tensor([1.0, 0.0, 1.0]), 1.0).item() == pytest.approx(0.16)
+    assert contrastive_loss(maps, labels, torch.zeros(3), 1.0).item() == 0.0
+    assert contrastive_loss(maps[:1], labels[:1], torch.ones(1), 1.0).item() == 0.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 12), st.integers(0, 2**31), st.floats(0.1, 3.0))
+def test_contrastive_loss_agrees_with_loops(num_rows, seed, margin):
+    rng = np.random.default_rng(seed)
+    maps = rng.normal(size=(num_rows, 3))
+    labels = rng.integers(0, 3, num_rows)
+    weight = rng.integers(0, 3, num_rows).astype(float)
+    loss = contrastive_loss(*map(torch.from_numpy, (maps, labels, weight)), margin)
+    assert loss.item() == pytest.approx(
+        contrastive_by_loops(maps, labels, weight, margin), rel=1e-4, abs=1e-5
+    )
+
+
+def test_reranker_loss_worked_by_hand():
+    # Softmax of (0, ln 3) is (1/4, 3/4); of (0, 0) it is (1/2, 1/2).
+    logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 0.0]])
+    labels = torch.tensor([1, 0])
+    quarter, half = np.log(4 / 3), np.log(2)
+    assert reranker_loss(logits, labels, torch.ones(2)).item() == pytest.approx((quarter + half) / 2)
+    assert reranker_loss(logits, labels, torch.tensor([0.0, 1.0])).item() == pytest.approx(half)
+    assert reranker_loss(logits, labels, torch.zeros(2)).item() == 0.0
+    weighted = reranker_loss(logits, labels, torch.ones(2), class_weight=torch.tensor([3.0, 1.0]))
+    assert weighted.item() == pytest.approx((quarter + 3 * half) / 4)
+
+
+def test_settings_loss_and_total_worked_by_hand():
+    loss = settings_loss(torch.tensor([[0.0, 0.5, 1.0]]), torch.tensor([[0.3, 0.5, 0.4]]))
+    assert loss.item() == pytest.approx((0.09 + 0.36) / 3)
+    losses = Losses(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0))
+    assert total_loss(losses, (1.0, 1.0, 1.0)).item() == 7.0
+    assert total_loss(losses, (0.5, 0.0, 2.0)).item() == 8.5
+
+
+@pytest.mark.parametrize("part", Losses._fields)
+def test_each_loss_reaches_every_layer_of_the_encoder(part):
+    model = AgentModel(toy_config(), seed=0)
+    features = torch.from_numpy(np.random.default_rng(0).normal(size=(6, DIM)).astype(np.float32))
+    labels, weight = torch.tensor([0, 1, 0, 1, 0, 1]), torch.ones(6)
+    output = model(features)
+    losses = Losses(
+        contrastive_loss(output.maps, labels, weight, 1.0),
+        reranker_loss(output.logits, labels, weight),
+        settings_loss(output.settings, torch.full((6, 3), 0.9)),
+    )
+    getattr(losses, part).backward()
+    assert all(layer.weight.grad.abs().sum() > 0 for layer in model.encoder)
+
+
+def test_identical_maps_have_a_finite_gradient():
+    maps = torch.zeros(4, 3, requires_grad=True)
+    contrastive_loss(maps, torch.tensor([0, 0, 1, 1]), torch.ones(4), 1.0).backward()
+    assert torch.isfinite(maps.grad).all()

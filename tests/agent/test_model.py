@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+import torch
+
+from agent import AgentModel, ConfigurationAgent
+from tests.agent.toys import DIM, random_weights, toy_config
+
+
+def test_the_papers_layers_by_default():
+    shapes = AgentModel(toy_config(hidden=(512, 256), map_dim=128), seed=0).weights()
+    assert shapes["encoder.0.weight"].shape == (512, DIM)
+    assert shapes["encoder.1.weight"].shape == (256, 512)
+    assert shapes["encoder.2.weight"].shape == (128, 256)
+    assert shapes["reranker.weight"].shape == (2, 128)
+    assert shapes["settings.bias"].shape == (3,)
+
+
+def test_tensors_are_those_the_configuration_names():
+    config = toy_config(hidden=())
+    shapes = {name: array.shape for name, array in AgentModel(config, seed=0).weights().items()}
+    assert shapes == config.tensor_shapes
+
+
+def test_the_seed_alone_decides_the_initial_weights():
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, same, other = (AgentModel(toy_config(), seed=seed).weights() for seed in (1, 1, 2))
+    assert torch.equal(before, torch.get_rng_state())
+    assert all(np.array_equal(first[name], same[name]) for name in first)
+    assert not np.array_equal(first["encoder.0.weight"], other["encoder.0.weight"])
+
+
+@pytest.mark.parametrize("hidden", [(), (8,), (8, 7), (32, 16, 8)])
+def test_numpy_inference_agrees_with_torch(hidden):
+    config = toy_config(hidden=hidden)
+    weights = random_weights(config, seed=3)
+    model = AgentModel(config, seed=0)
+    model.load_weights(weights)
+    features = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
+    with torch.no_grad():
+        output = model(torch.from_numpy(features))
+    predictions = ConfigurationAgent(config, weights).predict(features)
+    probabilities = [list(p.probabilities.values()) for p in predictions]
+    np.testing.assert_allclose(probabilities, output.logits.softmax(dim=1).numpy(), atol=1e-5)
+    expected = config.ranges.from_unit(output.settings.numpy())
+    actual = [(p.iterations, p.exploration, p.cost_weight) for p in predictions]
+    np.testing.assert_allclose(actual, expected, atol=1e-4)

@@ -1,0 +1,51 @@
+"""A separable toy world: the sign of the first feature says which reranker is best."""
+
+import numpy as np
+
+from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges, TrainConfig, TrainingTable
+
+DIM = 6
+RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
+
+
+def toy_config(**changes) -> AgentConfig:
+    fixed = FixedConfiguration("first", 10, 2.4, 0.1)
+    settings = {"embedder": "toy", "hidden": (8, 7), "map_dim": 5, "fixed": fixed, **changes}
+    return AgentConfig(DIM, ("first", "second"), RANGES, **settings)
+
+
+def toy_train_config(**changes) -> TrainConfig:
+    return TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 12, "logger": "none", **changes})
+
+
+def toy_columns(num_rows=40, seed=0, prefix="q"):
+    rng = np.random.default_rng(seed)
+    reranker = np.arange(num_rows) % 2
+    features = rng.normal(scale=0.1, size=(num_rows, DIM))
+    features[:, 0] += np.where(reranker == 1, 1.0, -1.0)
+    settings = np.where(reranker[:, None] == 1, [[16.0, 2.0, 0.3]], [[4.0, 1.0, 0.1]])
+    return {
+        "features": features,
+        "reranker": reranker,
+        "settings": settings,
+        "weight": np.ones(num_rows),
+        "quality": np.eye(2)[reranker],
+        "ids": tuple(f"{prefix}{row}" for row in range(num_rows)),
+    }
+
+
+def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
+    return TrainingTable(**{**toy_columns(num_rows, seed, prefix), **changes})
+
+
+def random_weights(config: AgentConfig, seed: int = 0, scale: float = 1.0) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {
+        name: rng.normal(scale=scale, size=shape).astype(np.float32)
+        for name, shape in config.tensor_shapes.items()
+    }
+
+
+def random_agent(config: AgentConfig | None = None, **settings) -> ConfigurationAgent:
+    config = config or toy_config()
+    return ConfigurationAgent(config, random_weights(config, **settings))

@@ -1,0 +1,73 @@
+"""Golden searches: problem, settings, values and the tree that came of them.
+
+After a change of the search that is meant, write them again and read the difference:
+
+    python -m tests.search.golden
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from search import SearchConfig, SearchResult, search
+from tests.search.worlds import HashScorer, TableScorer
+
+FOLDER = Path(__file__).parent.parent / "golden"
+PROBLEMS = {
+    "paper": ([3, 2, 4, 1, 3], 8, SearchConfig()),
+    "public_code": ([3, 2, 4, 1, 3], 8, SearchConfig(backup="all-children", visits="parent", choice="mean")),
+    "greedy": ([3, 2, 4, 1, 3], 8, SearchConfig(iterations=6, exploration=0, cost_weight=0)),
+    "complete": ([2, 5, 2], 6, SearchConfig(iterations=50, choice="value-minus-cost", max_length=2)),
+}
+
+
+def record(costs: list[int], budget: int, config: SearchConfig, result: SearchResult) -> dict:
+    tree = result.tree
+    return {
+        "costs": costs,
+        "budget": budget,
+        "config": asdict(config),
+        "result": {
+            "order": result.order,
+            "value": result.value,
+            "utility": result.utility,
+            "cost": result.cost,
+            "num_scored": result.num_scored,
+            "num_calls": result.num_calls,
+            "incumbents": result.incumbents,
+            "complete": result.complete,
+        },
+        "nodes": [
+            {
+                "order": tree.order(node),
+                "value": float(tree.value[node]),
+                "total": float(tree.total[node]),
+                "visits": int(tree.visits[node]),
+                "closed": bool(tree.closed[node]),
+            }
+            for node in range(len(tree))
+        ],
+    }
+
+
+def replay(golden: dict) -> dict:
+    """Search again with the stored values only, and record what came of it."""
+    scorer = TableScorer({tuple(node["order"]): node["value"] for node in golden["nodes"]})
+    config = SearchConfig(**golden["config"])
+    result = search(golden["costs"], scorer, golden["budget"], config)
+    return json.loads(json.dumps(record(golden["costs"], golden["budget"], config, result)))
+
+
+def regenerate() -> None:
+    for name, (costs, budget, config) in PROBLEMS.items():
+        result = search(costs, HashScorer(seed=1, levels=2**10), budget, config)
+        golden = record(costs, budget, config, result)
+        nodes = ",\n".join("  " + json.dumps(node) for node in golden.pop("nodes"))
+        head = "".join(f" {json.dumps(key)}: {json.dumps(part)},\n" for key, part in golden.items())
+        (FOLDER / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')
+
+
+if __name__ == "__main__":
+    regenerate()

@@ -1,0 +1,57 @@
+"""Toy worlds: scorers with known values that remember what they were asked."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from hypothesis import strategies as st
+
+from search import Order, SearchConfig
+
+
+class TableScorer:
+    """Gives the values of a table; an order that is not in it is an error."""
+
+    def __init__(self, table: dict[Order, float]) -> None:
+        self.table = table
+        self.calls: list[list[Order]] = []
+
+    @property
+    def asked(self) -> list[Order]:
+        return [order for call in self.calls for order in call]
+
+    def __call__(self, orders):
+        self.calls.append(list(orders))
+        return [self.table[order] for order in orders]
+
+
+class HashScorer(TableScorer):
+    """Gives every order one of `levels` values k / levels; sums of them are exact when levels is 2**i."""
+
+    def __init__(self, seed: int, levels: int = 2**20) -> None:
+        super().__init__({})
+        self.seed = seed
+        self.levels = levels
+
+    def __call__(self, orders):
+        self.table.update({order: self.value(order) for order in orders})
+        return super().__call__(orders)
+
+    def value(self, order: Order) -> float:
+        return crc32(repr((self.seed, order)).encode()) % self.levels / self.levels
+
+
+problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
+
+configs = st.builds(
+    SearchConfig,
+    iterations=st.integers(1, 30),
+    exploration=st.sampled_from([0.0, 0.3, 2.4]),
+    cost_weight=st.sampled_from([0.0, 0.1, 0.5]),
+    backup=st.sampled_from(["best-child", "all-children"]),
+    visits=st.sampled_from(["total", "parent"]),
+    choice=st.sampled_from(["value", "value-minus-cost", "mean", "utility"]),
+    max_length=st.none() | st.integers(1, 4),
+)
+
+scorers = st.builds(HashScorer, st.integers(0, 10**6), st.sampled_from([1, 4, 2**20]))
