@@ -74,8 +74,7 @@ def _refuse_other_content(path: Path) -> None:
     others = sorted(names - {CONFIG_FILE, WEIGHTS_FILE, CARD_FILE})
     if others:
         raise CheckpointError(
-            f"{path} holds {others[0]!r}, which is no part of a checkpoint and would be deleted; "
-            "choose another path"
+            f"{path} holds {others[0]!r}, which is no part of a checkpoint and would be deleted; choose another path"
         )
 
 
@@ -113,9 +112,7 @@ def _read_config(path: Path) -> AgentConfig:
     try:
         return AgentConfig.from_dict(values)
     except AgentError as error:
-        raise CheckpointError(
-            f"{path} is not a valid configuration: {error}; mend it or train again"
-        ) from error
+        raise CheckpointError(f"{path} is not a valid configuration: {error}; mend it or train again") from error
 
 
 def _read_weights(path: Path) -> dict[str, NDArray[np.float32]]:

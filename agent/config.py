@@ -101,13 +101,11 @@ def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
     expected = {field.name for field in dataclasses.fields(cls)}
     for problem, keys in (("unknown", set(values) - expected), ("missing", expected - set(values))):
         if keys:
-            raise AgentError(
-                f"{where} has {problem} keys {sorted(keys)}; it needs exactly {sorted(expected)}"
-            )
+            raise AgentError(f"{where} has {problem} keys {sorted(keys)}; it needs exactly {sorted(expected)}")
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TrainConfig:
     """How an agent is trained; the defaults are those of the paper (6.1), which names no optimizer.
 

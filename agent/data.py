@@ -70,9 +70,7 @@ class TrainingTable:
             )
         num_rerankers = len(config.rerankers)
         if len(self) and self.reranker.max() >= num_rerankers:
-            raise AgentError(
-                f"reranker label {self.reranker.max()} needs to be below {num_rerankers} (rerankers)"
-            )
+            raise AgentError(f"reranker label {self.reranker.max()} needs to be below {num_rerankers} (rerankers)")
         if self.quality is not None and self.quality.shape[1] != num_rerankers:
             raise AgentError(f"quality has {self.quality.shape[1]} columns for {num_rerankers} rerankers")
         outside = np.flatnonzero(~config.ranges.contains(self.settings))
@@ -124,9 +122,7 @@ def _float_array(name: str, values: object, axes: int) -> NDArray[np.float32]:
         raise AgentError(f"{name} must have {axes} axes, got shape {array.shape}")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
-        raise AgentError(
-            f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or mend it"
-        )
+        raise AgentError(f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or mend it")
     return array
 
 

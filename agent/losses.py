@@ -47,9 +47,7 @@ def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: flo
     return positive + negative
 
 
-def reranker_loss(
-    logits: Tensor, reranker: Tensor, weight: Tensor, class_weight: Tensor | None = None
-) -> Tensor:
+def reranker_loss(logits: Tensor, reranker: Tensor, weight: Tensor, class_weight: Tensor | None = None) -> Tensor:
     """Eq. 8: cross-entropy of the reranker label, a weighted mean over the rows.
 
     Args:

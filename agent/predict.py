@@ -111,8 +111,7 @@ class ConfigurationAgent:
             )
         if not (np.abs(rows) <= np.finfo(np.float32).max).all():
             raise AgentError(
-                f"features must be finite float32 values; "
-                f"mend what the embedder {self.config.embedder!r} gave"
+                f"features must be finite float32 values; mend what the embedder {self.config.embedder!r} gave"
             )
         return np.atleast_2d(rows), rows.ndim == 1
 
@@ -143,8 +142,7 @@ def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32
         tensor = weights[name]
         if tensor.shape != shape or tensor.dtype != np.float32:
             raise AgentError(
-                f"tensor {name!r} must be float32 of shape {shape}, "
-                f"got {tensor.dtype} of shape {tensor.shape}"
+                f"tensor {name!r} must be float32 of shape {shape}, got {tensor.dtype} of shape {tensor.shape}"
             )
         if not np.isfinite(tensor).all():
             raise AgentError(f"tensor {name!r} holds values that are not finite")

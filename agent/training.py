@@ -119,9 +119,7 @@ def fit(
     history = keeper.history
     agent = ConfigurationAgent(config, keeper.best)
     monitor = monitored(history[0])[0]
-    report = TrainReport(
-        agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, epochs_resumed
-    )
+    report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, epochs_resumed)
     save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
     resume_path.unlink(missing_ok=True)
     return report
@@ -170,9 +168,7 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: AgentModule) -> None:
         epoch, figures = len(self.history), pl_module.pop_figures()
         if not all(math.isfinite(value) for value in figures.values()):
-            raise AgentError(
-                f"the loss is not finite in epoch {epoch}: {figures}; lower lr or the loss weights"
-            )
+            raise AgentError(f"the loss is not finite in epoch {epoch}: {figures}; lower lr or the loss weights")
         weights = pl_module.model.weights()
         self.history = (*self.history, figures)
         if best_epoch(self.history) == epoch:
@@ -234,8 +230,7 @@ def _facts(
         "training": settings,
         "best epoch": f"{report.best_epoch} of {len(report.history)}, by {report.monitor}",
         **figures,
-        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
-        f"lightning {pl.__version__}",
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
     }
 
 

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 Report = Callable[[int, int], None]
@@ -50,7 +57,6 @@ def table(
     columns: Mapping[str, str],
     *,
     title: str = "",
-    formats: Mapping[str, str] | None = None,
 ) -> Table:
     """Return a table.
 
@@ -58,17 +64,16 @@ def table(
         rows: One mapping per line.
         columns: Key of a row -> heading.
         title: Stands above.
-        formats: Key of a row -> format specification of its numbers; `.3f` for fractions by default.
     """
     drawn = Table(title=title or None, title_justify="left")
     for position, heading in enumerate(columns.values()):
         drawn.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
     for row in rows:
-        drawn.add_row(*(_cell(row.get(key), (formats or {}).get(key, ".3f")) for key in columns))
+        drawn.add_row(*(_cell(row.get(key)) for key in columns))
     return drawn
 
 
-def _cell(value: Any, form: str) -> str:
+def _cell(value: Any) -> str:
     if value is None:
         return "-"
-    return format(value, form) if isinstance(value, float) else str(value)
+    return f"{value:.3f}" if isinstance(value, float) else str(value)

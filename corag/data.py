@@ -1,8 +1,9 @@
 """Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line.
 
-corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}` and, where
-a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span of one as
-`passage#start-end` (character offsets) when passages are long. Other fields are kept and ignored.
+corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
+and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
+of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
+Other fields of a question are kept and ignored.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import gzip
 import json
 import logging
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from corag.errors import DataError
 from corag.text import Document
@@ -25,6 +27,8 @@ logger = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+_IDS = {"id", "gold", "candidates"}
+_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ class DataFolder:
         """Read a data folder.
 
         Raises:
-            DataError: A file is missing or empty, or a line breaks a rule; the message names file, line and remedy.
+            DataError: A file is missing or empty, or a line breaks a rule; the message names file and line.
         """
         folder = Path(path)
         documents = read_corpus(folder)
@@ -79,13 +83,15 @@ class DataFolder:
             for name in query.candidates or ():
                 if name not in documents:
                     raise DataError(
-                        f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the passage to "
-                        "the corpus or take it out of the question"
+                        f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the "
+                        "passage to the corpus or take it out of the question"
                     )
         # Corpora are often cut down: such evidence cannot be found, and recall says so.
         lost = [query.id for query in queries.values() if not all(_exists(gold, documents) for gold in query.gold)]
         if lost:
-            logger.warning("%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0])
+            logger.warning(
+                "%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0]
+            )
         return cls(folder, documents, tuple(queries.values()))
 
     def split(self, name: str, limit: int | None = None) -> list[Query]:
@@ -123,11 +129,11 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
     if gold in (chunk.id, document):
         return True
     match = _SPAN.fullmatch(gold)
-    if match is None or match["document"] != document or "start" not in chunk.metadata:
+    if match is None or match["document"] != document or not chunk.metadata.keys() >= {"start", "end"}:
         return False
     start, end = int(match["start"]), int(match["end"])
-    shared = min(end, chunk.metadata["end"]) - max(start, chunk.metadata["start"])
-    return 2 * shared >= end - start
+    shared = min(end, int(chunk.metadata["end"])) - max(start, int(chunk.metadata["start"]))
+    return shared > 0 and 2 * shared >= end - start
 
 
 def _exists(gold: str, documents: Mapping[str, Document]) -> bool:
@@ -150,17 +156,16 @@ def _find(folder: Path, stem: str) -> Path:
 
 def _read(file: Path, parse: Callable[[Mapping[str, Any]], Row]) -> Iterator[tuple[int, Row]]:
     """Yield (line number, parsed line); empty lines are passed over."""
-    opened = gzip.open(file, "rb") if file.suffix == ".gz" else file.open("rb")
     number = 0
     try:
-        with opened as lines:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, parse(_decode(line))
     except _LineError as error:
         raise DataError(f"{file}, line {number}: {error}") from error
-    except (EOFError, OSError, gzip.BadGzipFile) as error:
-        raise DataError(f"{file}, after line {number}: cannot be read: {error}; write the file again") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{file}, after line {number}: cannot be read ({error}); write it again") from error
 
 
 class _LineError(Exception):
@@ -169,67 +174,79 @@ class _LineError(Exception):
 
 def _decode(line: bytes) -> Mapping[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8"))
+        row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise _LineError(f"not UTF-8 ({error}); save the file as UTF-8") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise _LineError(f"not JSON ({error}); every line has to be one JSON object") from error
     if not isinstance(row, dict):
         raise _LineError(f"a JSON {type(row).__name__}; every line has to be one JSON object")
     return row
 
 
-_MISSING: Any = object()
-
-
-def _field(
-    row: Mapping[str, Any], name: str, kind: Literal["text", "list"], *, default: Any = _MISSING
-) -> Any:
-    """Return a field of the right kind, or its default when it is absent."""
-    value = row.get(name, default)
-    if value is _MISSING:
+def _text(row: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """Return a string field, or its default where it is absent or null."""
+    value = row.get(name)
+    if value is None:
+        value = default
+    if value is None:
         raise _LineError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
-    if kind == "text":
-        # Ids are often written as numbers.
-        value = str(value) if isinstance(value, int) and name == "id" else value
-        texts = [value]
-    else:
-        texts = list(value) if isinstance(value, list) else [value]
-    if (kind == "list" and not isinstance(value, list)) or not all(isinstance(text, str) for text in texts):
-        rule = "a string" if kind == "text" else "a list of strings"
-        raise _LineError(f"field {name!r} is {value!r:.80}; it has to be {rule}")
-    for text in texts:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise _LineError(
-                f"field {name!r} holds half of a surrogate pair at character {error.start}; it has to be valid Unicode"
-            ) from error
+    return _checked(name, value, "a string")
+
+
+def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field with a list of strings; empty where it is absent or null."""
+    values = row.get(name)
+    if values is None:
+        return ()
+    if not isinstance(values, list):
+        raise _LineError(f"field {name!r} is {values!r:.80}; it has to be a list of strings")
+    return tuple(_checked(name, value, "a list of strings") for value in values)
+
+
+def _checked(name: str, value: object, rule: str) -> str:
+    # Ids are often written as numbers.
+    if name in _IDS and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise _LineError(f"field {name!r} holds {value!r:.80}; it has to be {rule}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _LineError(
+            f"field {name!r} holds half of a surrogate pair at character {error.start}; write valid Unicode"
+        ) from error
     return value
 
 
+def _id(row: Mapping[str, Any]) -> str:
+    name = _text(row, "id")
+    if not name:
+        raise _LineError("field 'id' is empty; every line needs a unique id")
+    return name
+
+
 def _document(row: Mapping[str, Any]) -> Document:
-    document = Document(_field(row, "id", "text"), _field(row, "text", "text"), _field(row, "title", "text", default="") or "")
-    if not document.id:
-        raise _LineError("field 'id' is empty; every passage needs a unique id")
-    return document
+    return Document(_id(row), _text(row, "text"), _text(row, "title", default=""))
 
 
 def _query(row: Mapping[str, Any]) -> Query:
-    known = {"id", "question", "answers", "gold", "split", "candidates"}
-    question = _field(row, "question", "text")
+    question = _text(row, "question")
     if not question.strip():
         raise _LineError("field 'question' is empty; take the line out or write the question")
-    candidates = _field(row, "candidates", "list", default=[]) if row.get("candidates") is not None else None
     return Query(
-        id=_field(row, "id", "text"),
+        id=_id(row),
         question=question,
-        answers=tuple(_field(row, "answers", "list", default=[])),
-        gold=tuple(dict.fromkeys(_field(row, "gold", "list", default=[]))),
-        split=_field(row, "split", "text", default="all"),
-        candidates=None if candidates is None else tuple(dict.fromkeys(candidates)),
-        extra={name: value for name, value in row.items() if name not in known},
+        answers=_texts(row, "answers"),
+        gold=_distinct(_texts(row, "gold")),
+        split=_text(row, "split", default="all"),
+        candidates=None if row.get("candidates") is None else _distinct(_texts(row, "candidates")),
+        extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
     )
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
 def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
@@ -239,9 +256,11 @@ def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
     for number, row in rows:
         name: str = row.id  # type: ignore[attr-defined]
         if name in found:
-            raise DataError(f"{file}, line {number}: id {name!r} stands in line {lines[name]} already; ids have to be unique")
+            raise DataError(
+                f"{file}, line {number}: id {name!r} stands in line {lines[name]} already; ids must be unique"
+            )
         found[name] = row
         lines[name] = number
     if not found:
-        raise DataError(f"{file} is empty; it needs at least one line")
+        raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
     return found

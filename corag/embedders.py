@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -47,10 +48,8 @@ class SentenceTransformerEmbedder:
         self, *, model: str, device: str | None = None, batch_size: int = 32, trust_remote_code: bool = False
     ) -> None:
         library = require("sentence_transformers", "models")
-        try:
+        with _loading(model):
             self._model = library.SentenceTransformer(model, device=device, trust_remote_code=trust_remote_code)
-        except (OSError, ValueError) as error:
-            raise _not_loaded(model, error) from error
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
         self._batch_size = batch_size
@@ -86,7 +85,7 @@ class BgeM3Embedder:
         max_tokens: int = 8192,
     ) -> None:
         library = require("FlagEmbedding", "bge")
-        try:
+        with _loading(model):
             self._model: Any = library.BGEM3FlagModel(
                 model,
                 use_fp16=half,
@@ -96,9 +95,7 @@ class BgeM3Embedder:
                 passage_max_length=max_tokens,
                 normalize_embeddings=True,
             )
-        except (OSError, ValueError) as error:
-            raise _not_loaded(model, error) from error
-        self.name = "BAAI/bge-m3" if model == "BAAI/bge-m3" else model
+        self.name = model
         self.dimension = int(self._model.model.model.config.hidden_size)
 
     def embed(self, texts: Sequence[str]) -> Float32:
@@ -108,8 +105,13 @@ class BgeM3Embedder:
         return cast(Float32, np.asarray(self._model.encode(list(texts))["dense_vecs"], dtype=np.float32))
 
 
-def _not_loaded(model: str, error: Exception) -> ModelError:
-    return ModelError(
-        f"the model {model!r} cannot be loaded: {error}. Give a local folder, a name that exists on the hub with a "
-        "network at hand, or 'minilm', which needs no download"
-    )
+@contextmanager
+def _loading(model: str) -> Iterator[None]:
+    """Turn what the libraries raise for missing and damaged models into one error."""
+    try:
+        yield
+    except (OSError, ValueError, require("safetensors", "models").SafetensorError) as error:
+        raise ModelError(
+            f"the model {model!r} cannot be loaded: {error}. Give a local folder, a name that exists on the "
+            "hub with a network at hand, or 'minilm', which needs no download"
+        ) from error

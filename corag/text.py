@@ -17,18 +17,19 @@ from corag.types import Chunk, TokenCounter
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
 
-# A sentence ends after . ! ? (with closing quotes or brackets) before white space and something that can
+# A sentence ends after . ! ? and their like (with closing quotes or brackets) before white space and what can
 # begin a sentence, after CJK full stops, or at an empty line.
 _BOUNDARY = re.compile(
     r"""
-    (?P<stop>[.!?…]["'”’)\]]*)(?P<gap>\s+)(?=["'“‘(\[]*[^\W_a-z])   # latin and friends
-    | [。！？][”’」』）]*\s*                                              # CJK
-    | \n[ \t]*\n\s*                                                       # empty line
-    """,
+    (?P<stop>[.!?…؟۔।]["'”’»)\]]*)(?P<gap>\s+)(?=["'“‘„«¿¡(\[]*[^\W_a-z])  # with spaces
+    | [。！？][”’」』）]*\s*  # CJK
+    | \n[ \t\r]*\n\s*  # empty line
+    """,  # noqa: RUF001
     re.VERBOSE,
 )
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:[A-Z]|e\.g|i\.e|cf|vs|etc|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Fig|Eq|Sec|Ch|Vol|pp?|al|approx|Inc|Ltd|Co|Corp))\.$"
+    r"\b(?:[A-Z]|e\.g|i\.e|cf|vs|etc|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Fig|Eq|Sec|Ch|Vol|pp?|al|approx"
+    r"|Inc|Ltd|Co|Corp)\.$"
 )
 _WORD = re.compile(r"\S+\s*|\s+")
 
@@ -162,43 +163,44 @@ class _Ruler:
 
 def _pack(text: str, ruler: _Ruler, overlap_tokens: int) -> Iterator[Span]:
     """Fill chunks with whole sentences, greedily; yield spans that fit."""
-    pieces = list(_pieces(text, ruler))
-    sizes = ruler.sizes(pieces)
-    first = 0
-    while first < len(pieces):
-        last, total = first + 1, sizes[first]
-        while last < len(pieces) and total + sizes[last] <= ruler.room:
-            total += sizes[last]
-            last += 1
+    pieces, sizes = zip(*_pieces(text, ruler), strict=True)
+    start = new = 0  # the first piece of the chunk, and the first one that stands in no chunk yet
+    while new < len(pieces):
+        end = new + 1
+        total = sum(sizes[start:end])
+        while end < len(pieces) and total + sizes[end] <= ruler.room:
+            total += sizes[end]
+            end += 1
         # Sizes need not add up exactly under every tokenizer: give back until the joined text fits.
-        while last > first + 1 and not ruler.fits(pieces[first][0], pieces[last - 1][1]):
-            last -= 1
-        yield pieces[first][0], pieces[last - 1][1]
-        if last == len(pieces):
+        while end > new + 1 and not ruler.fits(pieces[start][0], pieces[end - 1][1]):
+            end -= 1
+        yield pieces[start][0], pieces[end - 1][1]
+        first, start, new = start, end, end
+        if new == len(pieces):
             return
-        following, repeated = last, 0
-        while following - 1 > first and repeated + sizes[following - 1] <= overlap_tokens:
-            following -= 1
-            repeated += sizes[following]
+        repeated = 0
+        while overlap_tokens and start - 1 > first and repeated + sizes[start - 1] <= overlap_tokens:
+            start -= 1
+            repeated += sizes[start]
         # What is repeated must leave room for something new, or the next chunk would stand inside this one.
-        while following < last and not ruler.fits(pieces[following][0], pieces[last][1]):
-            following += 1
-        first = following
+        while start < new and not ruler.fits(pieces[start][0], pieces[new][1]):
+            start += 1
 
 
-def _pieces(text: str, ruler: _Ruler) -> Iterator[Span]:
-    """Yield sentences, and the parts of those that do not fit a chunk, covering the text in order."""
-    spans = sentence_spans(text)
-    for span, size in zip(spans, ruler.sizes(spans), strict=True):
+def _pieces(text: str, ruler: _Ruler) -> Iterator[tuple[Span, int]]:
+    """Yield sentences, or parts of those that do not fit a chunk, and their sizes, covering the text."""
+    sentences = sentence_spans(text)
+    for (start, end), size in zip(sentences, ruler.sizes(sentences), strict=True):
         if size <= ruler.room:
-            yield span
+            yield (start, end), size
             continue
-        words = [(span[0] + m.start(), span[0] + m.end()) for m in _WORD.finditer(text[span[0] : span[1]])]
+        words = [match.span() for match in _WORD.finditer(text, start, end)]
         for word, word_size in zip(words, ruler.sizes(words), strict=True):
             if word_size <= ruler.room:
-                yield word
+                yield word, word_size
             else:
-                yield from _cut_word(word, ruler)
+                parts = list(_cut_word(word, ruler))
+                yield from zip(parts, ruler.sizes(parts), strict=True)
 
 
 def _cut_word(span: Span, ruler: _Ruler) -> Iterator[Span]:
@@ -208,8 +210,8 @@ def _cut_word(span: Span, ruler: _Ruler) -> Iterator[Span]:
         step = 1
         if not ruler.fits(start, start + 1):
             raise InputError(
-                f"document {ruler.document.id!r}: the character {ruler.document.text[start]!r} at {start} alone "
-                f"costs more than the {ruler.room} tokens that a chunk has room for; raise max_tokens"
+                f"document {ruler.document.id!r}: the character {ruler.document.text[start]!r} at {start} "
+                f"alone costs more than the {ruler.room} tokens that a chunk has room for; raise max_tokens"
             )
         while start + step < end and ruler.fits(start, min(end, start + 2 * step)):
             step *= 2

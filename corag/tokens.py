@@ -5,7 +5,7 @@ Knows tokenizers, not models: counting needs neither torch nor weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from corag.errors import InputError, ModelError
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
 
 MINILM = "minilm"
 ESTIMATE = "estimate"
 
-# English prose and code run at about four characters a token under common subword vocabularies; an
-# estimate has to err on the expensive side, because a budget must hold.
-_CHARACTERS_PER_TOKEN = 3.0
+# English prose and code run at about four bytes a token under common subword vocabularies; an estimate
+# has to err on the expensive side, because a budget must hold.
+_BYTES_PER_TOKEN = 3
 
 
 class TokenizerFileCounter:
@@ -31,22 +31,23 @@ class TokenizerFileCounter:
 
     exact = True
 
-    def __init__(self, path: str | Path) -> None:
-        self.name = str(path)
+    def __init__(self, path: str | Path, *, name: str | None = None) -> None:
+        self.name = name or str(path)
         self._tokenizer = load_tokenizer(path)
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`."""
-        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+        """Return the number of tokens of each text, `[len(texts)]`.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        return np.array([len(encoding) for encoding in encode(self._tokenizer, texts)], dtype=np.int64)
 
 
 class CallableCounter:
     """Counts with any function that maps a text to its number of tokens, or to its tokens."""
 
-    def __init__(
-        self, function: Callable[[str], object], *, name: str = "callable", exact: bool = True
-    ) -> None:
+    def __init__(self, function: Callable[[str], object], *, name: str = "callable", exact: bool = True) -> None:
         self._function = function
         self.name = name
         self.exact = exact
@@ -55,7 +56,7 @@ class CallableCounter:
         """Return the number of tokens of each text, `[len(texts)]`.
 
         Raises:
-            InputError: The function returned neither a whole number of at least 0 nor something with a length.
+            InputError: The function returned neither a whole number of at least 0 nor a sequence of tokens.
         """
         return np.array([self._count(text) for text in texts], dtype=np.int64)
 
@@ -63,24 +64,31 @@ class CallableCounter:
         result = self._function(text)
         if isinstance(result, int | np.integer) and not isinstance(result, bool):
             number = int(result)
-        elif hasattr(result, "__len__"):
+        elif (
+            isinstance(result, Sized)
+            # A transformers tokenizer called with a text returns a mapping: its length counts fields.
+            and not isinstance(result, Mapping | str | bytes)
+            and getattr(result, "ndim", 1) == 1
+        ):
             number = len(result)
         else:
             number = -1
         if number < 0:
             raise InputError(
-                f"token counter {self.name!r} returned {result!r} for a text of {len(text)} characters; "
-                "it has to return a whole number >= 0, or a sequence of tokens"
+                f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; "
+                "it has to return a whole number >= 0 or a sequence of tokens (as tokenizer.tokenize does)"
             )
         return number
 
 
 def estimated_tokens(text: str) -> int:
     """Estimate tokens from UTF-8 bytes, on the expensive side (3 bytes a token, rounded up)."""
-    return int(-(-len(text.encode("utf-8", "surrogatepass")) // _CHARACTERS_PER_TOKEN))
+    return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
-def token_counter(spec: str | Path | Callable[[str], object] = MINILM) -> TokenizerFileCounter | CallableCounter:
+def token_counter(
+    spec: str | Path | Callable[[str], object] = MINILM,
+) -> TokenizerFileCounter | CallableCounter:
     """Return a token counter.
 
     Args:
@@ -93,28 +101,26 @@ def token_counter(spec: str | Path | Callable[[str], object] = MINILM) -> Tokeni
     """
     if callable(spec):
         return CallableCounter(spec, name=getattr(spec, "__name__", type(spec).__name__))
-    if str(spec) == ESTIMATE:
+    if spec == ESTIMATE:
         return CallableCounter(estimated_tokens, name=ESTIMATE, exact=False)
-    return _file_counter(str(spec))
-
-
-@lru_cache(maxsize=8)
-def _file_counter(spec: str) -> TokenizerFileCounter:
     if spec == MINILM:
         from corag.minilm import model_folder
 
-        counter = TokenizerFileCounter(model_folder() / "tokenizer.json")
-        counter.name = MINILM
-        return counter
-    path = Path(spec)
-    if path.is_dir():
-        path = path / "tokenizer.json"
-    if not path.is_file():
+        return _file_counter(model_folder() / "tokenizer.json", MINILM)
+    file = Path(spec) if isinstance(spec, str | Path) else None
+    if file and file.is_dir():
+        file = file / "tokenizer.json"
+    if file is None or not file.is_file():
         raise InputError(
-            f"tokenizer {spec!r} is neither {MINILM!r}, {ESTIMATE!r} nor an existing tokenizer.json; "
-            "give the path of the answering model's tokenizer.json (or of the folder that holds it)"
+            f"tokenizer {spec!r:.200} is neither {MINILM!r}, {ESTIMATE!r}, a function nor an existing "
+            "tokenizer.json; give the path of the answering model's tokenizer.json (or of its folder)"
         )
-    return TokenizerFileCounter(path)
+    return _file_counter(file.resolve(), str(spec))
+
+
+@lru_cache(maxsize=8)
+def _file_counter(file: Path, name: str) -> TokenizerFileCounter:
+    return TokenizerFileCounter(file, name=name)
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:
@@ -127,9 +133,24 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
     try:
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # noqa: BLE001  (tokenizers raises bare Exception)
+    except Exception as error:  # tokenizers raises nothing narrower
         raise ModelError(f"{path} is not a readable tokenizers file: {error}") from error
     # A stored truncation would make every count at most that number, and the budget a fiction.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
+    """Encode texts without special tokens.
+
+    Raises:
+        InputError: A text is not valid Unicode.
+    """
+    try:
+        return tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    except TypeError as error:
+        raise InputError(
+            f"a text cannot be tokenised ({error}); every text has to be a string of valid Unicode, without "
+            "halves of surrogate pairs: decode its source with errors='replace'"
+        ) from error

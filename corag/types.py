@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,7 +36,7 @@ class Chunk:
 
     id: str
     text: str
-    metadata: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import corag
-from corag.console import progress
+from corag.console import progress, stdout, table
 from corag.data import DataFolder, Query
 from corag.errors import InputError
 from corag.registry import SELECTORS
@@ -28,6 +28,8 @@ from experiments.pools import Pool, PoolName, open_pool
 
 logger = logging.getLogger(__name__)
 
+PLAIN = "corag-plain"
+
 MEANS = (
     "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
     "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
@@ -37,12 +39,15 @@ TOTALS = ("over_budget", "truncated", "empty")
 """Figures that are added up over questions."""
 
 COLUMNS = {
-    "method": "method", "rouge1": "R-1", "rouge2": "R-2", "rougeL": "R-L", "f1": "F1", "em": "EM",
-    "evidence_recall": "ev. recall", "evidence_precision": "ev. prec.", "full_evidence": "full ev.",
-    "cost_tokens": "tokens", "chunks": "chunks", "over_budget": "over budget", "orders_scored": "orders",
-    "latency_ms_median": "ms median",
+    "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "f1": "F1", "em": "exact match",
+    "evidence_recall": "evidence recall", "evidence_precision": "evidence precision", "full_evidence": "full evidence",
+    "cost_tokens": "tokens", "chunks": "chunks", "over_budget": "over budget", "value": "value",
+    "orders_scored": "orders scored", "latency_ms_median": "ms, median", "latency_ms_p95": "ms, 95%",
 }  # fmt: skip
-FORMATS = {"cost_tokens": ".1f", "chunks": ".2f", "orders_scored": ".1f", "latency_ms_median": ".1f"}
+"""Figures shown in tables, and their headings."""
+FORMATS = {
+    "cost_tokens": ".1f", "chunks": ".2f", "orders_scored": ".1f", "latency_ms_median": ".1f", "latency_ms_p95": ".1f",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,11 @@ class EvaluateConfig:
     Attributes:
         data: Data folder.
         split: Which questions.
-        methods: Selectors, separated by commas.
+        methods: Selectors, separated by commas; `corag-plain` is `corag` with its default settings, agent or not.
         budget: The most tokens a selection may cost.
         pool: Where candidates come from: the question's own list, or the nearest chunks of the corpus.
         reranker: Values chunks for every method that reranks.
-        agent: Checkpoint folder; method `corag` then predicts its settings, `corag-fixed` uses its best single one.
+        agent: Checkpoint folder; `corag` then predicts its settings, `corag-fixed` uses its best single one.
         reader: Answers the questions.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
         embedder: Embeds questions and passages.
@@ -120,9 +125,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     if config.out is not None:
         work = fingerprint([settings, [query.id for query in queries], versions()])
         journal = Journal(Path(config.out).with_suffix(".journal.jsonl"), work)
-    rows = compare(
-        queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet
-    )
+    rows = compare(queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet)
     result = {
         "data": config.data,
         "split": config.split,
@@ -156,13 +159,13 @@ def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Se
     selectors: dict[str, Selector] = {}
     for name in names:
         settings: dict[str, Any] = {"tokens": tokens}
-        if name in ("naive", "upper") or (name == "corag" and config.agent is None):
+        if name in ("naive", "upper", PLAIN) or (name == "corag" and config.agent is None):
             settings["reranker"] = config.reranker
         if name in ("corag", "corag-fixed") and config.agent is not None:
             settings["agent"] = config.agent
         if name == "corag-fixed" and config.agent is None:
             raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
-        selectors[name] = corag.selector(name, **settings)
+        selectors[name] = corag.selector("corag" if name == PLAIN else name, **settings)
     return selectors
 
 
@@ -254,6 +257,21 @@ def average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "latency_ms_median": float(np.median(latencies)),
         "latency_ms_p95": float(np.percentile(latencies, 95)),
     }
+
+
+def show(result: Mapping[str, Any], title: str) -> None:
+    """Print a result: one column per method, one line per figure."""
+    lines = [
+        {"figure": heading} | {row["method"]: format_figure(name, row[name]) for row in result["methods"]}
+        for name, heading in COLUMNS.items()
+    ]
+    methods = [row["method"] for row in result["methods"]]
+    stdout().print(table(lines, {"figure": "", **dict(zip(methods, methods, strict=True))}, title=title))
+
+
+def format_figure(name: str, value: float) -> str:
+    """Return a figure as tables show it."""
+    return format(value, FORMATS.get(name, ".3f")) if isinstance(value, float) else str(value)
 
 
 def versions() -> dict[str, str]:

@@ -202,7 +202,10 @@ def label_query(
                 "cost_weight": cost_weight,
                 "budget_tokens": budget_tokens,
                 **read[text],
-                **(evidence_figures(chunks, query.gold) or dict.fromkeys(("evidence_recall", "evidence_precision", "full_evidence"))),
+                **(
+                    evidence_figures(chunks, query.gold)
+                    or dict.fromkeys(("evidence_recall", "evidence_precision", "full_evidence"))
+                ),
                 "cost_tokens": int(tokens.count([text])[0]) if text else 0,
                 "chunks": len(order),
                 "orders_scored": num_scored,
@@ -252,7 +255,11 @@ def _exact_order(
     tokens: TokenCounter,
 ) -> Order:
     selector = Corag(
-        reranker=reranker, iterations=iterations, exploration=exploration, cost_weight=cost_weight, tokens=tokens
+        reranker=reranker,
+        iterations=iterations,
+        exploration=exploration,
+        cost_weight=cost_weight,
+        tokens=tokens,
     )
     chosen = selector.select_from(problem, budget_tokens).ids
     position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
@@ -289,8 +296,8 @@ def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         raise DataError(f"{file} is not a label table ({error}); make one with: corag label --out {file}") from error
     if metadata.get("format_version") != FORMAT_VERSION:
         raise DataError(
-            f"{file} has format_version {metadata.get('format_version')}, this version reads {FORMAT_VERSION}; label again, "
-            "or update corag"
+            f"{file} has format_version {metadata.get('format_version')}, this version reads {FORMAT_VERSION}; "
+            "label again, or update corag"
         )
     return table.to_pylist(), metadata
 

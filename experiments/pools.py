@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.console import Report, progress
-from corag.data import DataFolder, Query
-from corag.errors import DataError
+from corag.data import DataFolder, Query, read_corpus
+from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex
 from corag.minilm import cache_folder
 from corag.text import ChunkConfig, chunk_documents, passage
 from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, Embedder, TokenCounter
 from experiments.journal import fingerprint
-
-logger = logging.getLogger(__name__)
 
 PoolName = Literal["auto", "candidates", "corpus"]
 
@@ -84,9 +82,7 @@ class FromIndex:
         num_candidates: How many chunks to offer.
     """
 
-    def __init__(
-        self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int
-    ) -> None:
+    def __init__(self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int) -> None:
         questions = embed_all(embedder, [query.question for query in queries])
         self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
         found = index.search_many(questions, num_candidates)
@@ -124,9 +120,21 @@ def build_index(
     batch_size: int = 256,
     report: Report | None = None,
 ) -> ChunkIndex:
-    """Cut the corpus of a data folder into chunks and index them; goes on where an earlier build stopped."""
-    from corag.data import read_corpus
+    """Cut the corpus of a data folder into chunks and index them; goes on where an earlier build stopped.
 
+    Args:
+        folder: Data folder.
+        uri: Where to put the index.
+        embedder: Embeds the chunks.
+        chunking: Sizes.
+        tokens: Counts tokens as the answering model does.
+        overwrite: Replace an index of something else that is there; the same index is kept and completed.
+        batch_size: Chunks embedded and stored at a time.
+        report: Told about progress.
+
+    Raises:
+        IndexMismatchError: Another index is there and `overwrite` is False.
+    """
     counter = tokens or token_counter()
     documents = read_corpus(folder)
     chunks = chunk_documents(list(documents.values()), counter, chunking)
@@ -136,15 +144,13 @@ def build_index(
         "tokenizer": counter.name,
         "documents": len(documents),
     }
-    return ChunkIndex.build(
-        uri,
-        chunks,
-        embedder,
-        settings=settings,
-        overwrite=overwrite,
-        batch_size=batch_size,
-        progress=report,
-    )
+    build = partial(ChunkIndex.build, uri, chunks, embedder, settings=settings, batch_size=batch_size, progress=report)
+    try:
+        return build()
+    except IndexMismatchError:
+        if not overwrite:
+            raise
+        return build(overwrite=True)
 
 
 def open_pool(
@@ -169,6 +175,11 @@ def open_pool(
         name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
         with progress("index corpus", quiet=quiet) as report:
             opened = build_index(
-                folder.path, cache_folder() / "indexes" / name, embedder, chunking, report=report, overwrite=True
+                folder.path,
+                cache_folder() / "indexes" / name,
+                embedder,
+                chunking,
+                report=report,
+                overwrite=True,
             )
     return FromIndex(opened, queries, embedder, num_candidates)

@@ -20,6 +20,8 @@ from experiments.pools import embed_all
 
 logger = logging.getLogger(__name__)
 
+SETTINGS = ("iterations", "exploration", "cost_weight")
+
 Row = Mapping[str, Any]
 
 
@@ -33,8 +35,8 @@ class TrainAgentConfig:
         train_split: Split to learn from.
         val_split: Split that chooses the best epoch; empty for none.
         metric: Figure of the table that makes one configuration better than another.
-        margin: A question counts for the reranker label when the best reranker is better than the next by more than this
-            share (the paper's rule is 10% ROUGE-L).
+        margin: A question counts for the reranker label when the best reranker is better than the next by more than
+            this share (the paper's rule is 10% ROUGE-L).
         training: The training's own settings.
         quiet: No progress.
     """
@@ -75,8 +77,9 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
         fixed=best_single(training, config.metric),
     )
     settings = metadata["settings"]
+    data = "/".join(Path(settings["data"]).parts[-2:])  # a model card names the data, not the machine it lay on
     facts = {
-        "labels": f"{len(rows)} rows over {len({row['query'] for row in rows})} questions of {Path(settings['data']).name}",
+        "labels": f"{len(rows)} rows over {len({row['query'] for row in rows})} questions of {data}",
         "label": f"{config.metric} of the answer by reader {settings['reader']} at {settings['budget']} tokens",
         "candidates": f"{settings['num_candidates']}, chunks of {settings['max_tokens']} tokens",
         "best single configuration": agent_config.fixed,
@@ -98,19 +101,20 @@ def targets(
 ) -> agent.TrainingTable:
     """Return what the agent should have said for each question.
 
-    The best configuration is the one with the highest metric; among equals the one that scored the fewest orders,
-    then the fewest tokens. A reranker's quality is the best that any setting reached with it.
+    The best reranker is that of the configuration with the highest metric; among equals the one that scored the
+    fewest orders, then chose the fewest tokens. The settings are the mean of those that do as well with it: most
+    questions have many, and always taking the cheapest would teach the agent to search too little. A reranker's quality
+    is the best that any setting reached with it.
     """
     labels, settings, weights, qualities, ids, questions = [], [], [], [], [], []
     for query, group in groupby(rows, key=lambda row: row["query"]):
         of_query = list(group)
         best = min(of_query, key=lambda row: (-row[config.metric], row["orders_scored"], row["cost_tokens"]))
-        quality = [
-            max(row[config.metric] for row in of_query if row["reranker"] == name) for name in rerankers
-        ]
+        quality = [max(row[config.metric] for row in of_query if row["reranker"] == name) for name in rerankers]
         first, second = sorted(quality, reverse=True)[:2] if len(quality) > 1 else (quality[0], quality[0])
+        equals = [r for r in of_query if r["reranker"] == best["reranker"] and r[config.metric] == best[config.metric]]
         labels.append(rerankers.index(best["reranker"]))
-        settings.append([best["iterations"], best["exploration"], best["cost_weight"]])
+        settings.append([float(np.mean([row[name] for row in equals])) for name in SETTINGS])
         weights.append(float(first > (1 + config.margin) * second))
         qualities.append(quality)
         ids.append(query)

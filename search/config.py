@@ -50,8 +50,7 @@ def checked_config(config: object) -> SearchConfig:
     """Return `config` if it is a `SearchConfig`, or raise `SearchError`."""
     if not isinstance(config, SearchConfig):
         raise SearchError(
-            f"config is a {type(config).__name__}; it must be a SearchConfig, "
-            f"such as SearchConfig(iterations=20)"
+            f"config is a {type(config).__name__}; it must be a SearchConfig, such as SearchConfig(iterations=20)"
         )
     return config
 

@@ -16,9 +16,7 @@ from search.validation import checked_values
 _DEFAULT = SearchConfig()
 
 
-def search(
-    costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: SearchConfig = _DEFAULT
-) -> SearchResult:
+def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: SearchConfig = _DEFAULT) -> SearchResult:
     """Search for the best order within the budget.
 
     Args:
@@ -56,9 +54,7 @@ def search_many(
     """
     runs = [
         _started(index, problem, its_config)
-        for index, (problem, its_config) in enumerate(
-            zip(problems, _configs(config, len(problems)), strict=True)
-        )
+        for index, (problem, its_config) in enumerate(zip(problems, _configs(config, len(problems)), strict=True))
     ]
     states = [_advance(run) for run in runs]
     while asked := _pairs(states):
@@ -83,10 +79,7 @@ def _advance(running: Searching, values: ArrayLike | None = None) -> list[Order]
 
 def _pairs(states: Sequence[list[Order] | SearchResult]) -> list[tuple[int, Order]]:
     return [
-        (index, order)
-        for index, state in enumerate(states)
-        if not isinstance(state, SearchResult)
-        for order in state
+        (index, order) for index, state in enumerate(states) if not isinstance(state, SearchResult) for order in state
     ]
 
 
@@ -105,7 +98,5 @@ def _configs(config: SearchConfig | Sequence[SearchConfig], num_problems: int) -
     if not isinstance(config, Sequence):
         return [config] * num_problems
     if len(config) != num_problems:
-        raise SearchError(
-            f"{len(config)} configs for {num_problems} problems; give one per problem, or one for all"
-        )
+        raise SearchError(f"{len(config)} configs for {num_problems} problems; give one per problem, or one for all")
     return config

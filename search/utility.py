@@ -50,8 +50,6 @@ def utility(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> 
     """Return U = W / n + c * sqrt(ln N / n) - lambda * cost / B of scored nodes, `[K]` (eq. 5)."""
     visits = tree.visits[nodes]
     num_visits = NUM_VISITS[config.visits](tree, nodes)
-    net = mean_reward(tree.total[nodes], visits) - config.cost_weight * cost_share(
-        tree.cost[nodes], tree.budget
-    )
+    net = mean_reward(tree.total[nodes], visits) - config.cost_weight * cost_share(tree.cost[nodes], tree.budget)
     # The bonus comes last: nodes of equal visits and equal net reward then tie exactly, without rounding.
     return net + exploration_bonus(visits, num_visits, config.exploration)

@@ -85,7 +85,5 @@ def _checked_costs(costs: ArrayLike) -> IntArray:
 
 def _checked_budget(budget: Any) -> int:
     if not is_whole(budget) or not 1 <= budget <= LARGEST_COST:
-        raise SearchError(
-            f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs"
-        )
+        raise SearchError(f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs")
     return int(budget)

@@ -11,7 +11,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.minilm import Backend, minilm_encoder
 from corag.rerankers.cache import BoundedCache
-from corag.text import sentence_spans
+from corag.text import Span, sentence_spans
 from corag.types import Answer, FloatArray
 
 
@@ -19,14 +19,14 @@ class ExtractiveReader:
     """Answers with the best sentences of the context.
 
     Args:
-        sentences: The most sentences of an answer.
+        sentences: The most sentences of an answer, at least 1.
         cache_sentences: Sentences whose embeddings are kept (1.5 KB each).
         backend: `auto`, `openvino` or `torch`; see `corag.minilm`.
     """
 
     def __init__(self, *, sentences: int = 2, cache_sentences: int = 65_536, backend: Backend = "auto") -> None:
-        if sentences < 1:
-            raise InputError(f"the extractive reader needs sentences of at least 1, got {sentences}; 1 to 3 are usual")
+        if not isinstance(sentences, int) or sentences < 1:
+            raise InputError(f"sentences must be a whole number of at least 1, got {sentences!r}; 1 to 3 are usual")
         self.name = "extractive"
         self.sentences = sentences
         self._encoder = minilm_encoder(backend)
@@ -34,26 +34,22 @@ class ExtractiveReader:
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""
-        spans = [
-            (start + len(context[start:end]) - len(context[start:end].lstrip()), start + len(context[start:end].rstrip()))
-            for start, end in sentence_spans(context)
-            if context[start:end].strip()
-        ]
+        spans = [span for start, end in sentence_spans(context) if (span := _stripped(context, start, end))]
         if not spans:
             return Answer("", confidence=0.0)
-        texts = [context[start:end] for start, end in spans]
+        texts = [" ".join(context[start:end].split()) for start, end in spans]
         vectors = self._embed([query, *texts])
         cosines = vectors[1:] @ vectors[0]
         # Repeated sentences would only say the same twice.
         best: list[int] = []
-        for index in np.argsort(-cosines, kind="stable"):
+        for index in np.argsort(-cosines, kind="stable").tolist():
+            if texts[index] not in {texts[other] for other in best}:
+                best.append(index)
             if len(best) == self.sentences:
                 break
-            if texts[index] not in {texts[other] for other in best}:
-                best.append(int(index))
         chosen = sorted(best)
         return Answer(
-            " ".join(" ".join(texts[index].split()) for index in chosen),
+            " ".join(texts[index] for index in chosen),
             confidence=float(np.clip(cosines[best[0]], 0.0, 1.0)),
             spans=tuple(spans[index] for index in chosen),
         )
@@ -68,3 +64,10 @@ class ExtractiveReader:
         for text, vector in fresh.items():
             self._cache[text] = vector
         return found
+
+
+def _stripped(text: str, start: int, end: int) -> Span | None:
+    """Return the span without white space at its ends; None when nothing else is in it."""
+    body = text[start:end].strip()
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    return (start, start + len(body)) if body else None

@@ -118,14 +118,10 @@ class OllamaReader:
         _require(0 < timeout_s < math.inf, "timeout_s", timeout_s, "a finite number above 0")
         _require(retries >= 0, "retries", retries, "at least 0")
         _require(0 <= backoff_s < math.inf, "backoff_s", backoff_s, "a finite number of at least 0")
-        _require(
-            0 <= max_backoff_s < math.inf, "max_backoff_s", max_backoff_s, "a finite number of at least 0"
-        )
+        _require(0 <= max_backoff_s < math.inf, "max_backoff_s", max_backoff_s, "a finite number of at least 0")
         _require(0 <= temperature < math.inf, "temperature", temperature, "a finite number of at least 0")
         _require(seed >= 0, "seed", seed, "at least 0")
-        _require(
-            num_ctx is None or num_ctx >= 1, "num_ctx", num_ctx, "at least 1, or None for the server's own"
-        )
+        _require(num_ctx is None or num_ctx >= 1, "num_ctx", num_ctx, "at least 1, or None for the server's own")
         _require(
             _fields(template) == {"context", "query"},
             "template",
@@ -303,9 +299,7 @@ class OllamaReader:
         except ollama.ResponseError as error:
             raise self._refused(error.status_code, error.error, partial_text) from error
         except UnicodeEncodeError as error:
-            raise InputError(
-                f"query or context is not valid Unicode: {error}; decode it with its encoding"
-            ) from error
+            raise InputError(f"query or context is not valid Unicode: {error}; decode it with its encoding") from error
         except (ValueError, TypeError, AttributeError) as error:
             # The client checks neither that a line is an object nor that its error is a text.
             raise OllamaError(

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
+from corag.errors import InputError
+
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """A mapping that keeps at most `size` entries."""
+    """A mapping that keeps at most `size` entries.
+
+    Raises:
+        InputError: The size is negative.
+    """
 
     def __init__(self, size: int) -> None:
+        if size < 0:
+            raise InputError(f"a cache of {size} entries is impossible; 0 turns it off")
         self.size = size
         self._entries: OrderedDict[Key, Value] = OrderedDict()
 

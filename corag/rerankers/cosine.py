@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corag.minilm import MAX_TOKENS, Backend, minilm_encoder
+from corag.minilm import MAX_TOKENS, Backend, MiniLMEncoder, minilm_encoder
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -32,9 +33,12 @@ class MiniLMCosine:
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
-        tokens = self.encoder.tokenize([query, *texts])
-        vectors = self.encoder.sentence_embeddings(tokens.ids)
-        return _cosines(vectors[0], vectors[1:])
+        return _cosines(self.encoder, self.query_vector(query), self.encoder.tokenize(texts).ids)
+
+    def query_vector(self, query: str) -> FloatArray:
+        """Return the embedding of a question, `[384]`."""
+        vector: FloatArray = self.encoder.sentence_embeddings(self.encoder.tokenize([query]).ids)[0].astype(float)
+        return vector
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CosineScorer:
         """Return a scoring function that tokenises each chunk once."""
@@ -42,25 +46,36 @@ class MiniLMCosine:
 
 
 class CosineScorer:
-    """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text."""
+    """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text.
+
+    Attributes:
+        num_truncated: Distinct orders so far that did not fit the window.
+    """
 
     order_matters = True
 
     def __init__(self, reranker: MiniLMCosine, query: str, chunks: Sequence[Chunk]) -> None:
         self._encoder = reranker.encoder
-        self._query = self._encoder.sentence_embeddings(self._encoder.tokenize([query]).ids)[0]
+        self._query = reranker.query_vector(query)
         self._tokens = self._encoder.tokenize([chunk.text for chunk in chunks])
+        self._truncated: set[Order] = set()
         self.num_truncated = 0
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
         joined = [np.concatenate([self._tokens.ids[i] for i in order]) for order in orders]
-        self.num_truncated += sum(
-            len(ids) > MAX_TOKENS or bool(self._tokens.truncated[list(order)].any())
+        self._truncated.update(
+            order
             for ids, order in zip(joined, orders, strict=True)
+            if len(ids) > MAX_TOKENS or self._tokens.truncated[list(order)].any()
         )
-        return _cosines(self._query, self._encoder.sentence_embeddings([ids[:MAX_TOKENS] for ids in joined]))
+        self.num_truncated = len(self._truncated)
+        return _cosines(self._encoder, self._query, [ids[:MAX_TOKENS] for ids in joined])
 
 
-def _cosines(query: FloatArray, vectors: FloatArray) -> FloatArray:
-    return np.clip(vectors.astype(np.float64) @ query.astype(np.float64), 0.0, 1.0)
+def _cosines(encoder: MiniLMEncoder, query: FloatArray, ids: Sequence[NDArray[np.int64]]) -> FloatArray:
+    """Return the value of each text, given as token ids, for a query vector `[384]`."""
+    cosines = encoder.sentence_embeddings(ids).astype(np.float64) @ query
+    # The vector of a text without tokens is that of the special tokens alone, which is near many questions.
+    cosines[[len(row) == 0 for row in ids]] = 0.0
+    return np.clip(cosines, 0.0, 1.0)

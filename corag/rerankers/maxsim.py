@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from corag.minilm import MAX_TOKENS, Backend, MiniLMEncoder, minilm_encoder
+from corag.minilm import MAX_TOKENS, Backend, Float32, MiniLMEncoder, minilm_encoder
 from corag.rerankers.cache import BoundedCache
 from corag.types import Chunk, FloatArray, Order
 
@@ -32,29 +33,28 @@ class MiniLMMaxSim:
     def __init__(self, *, backend: Backend = "auto", cache_chunks: int = 2048) -> None:
         self.name = "minilm-maxsim"
         self._encoder: MiniLMEncoder = minilm_encoder(backend)
-        self._cache: BoundedCache[str, FloatArray] = BoundedCache(cache_chunks)
+        self._cache: BoundedCache[str, Float32] = BoundedCache(cache_chunks)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
-        matrix, _ = self.token_maxima(query, texts)
-        return matrix.mean(axis=1)
+        maxima, _ = self.token_maxima(query, texts)
+        values: FloatArray = maxima.mean(axis=1)
+        return values
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> MaxSimScorer:
         """Return a scoring function over the maxima of each chunk, computed here once."""
-        matrix, num_truncated = self.token_maxima(query, [chunk.text for chunk in chunks])
-        return MaxSimScorer(matrix, num_truncated)
+        return MaxSimScorer(*self.token_maxima(query, [chunk.text for chunk in chunks]))
 
-    def token_maxima(self, query: str, texts: Sequence[str]) -> tuple[FloatArray, int]:
-        """Return the best cosine of each question token in each text, and how many texts were cut.
+    def token_maxima(self, query: str, texts: Sequence[str]) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return the best cosine of each question token in each text, and which texts were cut.
 
         Returns:
-            `[len(texts), question tokens]` in [0, 1] (0 for an empty text), and a count.
+            `[len(texts), question tokens]` in [0, 1] (0 for an empty text), and `[len(texts)]`.
         """
         query_tokens = self._encoder.token_embeddings(self._encoder.tokenize([query]).ids)[0]
         tokens = self._encoder.tokenize(texts)
-        unseen = [row for row, text in enumerate(texts) if text not in self._cache]
-        embedded = self._encoder.token_embeddings([tokens.ids[row] for row in unseen])
-        fresh = {texts[row]: states for row, states in zip(unseen, embedded, strict=True)}
+        unseen = {text: tokens.ids[row] for row, text in enumerate(texts) if text not in self._cache}
+        fresh = dict(zip(unseen, self._encoder.token_embeddings(list(unseen.values())), strict=True))
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
         for row, text in enumerate(texts):
             states = fresh[text] if text in fresh else self._cache[text]
@@ -62,7 +62,7 @@ class MiniLMMaxSim:
                 maxima[row] = np.clip((states @ query_tokens.T).max(axis=0), 0.0, 1.0)
         for text, states in fresh.items():
             self._cache[text] = states
-        return maxima, int(tokens.truncated.sum())
+        return maxima, tokens.truncated
 
 
 class MaxSimScorer:
@@ -70,21 +70,28 @@ class MaxSimScorer:
 
     Args:
         maxima: Best cosine of each question token in each chunk, `[chunks, question tokens]`.
-        num_truncated: Chunks that did not fit the window.
+        truncated: Which chunks did not fit the window, `[chunks]`.
+
+    Attributes:
+        num_truncated: Distinct orders so far that hold such a chunk.
     """
 
     order_matters = False
 
-    def __init__(self, maxima: FloatArray, num_truncated: int = 0) -> None:
+    def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_]) -> None:
         self._maxima = maxima
-        self.num_truncated = num_truncated
+        self._cut_chunks = set(np.flatnonzero(truncated).tolist())
+        self._truncated: set[Order] = set()
+        self.num_truncated = 0
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
+        self._truncated.update(order for order in orders if self._cut_chunks.intersection(order))
+        self.num_truncated = len(self._truncated)
         values = np.empty(len(orders), dtype=np.float64)
         lengths = np.array([len(order) for order in orders])
         for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length)
+            rows = np.flatnonzero(lengths == length).tolist()
             chosen = np.array([orders[row] for row in rows])
             values[rows] = self._maxima[chosen].max(axis=1).mean(axis=1)
         return values

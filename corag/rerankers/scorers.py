@@ -32,9 +32,7 @@ class JoinedTextScorer:
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
-        return self._reranker.score(
-            self._query, [SEPARATOR.join(self._texts[i] for i in order) for order in orders]
-        )
+        return self._reranker.score(self._query, [SEPARATOR.join(self._texts[i] for i in order) for order in orders])
 
 
 class MemoScorer:
@@ -46,11 +44,13 @@ class MemoScorer:
     Args:
         scorer: Computes values.
         name: The reranker's name, for error messages.
+        ids: Ids of the chunks that orders index, for error messages.
     """
 
-    def __init__(self, scorer: Scorer, name: str) -> None:
+    def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
         self._scorer = scorer
         self._name = name
+        self._ids = ids
         self._values: dict[Order, float] = {}
         self.order_matters = scorer.order_matters
 
@@ -68,22 +68,40 @@ class MemoScorer:
         """Return one value per order, `[len(orders)]`; only unseen orders reach the reranker.
 
         Raises:
-            ScoringError: The reranker returned another number of values, or one that is not finite.
+            ScoringError: The reranker returned another number of values, or what is no finite number.
         """
         keys = [order if self.order_matters else tuple(sorted(order)) for order in orders]
         new = [key for key in dict.fromkeys(keys) if key not in self._values]
         if new:
-            values = np.asarray(self._scorer(new), dtype=np.float64)
-            if values.shape != (len(new),):
-                raise ScoringError(
-                    f"reranker {self._name!r} returned values of shape {values.shape} for {len(new)} orders; "
-                    "it has to return one number for each"
-                )
-            if not np.isfinite(values).all():
-                bad = int(np.argmin(np.isfinite(values)))
-                raise ScoringError(
-                    f"reranker {self._name!r} returned {values[bad]} for the candidates {list(new[bad])}; values have "
-                    "to be finite: check the model's precision, or leave out the candidate that causes it"
-                )
-            self._values.update(zip(new, values.tolist(), strict=True))
+            self._values.update(zip(new, self._computed(new), strict=True))
         return np.array([self._values[key] for key in keys], dtype=np.float64)
+
+    def _computed(self, orders: list[Order]) -> list[float]:
+        """Return what the reranker says, if it can be ranked."""
+        answer = self._scorer(orders)
+        try:
+            values = np.asarray(answer, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ScoringError(
+                f"reranker {self._name!r} returned a {type(answer).__name__} that is no array of numbers "
+                f"({error}) for {self._named(orders)}; it has to return one number for each order"
+            ) from error
+        if values.shape != (len(orders),):
+            raise ScoringError(
+                f"reranker {self._name!r} returned values of shape {values.shape} for {self._named(orders)}; "
+                "it has to return one number for each order"
+            )
+        finite = np.isfinite(values)
+        if not finite.all():
+            bad = int(np.argmin(finite))
+            raise ScoringError(
+                f"reranker {self._name!r} returned {values[bad]} for {self._named([orders[bad]])}; values "
+                "have to be finite: check the model's precision, or leave out the chunk that causes it"
+            )
+        found: list[float] = values.tolist()
+        return found
+
+    def _named(self, orders: list[Order]) -> str:
+        """Return the ids of the first order's chunks, and how many orders more there are."""
+        chunks = ", ".join(repr(self._ids[index]) for index in orders[0])
+        return f"the chunks {chunks}" + (f" and {len(orders) - 1} more orders" if len(orders) > 1 else "")

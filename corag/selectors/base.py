@@ -6,6 +6,7 @@ answering model's tokenizer is seen to here, in one place, for all of them.
 
 from __future__ import annotations
 
+import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -69,13 +70,24 @@ class Problem:
         """Return the reranker bound to this query, with a memory that lasts as long as the problem."""
         # The reranker is kept beside its scorer so that its id stays its own.
         if id(reranker) not in self._scorers:
-            scorer = MemoScorer(reranker.scorer(self.query, self.chunks), reranker.name)
+            bound = reranker.scorer(self.query, self.chunks)
+            scorer = MemoScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             self._scorers[id(reranker)] = (reranker, scorer)
         return self._scorers[id(reranker)][1]
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""
         return SEPARATOR.join(self.chunks[index].text for index in order)
+
+    def with_dearer_separators(self, extra_tokens: int) -> Problem:
+        """Return the same problem, remembered values included, with separators that cost more.
+
+        Single chunks fit a budget as before; every combination costs more for each place where it is joined.
+        """
+        dearer = copy.copy(self)
+        dearer.separator_tokens = self.separator_tokens + extra_tokens
+        dearer.costs = self.costs + extra_tokens
+        return dearer
 
 
 class BudgetedSelector(ABC):
@@ -111,32 +123,47 @@ class BudgetedSelector(ABC):
         """
         check_query(query)
         check_budget(budget_tokens)
-        return self.select_from(Problem(query, candidates, self.tokens), budget_tokens)
+        return self.select_from(Problem(query, candidates, self.tokens), int(budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
     ) -> list[Selection]:
-        """Choose chunks for each query; equal to calling `select` for one after the other."""
-        return [
-            self.select(query, pool, budget_tokens) for query, pool in zip(queries, candidates, strict=True)
-        ]
+        """Choose chunks for each query; equal to calling `select` for one after the other.
+
+        Raises:
+            InputError: Not as many lists of candidates as queries; else see `select`.
+        """
+        if len(queries) != len(candidates):
+            raise InputError(
+                f"{len(queries)} queries come with {len(candidates)} lists of candidates; give one for each"
+            )
+        return [self.select(query, pool, budget_tokens) for query, pool in zip(queries, candidates, strict=True)]
 
     def select_from(self, problem: Problem, budget_tokens: int) -> Selection:
         """Choose from a problem that is already set up, sharing its remembered values; see `select`."""
         started = time.perf_counter()
-        inner_budget = budget_tokens + problem.separator_tokens
+        offered = problem
         while True:
-            choice = self._choose(problem, inner_budget) if len(problem.chunks) else Choice((), 0.0)
-            text = problem.text(choice.order)
-            cost = int(self.tokens.count([text])[0]) if choice.order else 0
-            if cost <= budget_tokens:
+            inner_budget = budget_tokens + offered.separator_tokens
+            choice = self._choose(offered, inner_budget) if offered.chunks else Choice((), 0.0)
+            chosen = list(choice.order)
+            text = offered.text(choice.order)
+            cost = int(self.tokens.count([text])[0]) if chosen else 0
+            summed_costs = int(offered.costs[chosen].sum())
+            if cost <= budget_tokens or len(chosen) < 2 or summed_costs > inner_budget:
                 break
-            # Under some tokenizers a joined text costs more than its parts. Asking for less by just the
-            # excess ends after a few rounds, and every value found so far is remembered.
-            inner_budget = min(inner_budget, int(problem.costs[list(choice.order)].sum())) - (cost - budget_tokens)
-        trace: dict[str, Any] = dict(choice.trace)
+            # Under some tokenizers a joined text costs more than its parts. What joining was seen to cost is
+            # charged to the separators: this combination no longer fits, what fits alone still does, so the
+            # rounds end, and every value found so far is remembered.
+            excess = cost - (summed_costs - offered.separator_tokens)
+            offered = offered.with_dearer_separators(-(-excess // (len(chosen) - 1)))
+        trace: dict[str, Any] = {
+            **choice.trace,
+            "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in chosen],
+            "chunk_similarities": problem.similarities[chosen].tolist(),
+        }
         if not choice.order:
-            trace["reason"] = self._reason(problem, budget_tokens)
+            trace.setdefault("reason", self._reason(problem, budget_tokens))
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
         if not self.tokens.exact:
@@ -144,7 +171,7 @@ class BudgetedSelector(ABC):
         trace["select_s"] = time.perf_counter() - started
         if cost > budget_tokens or len(set(choice.order)) != len(choice.order):
             raise BudgetError(
-                f"selector {self.name!r} chose {list(choice.order)} at {cost} tokens for a budget of {budget_tokens}; "
+                f"selector {self.name!r} chose {chosen} at {cost} tokens for a budget of {budget_tokens}; "
                 "please report this"
             )
         return Selection(
@@ -163,10 +190,11 @@ class BudgetedSelector(ABC):
         cheapest = int(problem.costs.min()) - problem.separator_tokens
         if cheapest > budget_tokens:
             return (
-                f"every one of the {len(problem.chunks)} candidates costs more than the budget of {budget_tokens} "
-                f"tokens (the cheapest costs {cheapest}); raise the budget or cut smaller chunks"
+                f"every one of the {len(problem.chunks)} candidates costs more than the budget of "
+                f"{budget_tokens} tokens (the cheapest costs {cheapest}); raise the budget or cut smaller "
+                "chunks"
             )
-        return f"no combination of the {len(problem.chunks)} candidates fits {budget_tokens} tokens"
+        return f"{self.name} took none of the {len(problem.chunks)} candidates"
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:
@@ -196,8 +224,11 @@ def check_query(query: str) -> None:
 
 def check_budget(budget_tokens: int) -> None:
     """Raise `InputError` for a budget that is not a whole number of at least 1."""
-    if isinstance(budget_tokens, bool) or not isinstance(budget_tokens, int | np.integer) or budget_tokens < 1:
-        raise InputError(f"budget_tokens must be a whole number of at least 1, got {budget_tokens!r}; 256 to 4096 are usual")
+    whole = isinstance(budget_tokens, int | np.integer) and not isinstance(budget_tokens, bool)
+    if not whole or budget_tokens < 1:
+        raise InputError(
+            f"budget_tokens must be a whole number of at least 1, got {budget_tokens!r}; 256 to 4096 are usual"
+        )
 
 
 def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -213,8 +244,8 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
         chunk = candidate.chunk
         if not np.isfinite(candidate.similarity):
             raise InputError(
-                f"candidate {chunk.id!r} at rank {rank} has similarity {candidate.similarity}; similarities have to "
-                "be finite numbers: check the embedder"
+                f"candidate {chunk.id!r} at rank {rank} has similarity {candidate.similarity}; similarities "
+                "have to be finite numbers: check the embedder"
             )
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 import search
 from corag.errors import InputError
+from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.selectors.base import BudgetedSelector, Choice, Problem
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 Scale = Literal["query", "raw"]
 
 DEFAULT_EXPLORATION = 0.3
-"""The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with it and
-10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at 256 tokens, with 0.3
-of 48, as many as exhaustive search."""
+"""The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
+it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
+256 tokens, with 0.3 of 48, as many as exhaustive search."""
+
+FLAT = 1e-6
+"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
+rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
 
 
 class Corag(BudgetedSelector):
@@ -36,8 +41,9 @@ class Corag(BudgetedSelector):
         iterations: Nodes to expand, each with all its children in one batch.
         exploration: c of the utility (paper, eq. 5).
         cost_weight: lambda of the utility (paper, eq. 5).
-        scale: How values enter the search. `query`: shifted and stretched so that the single candidates of this
-            query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they are.
+        scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
+            this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
+            are.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
             each question.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -61,9 +67,7 @@ class Corag(BudgetedSelector):
         super().__init__(tokens=tokens)
         if scale not in get_args(Scale):
             raise InputError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}")
-        self.config = search.SearchConfig(
-            iterations=iterations, exploration=exploration, cost_weight=cost_weight
-        )
+        self.config = search.SearchConfig(iterations=iterations, exploration=exploration, cost_weight=cost_weight)
         self.scale = scale
         self.agent = load_agent(agent)
         self._rerankers: dict[str, Reranker] = {}
@@ -134,8 +138,8 @@ class CoragFixed(Corag):
         fixed = loaded.config.fixed
         if fixed is None:
             raise InputError(
-                f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, or "
-                "use method 'corag'"
+                f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
+                "or use method 'corag'"
             )
         super().__init__(
             reranker=fixed.reranker,
@@ -166,6 +170,7 @@ def search_choice(
     scorer = problem.scorer(reranker)
     result = search.search(problem.costs, scaled(scorer, problem, budget_tokens, scale), budget_tokens, config)
     value = float(scorer([result.order])[0]) if result.order else 0.0
+    alone = scorer([(index,) for index in result.order])
     return Choice(
         result.order,
         value,
@@ -178,6 +183,7 @@ def search_choice(
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
             "truncated": scorer.num_truncated,
+            "chunk_values": alone.tolist(),
             "result": result,
         },
     )
@@ -192,16 +198,9 @@ def scaled(
         return scorer
     values = scorer(singles)  # the first expansion scores the same orders: they are remembered
     low, spread = float(values.min()), float(np.ptp(values))
-    if spread == 0.0:
+    if spread <= FLAT * max(1.0, float(np.abs(values).max())):
         return scorer
     return lambda orders: (scorer(orders) - low) / spread
-
-
-@lru_cache(maxsize=8)
-def _load_folder(path: Path) -> Any:
-    import agent
-
-    return agent.load(path)
 
 
 def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAgent | None:
@@ -213,13 +212,17 @@ def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAg
     """
     if agent is None:
         return None
-    from corag.registry import RERANKERS
-
-    loaded: ConfigurationAgent = _load_folder(Path(agent).resolve()) if isinstance(agent, str | Path) else agent
+    loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
     for name in loaded.config.rerankers:
         if name not in RERANKERS.names:
             raise InputError(
-                f"the agent {agent!s} was trained with the reranker {name!r}, which is unknown here; the names are "
-                f"{', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
+                f"the agent {agent!s} was trained with the reranker {name!r}, which is unknown here; the names "
+                f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
             )
     return loaded
+
+
+def _load_folder(path: str | Path) -> ConfigurationAgent:
+    import agent
+
+    return agent.load(path)

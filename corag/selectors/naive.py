@@ -21,9 +21,7 @@ class Naive(BudgetedSelector):
 
     name = "naive"
 
-    def __init__(
-        self, *, reranker: str | Reranker = DEFAULT_RERANKER, tokens: TokenCounter | None = None
-    ) -> None:
+    def __init__(self, *, reranker: str | Reranker = DEFAULT_RERANKER, tokens: TokenCounter | None = None) -> None:
         super().__init__(tokens=tokens)
         self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
 

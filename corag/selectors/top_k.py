@@ -19,8 +19,8 @@ class TopK(BudgetedSelector):
 
     def __init__(self, *, k: int = 5, tokens: TokenCounter | None = None) -> None:
         super().__init__(tokens=tokens)
-        if k < 1:
-            raise InputError(f"top-k needs k of at least 1, got {k}; 3 to 20 are usual")
+        if not isinstance(k, int) or k < 1:
+            raise InputError(f"k must be a whole number of at least 1, got {k!r}; 3 to 20 are usual")
         self.k = k
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:

@@ -15,8 +15,8 @@ class Upper(BudgetedSelector):
     Args:
         reranker: Name or object.
         max_length: The most chunks of a combination.
-        max_orders: The most orders to score; beyond it a clear error instead of a run without end. Where the order
-            of chunks does not matter to the reranker, each set counts once.
+        max_orders: The most orders to score; beyond it a clear error instead of a run without end. Where the
+            order of chunks does not matter to the reranker, each set counts once.
         tokens: The answering model's token counter.
     """
 

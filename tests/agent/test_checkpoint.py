@@ -86,9 +86,7 @@ def test_a_broken_config(folder, text):
 @pytest.mark.parametrize("version", [2, None, "1"])
 def test_another_format_version(folder, version):
     change_config(folder, format_version=version)
-    with pytest.raises(
-        CheckpointError, match=f"format_version {version!r}, but this release reads 1; install"
-    ):
+    with pytest.raises(CheckpointError, match=f"format_version {version!r}, but this release reads 1; install"):
         agent.load(folder)
 
 

@@ -45,9 +45,7 @@ def test_contrastive_loss_agrees_with_loops(num_rows, seed, margin):
     labels = rng.integers(0, 3, num_rows)
     weight = rng.integers(0, 3, num_rows).astype(float)
     loss = contrastive_loss(*map(torch.from_numpy, (maps, labels, weight)), margin)
-    assert loss.item() == pytest.approx(
-        contrastive_by_loops(maps, labels, weight, margin), rel=1e-4, abs=1e-5
-    )
+    assert loss.item() == pytest.approx(contrastive_by_loops(maps, labels, weight, margin), rel=1e-4, abs=1e-5)
 
 
 def test_reranker_loss_worked_by_hand():

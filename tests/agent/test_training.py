@@ -20,17 +20,14 @@ def toy_fit(out_dir, *, train=None, val=None, config=None, **changes):
 
 
 def same_weights(first, second):
-    return all(
-        np.array_equal(first.agent.weights[name], second.agent.weights[name]) for name in first.agent.weights
-    )
+    return all(np.array_equal(first.agent.weights[name], second.agent.weights[name]) for name in first.agent.weights)
 
 
 def test_a_separable_world_is_learnt(tmp_path):
     val = toy_table(20, seed=1, prefix="val")
     report = toy_fit(tmp_path, val=val, epochs=60)
     labels = [
-        agent.load(report.checkpoint).config.rerankers.index(p.reranker)
-        for p in report.agent.predict(val.features)
+        agent.load(report.checkpoint).config.rerankers.index(p.reranker) for p in report.agent.predict(val.features)
     ]
     assert labels == val.reranker.tolist()
     assert report.monitor == "val_regret"
@@ -41,9 +38,7 @@ def test_a_separable_world_is_learnt(tmp_path):
 
 
 def test_the_report_agrees_with_the_saved_checkpoint(tmp_path):
-    report = fit(
-        toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path, facts={"commit": "abc123"}
-    )
+    report = fit(toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path, facts={"commit": "abc123"})
     loaded = agent.load(report.checkpoint)
     for name, array in report.agent.weights.items():
         np.testing.assert_array_equal(loaded.weights[name], array)
@@ -141,9 +136,7 @@ def test_bad_tables_are_refused_before_anything_is_written(tmp_path):
 
 def a_state():
     arrays = {"x": np.arange(3, dtype=np.float32)}
-    return ResumeState(
-        ({"train_loss": 0.1},), arrays, {"x": -arrays["x"]}, {"0.step": np.array(7, np.float32)}
-    )
+    return ResumeState(({"train_loss": 0.1},), arrays, {"x": -arrays["x"]}, {"0.step": np.array(7, np.float32)})
 
 
 def test_the_resume_file_keeps_every_bit(tmp_path):

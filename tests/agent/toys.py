@@ -41,8 +41,7 @@ def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
 def random_weights(config: AgentConfig, seed: int = 0, scale: float = 1.0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {
-        name: rng.normal(scale=scale, size=shape).astype(np.float32)
-        for name, shape in config.tensor_shapes.items()
+        name: rng.normal(scale=scale, size=shape).astype(np.float32) for name, shape in config.tensor_shapes.items()
     }
 
 

@@ -188,9 +188,7 @@ def test_faults_without_streaming(fault):
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(
-    ("reply", "partial"), [(Reply("Paris", delay_s=60), ""), (Reply("Par", ending="hang"), "Par")]
-)
+@pytest.mark.parametrize(("reply", "partial"), [(Reply("Paris", delay_s=60), ""), (Reply("Par", ending="hang"), "Par")])
 def test_silence_is_given_up_after_the_time_out(reply, partial, stream):
     with OllamaServer(reply) as server:
         reader, waits_s = reader_for(server, timeout_s=0.1, retries=1, stream=stream)
@@ -263,9 +261,7 @@ def test_a_missing_model_names_the_command_that_pulls_it(stream):
         assert len(server.requests) == 1
         with pytest.raises(OllamaError, match="`ollama pull llama3"):
             reader.check()
-    assert re.search(
-        rf"{server.host} has no model 'llama3.1:8b'.*not found.*`ollama pull llama3.1:8b`", str(error)
-    )
+    assert re.search(rf"{server.host} has no model 'llama3.1:8b'.*not found.*`ollama pull llama3.1:8b`", str(error))
 
 
 def test_another_scheme_than_http_is_not_tried_again():

@@ -55,8 +55,7 @@ def search_by_objects(costs, score_orders, budget, config):
         orders = [(*node.order, c) for c in extensions(node)]
         values = [float(value) for value in score_orders(orders)]
         node.children = [
-            Node(order, node, node.cost + costs[order[-1]], value)
-            for order, value in zip(orders, values, strict=True)
+            Node(order, node, node.cost + costs[order[-1]], value) for order, value in zip(orders, values, strict=True)
         ]
         while node is not None:
             node.total += max(values) if config.backup == "best-child" else sum(values)

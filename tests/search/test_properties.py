@@ -26,9 +26,7 @@ def test_asks_only_for_new_feasible_orders(problem, config, scorer):
 def test_equals_the_textbook(problem, config, scorer):
     costs, budget = problem
     result = search(costs, scorer, budget, config)
-    order, incumbents, nodes = search_by_objects(
-        costs, HashScorer(scorer.seed, scorer.levels), budget, config
-    )
+    order, incumbents, nodes = search_by_objects(costs, HashScorer(scorer.seed, scorer.levels), budget, config)
     assert (result.order, result.incumbents) == (order, incumbents)
     tree = result.tree
     assert {tree.order(n): (tree.visits[n], tree.total[n]) for n in range(len(tree))} == nodes
@@ -99,8 +97,7 @@ def test_many_equals_one_by_one(work, seed):
 
     many = search_many([problem for problem, _ in work], score_pairs, [config for _, config in work])
     alone = [
-        search(costs, HashScorer(seed + index), budget, config)
-        for index, ((costs, budget), config) in enumerate(work)
+        search(costs, HashScorer(seed + index), budget, config) for index, ((costs, budget), config) in enumerate(work)
     ]
     assert many == alone
     assert len(calls) == max((result.num_calls for result in alone), default=0)

@@ -1,0 +1,93 @@
+"""One question, from an index to an answer: each step one object, one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from corag.index import ChunkIndex
+from corag.selectors.base import check_budget, check_query
+from corag.types import Answer, Embedder, Reader, Selection, Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer and how it came about.
+
+    Attributes:
+        question: The question.
+        answer: What the reader said.
+        selection: What it was given to read.
+        seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
+    """
+
+    question: str
+    answer: Answer
+    selection: Selection
+    seconds: Mapping[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `corag ask --json` prints."""
+        selection = self.selection
+        plain = {name: value for name, value in selection.trace.items() if name != "result"}
+        return {
+            "question": self.question,
+            "answer": self.answer.text,
+            "confidence": self.answer.confidence,
+            "budget_tokens": selection.budget_tokens,
+            "cost_tokens": selection.cost_tokens,
+            "value": selection.value,
+            "method": selection.method,
+            "chunks": [
+                {"id": chunk.id, "text": chunk.text, "metadata": dict(chunk.metadata)} for chunk in selection.chunks
+            ],
+            "trace": plain,
+            "seconds": dict(self.seconds),
+        }
+
+
+def ask(
+    question: str,
+    index: ChunkIndex,
+    embedder: Embedder,
+    selector: Selector,
+    reader: Reader,
+    *,
+    budget_tokens: int,
+    num_candidates: int = 20,
+) -> Reply:
+    """Answer a question from an index.
+
+    Args:
+        question: The question.
+        index: Where candidates come from.
+        embedder: The index's embedder.
+        selector: Chooses among the candidates.
+        reader: Answers from what was chosen.
+        budget_tokens: The most tokens of the context.
+        num_candidates: How many chunks the index offers.
+
+    Raises:
+        InputError: The question is empty or the budget below 1.
+        IndexMismatchError: The embedder is not the index's.
+    """
+    check_query(question)
+    check_budget(budget_tokens)
+    marks = [time.perf_counter()]
+
+    def mark() -> None:
+        marks.append(time.perf_counter())
+
+    vector = embedder.embed([question])[0]
+    mark()
+    candidates = index.search(vector, num_candidates)
+    mark()
+    selection = selector.select(question, candidates, budget_tokens)
+    mark()
+    answer = reader.answer(question, selection.text)
+    mark()
+    steps = ("embed", "retrieve", "select", "read")
+    seconds = {step: after - before for step, before, after in zip(steps, marks, marks[1:], strict=False)}
+    return Reply(question, answer, selection, seconds)

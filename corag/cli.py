@@ -1,0 +1,348 @@
+"""The command line `corag`: typed dataclasses are the one source of flags, YAML (`--config`) and help.
+
+This module is the one door through which the library reaches up to `experiments`, inside its functions.
+A mistake of the user prints one line and exits with status 2; `--debug` before the command shows the traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.logging import RichHandler
+from rich.markup import escape
+from rich.panel import Panel
+
+from corag.console import progress, stderr, stdout, table
+from corag.errors import CoragError, InputError
+
+if TYPE_CHECKING:
+    from corag.ask import Reply
+
+MISTAKE = 2
+"""Exit status when the user can mend what went wrong."""
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class AskConfig:
+    """Answer one question from an index, under a token budget.
+
+    Attributes:
+        question: The question.
+        index: Where `corag index` put the index.
+        budget: The most tokens of the context.
+        method: Selector.
+        agent: Checkpoint folder; method `corag` then takes reranker and settings from it.
+        reranker: Values chunks, for methods that rerank and without an agent.
+        num_candidates: Chunks that the index offers.
+        reader: Answers from the context.
+        model: Model of reader `ollama`.
+        host: Server of reader `ollama`.
+        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
+        embedder: Embeds the question; by default the one that made the index.
+        json: Print JSON for machines.
+    """
+
+    question: str
+    index: str = "runs/index"
+    budget: int = 256
+    method: str = "corag"
+    agent: str | None = None
+    reranker: str | None = None
+    num_candidates: int = 20
+    reader: str = "extractive"
+    model: str | None = None
+    host: str | None = None
+    tokenizer: str = "minilm"
+    embedder: str | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """Cut the corpus of a data folder into chunks and index them; goes on where an interrupted run stopped.
+
+    Attributes:
+        data: Data folder with corpus.jsonl[.gz].
+        out: Where to put the index: a local folder, or an object-storage URI (s3://, gs://, az://).
+        max_tokens: The most tokens of a chunk, its title included; 128, 256, 512 and 1024 are usual.
+        overlap_tokens: About how many tokens of a chunk's end stand again at the start of the next.
+        embedder: Embeds the chunks.
+        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
+        batch_size: Chunks embedded and stored at a time.
+        overwrite: Replace another index that is there.
+        quiet: No progress.
+    """
+
+    data: str
+    out: str = "runs/index"
+    max_tokens: int = 256
+    overlap_tokens: int = 0
+    embedder: str = "minilm"
+    tokenizer: str = "minilm"
+    batch_size: int = 256
+    overwrite: bool = False
+    quiet: bool = False
+
+
+def run_ask(config: AskConfig) -> None:
+    """Answer one question."""
+    import corag
+    from corag.ask import ask
+    from corag.index import ChunkIndex
+    from corag.selectors.base import check_budget, check_query
+    from corag.tokens import token_counter
+
+    check_query(config.question)
+    check_budget(config.budget)
+    index = ChunkIndex.open(config.index)
+    embedder = corag.embedder(config.embedder or index.embedder_name)
+    if config.embedder is not None:
+        index = ChunkIndex.open(config.index, embedder)
+    settings: dict[str, Any] = {"tokens": token_counter(config.tokenizer)}
+    if config.agent is not None:
+        if config.method not in ("corag", "corag-fixed"):
+            raise InputError(
+                f"method {config.method!r} does not use an agent; leave out --agent, or use method corag or corag-fixed"
+            )
+        settings["agent"] = config.agent
+    if config.reranker is not None:
+        settings["reranker"] = config.reranker
+    reading = {name: value for name, value in (("model", config.model), ("host", config.host)) if value is not None}
+    reply = ask(
+        config.question,
+        index,
+        embedder,
+        corag.selector(config.method, **settings),
+        corag.reader(config.reader, **reading),
+        budget_tokens=config.budget,
+        num_candidates=config.num_candidates,
+    )
+    if config.json:
+        sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_reply(reply)
+
+
+def show_reply(reply: Reply) -> None:
+    """Print an answer, the chosen chunks in order with cost and value, and where the time went."""
+    console, selection = stdout(), reply.selection
+    trace = selection.trace
+    console.print(Panel(escape(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
+    rows = [
+        {
+            "place": str(place),
+            "chunk": escape(chunk.id),
+            "tokens": trace["chunk_tokens"][place - 1],
+            "value": trace.get("chunk_values", trace["chunk_similarities"])[place - 1],
+            "text": escape(" ".join(chunk.text.split())[:100]),
+        }
+        for place, chunk in enumerate(selection.chunks, start=1)
+    ]
+    columns = {"place": "#", "chunk": "chunk", "tokens": "tokens", "value": "value alone", "text": "begins"}
+    if rows:
+        console.print(table(rows, columns))
+    else:
+        console.print(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
+    chosen_by = ", ".join(
+        f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
+        for name in ("reranker", "iterations", "exploration", "cost_weight", "orders_scored")
+        if name in trace
+    )
+    console.print(
+        f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
+        f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
+    )
+    spent = ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
+    console.print(f"time: {spent}")
+
+
+def run_index(config: IndexConfig) -> None:
+    """Index a corpus."""
+    import corag
+    from corag.text import ChunkConfig
+    from corag.tokens import token_counter
+    from experiments.pools import build_index
+
+    chunking = ChunkConfig(config.max_tokens, config.overlap_tokens)
+    with progress("index", quiet=config.quiet) as report:
+        index = build_index(
+            config.data,
+            config.out,
+            corag.embedder(config.embedder),
+            chunking,
+            tokens=token_counter(config.tokenizer),
+            overwrite=config.overwrite,
+            batch_size=config.batch_size,
+            report=report,
+        )
+    stdout().print(f"{len(index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+
+
+def run_label(config: Any) -> None:
+    """Measure every configuration on every question."""
+    from experiments.label import label, read_table
+
+    path = label(config)
+    rows, _ = read_table(path)
+    stdout().print(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
+
+
+def run_train(config: Any) -> None:
+    """Train an agent."""
+    from experiments.train import train
+
+    report = train(config)
+    best = report.history[report.best_epoch]
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
+    stdout().print(f"best epoch {report.best_epoch + 1} of {len(report.history)}: {figures}")
+    stdout().print(
+        f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}"
+    )
+
+
+def run_evaluate(config: Any) -> None:
+    """Compare selectors."""
+    from experiments.evaluate import evaluate, show
+
+    result = evaluate(config)
+    if not config.quiet:
+        title = f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens"
+        show(result, title)
+    if config.out is not None:
+        stderr().print(f"written to {config.out}")
+
+
+def run_demo(config: Any) -> None:
+    """Run the whole job on the demo corpus."""
+    from experiments.demo.run import demo
+
+    demo(config)
+
+
+def run_report(config: Any) -> None:
+    """Draw a report."""
+    from experiments.report import report
+
+    stdout().print(f"report in {report(config)}")
+
+
+def run_bench(config: Any) -> None:
+    """Measure speed."""
+    from experiments.bench import bench
+
+    bench(config)
+
+
+def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
+    """Return every command: its settings and what it does."""
+    from experiments.bench import BenchConfig
+    from experiments.demo.run import DemoConfig
+    from experiments.evaluate import EvaluateConfig
+    from experiments.label import LabelConfig
+    from experiments.report import ReportConfig
+    from experiments.train import TrainAgentConfig
+
+    return {
+        "demo": (DemoConfig, run_demo),
+        "index": (IndexConfig, run_index),
+        "ask": (AskConfig, run_ask),
+        "label": (LabelConfig, run_label),
+        "train": (TrainAgentConfig, run_train),
+        "evaluate": (EvaluateConfig, run_evaluate),
+        "report": (ReportConfig, run_report),
+        "bench": (BenchConfig, run_bench),
+    }
+
+
+def make_parser() -> Any:
+    """Return the parser, with one subcommand per entry of `commands`."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(
+        prog="corag",
+        description="Which chunks go into the prompt, how many, and in which order, under a token budget.",
+        version=_version(),
+    )
+    parser.add_argument("--debug", action="store_true", help="Show tracebacks and debug messages.")
+    subcommands = parser.add_subcommands(required=True, dest="command")
+    for name, (settings, _) in commands().items():
+        own = ArgumentParser(description=(settings.__doc__ or "").split("\n", 1)[0])
+        own.add_argument("--config", action="config", help="YAML file with settings.")
+        own.add_class_arguments(settings, as_positional=name == "ask")
+        subcommands.add_subcommand(name, own)
+    return parser
+
+
+def _version() -> str:
+    from corag import __version__
+
+    return __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = arguments[:1] == ["--debug"]
+    _configure_logging(debug)
+    try:
+        parsed = make_parser().parse_args(arguments)
+        debug = debug or parsed.debug
+        settings_type, run = commands()[parsed.command]
+        values = parsed[parsed.command].clone()
+        values.pop("config", None)
+        run(settings_type(**_built(settings_type, values.as_dict())))
+    except KeyboardInterrupt:
+        stderr().print("stopped; the same command goes on from here")
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return MISTAKE
+    except _mistakes() as error:
+        if debug:
+            raise
+        stderr().print(f"[bold red]error:[/] {escape(_message(error))}", soft_wrap=True)
+        return MISTAKE
+    return 0
+
+
+def _built(settings_type: type, values: dict[str, Any]) -> dict[str, Any]:
+    """Turn the nested mappings of nested dataclasses into those dataclasses."""
+    import dataclasses
+    from typing import get_type_hints
+
+    hints = get_type_hints(settings_type)
+    return {
+        name: hints[name](**value) if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+def _mistakes() -> tuple[type[BaseException], ...]:
+    from agent import AgentError
+    from search import SearchError
+
+    return (CoragError, AgentError, SearchError, OSError)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and not isinstance(error, CoragError):
+        return f"{error}; check the path, its permissions and the free space"
+    return str(error)
+
+
+def _configure_logging(debug: bool) -> None:
+    handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(message)s", handlers=[handler])
+    logging.getLogger("corag").setLevel(logging.DEBUG if debug else logging.INFO)
+    logging.getLogger("experiments").setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,165 @@
+"""The demo corpus: Python's own language reference, with questions written for this project.
+
+`pydoc_data.topics` ships with every Python, so the corpus needs no download; its text differs a little from
+version to version. A question whose evidence this Python's text does not hold is left out, with a notice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corag.errors import DataError
+from experiments.journal import write_atomically
+
+logger = logging.getLogger(__name__)
+
+SPLITS: Mapping[str, str] = {
+    "statements": "train",
+    "datamodel": "train",
+    "expressions": "dev",
+    "builtins": "test",
+}
+"""Topic group -> split: no topic is asked about in two splits."""
+
+# What versions write differently: white space, quotation marks and markup around code.
+_IGNORED = re.compile("[\\s\"'`*\u201c\u201d\u2018\u2019]+")
+_SHINGLE_WORDS = 12
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The demo's data.
+
+    Attributes:
+        documents: Rows of corpus.jsonl.
+        queries: Rows of queries.jsonl.
+        left_out: Ids of questions whose evidence this Python's text does not hold.
+        contained: Topics left out of the corpus because a larger topic holds their whole text.
+    """
+
+    documents: list[dict[str, Any]]
+    queries: list[dict[str, Any]]
+    left_out: list[str]
+    contained: list[str]
+
+
+def write_data_folder(path: Path) -> Demo:
+    """Write the demo's corpus and questions as a data folder.
+
+    Raises:
+        DataError: This Python has no topics, or the folder cannot be written.
+    """
+    demo = load()
+    for name, rows in (("corpus", demo.documents), ("queries", demo.queries)):
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_atomically(path / f"{name}.jsonl", lines)
+    return demo
+
+
+def load() -> Demo:
+    """Read topics and questions, and find the evidence in the text of this Python."""
+    topics = _topics()
+    contained = sorted(_contained(topics))
+    documents = [
+        {"id": name, "title": _heading(text, name), "text": text}
+        for name, text in sorted(topics.items())
+        if name not in contained
+    ]
+    texts = {document["id"]: _Searchable(document["text"]) for document in documents}
+    queries, left_out = [], []
+    for row in _questions():
+        gold = [_locate(evidence, texts) for evidence in row["evidence"]]
+        if None in gold:
+            left_out.append(row["id"])
+            continue
+        queries.append(
+            {
+                "id": row["id"],
+                "question": row["question"],
+                "answers": [row["answer"]],
+                "gold": gold,
+                "split": SPLITS[row["group"]],
+                "kind": row["kind"],
+                "topics": sorted({evidence["topic"] for evidence in row["evidence"]}),
+            }
+        )
+    if left_out:
+        logger.warning(
+            "%d of %d questions are left out, because this Python's reference words their evidence otherwise: %s",
+            len(left_out), len(left_out) + len(queries), ", ".join(left_out),
+        )  # fmt: skip
+    return Demo(documents, queries, left_out, contained)
+
+
+def _topics() -> dict[str, str]:
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise DataError(
+            f"this Python has no pydoc_data.topics ({error}), a part of the standard library; use a full installation"
+        ) from error
+    return dict(topics)
+
+
+def _questions() -> Iterator[dict[str, Any]]:
+    for group in SPLITS:
+        with (Path(__file__).parent / f"questions_{group}.jsonl").open(encoding="utf-8") as lines:
+            yield from (json.loads(line) for line in lines)
+
+
+def _heading(text: str, name: str) -> str:
+    """Return a topic's own heading, its first line, or its name when it has none."""
+    first = text.strip().split("\n", 1)[0].strip()
+    return first.strip('"') if 0 < len(first) <= 80 else name
+
+
+def _contained(topics: Mapping[str, str]) -> set[str]:
+    """Return the topics whose text a larger topic repeats: the index of pydoc lists sections twice.
+
+    Indexing both would measure how selectors cope with copies, not how they choose.
+    """
+    words = {name: re.findall(r"\w+", text) for name, text in topics.items()}
+    flat = {name: " ".join(found) for name, found in words.items()}
+    contained = set()
+    for name, own in words.items():
+        last = max(1, len(own) - _SHINGLE_WORDS + 1)
+        shingles = [" ".join(own[start : start + _SHINGLE_WORDS]) for start in range(0, last, _SHINGLE_WORDS // 2)]
+        for text in flat.values():
+            if len(text) > len(flat[name]) and sum(s in text for s in shingles) > 0.9 * len(shingles):
+                contained.add(name)
+    return contained
+
+
+class _Searchable:
+    """A text in which pieces are found regardless of white space, quotation marks and case."""
+
+    def __init__(self, text: str) -> None:
+        self._offsets = [index for index, letter in enumerate(text) if not _IGNORED.fullmatch(letter)]
+        self._letters = _squeezed(text)
+
+    def find(self, piece: str) -> tuple[int, int] | None:
+        """Return the character offsets of the first occurrence, or None."""
+        squeezed = _squeezed(piece)
+        at = self._letters.find(squeezed)
+        if at < 0 or not squeezed:
+            return None
+        return self._offsets[at], self._offsets[at + len(squeezed) - 1] + 1
+
+
+def _squeezed(text: str) -> str:
+    # Letter by letter, because lower() of a whole text may change its length.
+    return "".join(letter.lower()[0] for letter in _IGNORED.sub("", text))
+
+
+def _locate(evidence: Mapping[str, str], texts: Mapping[str, _Searchable]) -> str | None:
+    """Return a gold entry `topic#start-end` for a quote: in its own topic, else where it stands now."""
+    for name in (evidence["topic"], *texts):
+        if name in texts and (span := texts[name].find(evidence["quote"])):
+            return f"{name}#{span[0]}-{span[1]}"
+    return None

@@ -1,0 +1,167 @@
+"""The whole job on the demo corpus: index, label, train, load, answer, compare, report.
+
+Every step goes on where an interrupted one stopped, and is skipped when its result is there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import agent
+import corag
+from corag.ask import Reply, ask
+from corag.cli import show_reply
+from corag.console import progress, stdout
+from corag.errors import InputError
+from corag.index import ChunkIndex
+from corag.selectors.corag import Corag
+from corag.text import ChunkConfig
+from experiments.demo import write_data_folder
+from experiments.evaluate import EvaluateConfig, evaluate, show
+from experiments.label import LabelConfig, label
+from experiments.pools import build_index
+from experiments.report import write_report
+from experiments.train import TrainAgentConfig, train
+
+METHODS = "naive,corag-plain,corag-fixed,corag,upper"
+
+
+@dataclass(frozen=True)
+class DemoConfig:
+    """Index a real corpus, label questions, train the agent, load it, and answer held-out questions.
+
+    Attributes:
+        out: Folder for everything the demo makes.
+        budgets: Token budgets to compare, separated by commas; labels and the printed table are for the middle one.
+        max_tokens: Tokens of a chunk.
+        num_candidates: Chunks that the index offers per question.
+        limit: Only the first questions of each split, for a quick look.
+        logger: Where the training's curves go: W&B (offline unless logged in), CSV, or nowhere.
+    """
+
+    out: str = "runs/demo"
+    budgets: str = "128,256,512"
+    max_tokens: int = 96
+    num_candidates: int = 8
+    limit: int | None = None
+    logger: agent.config.Tracker = "wandb"
+
+    def budget_list(self) -> list[int]:
+        """Return the budgets in rising order.
+
+        Raises:
+            InputError: One of them is no whole number of at least 1.
+        """
+        try:
+            budgets = sorted({int(part) for part in self.budgets.split(",")})
+        except ValueError as error:
+            raise InputError(f"budgets is {self.budgets!r}: {error}; give whole numbers such as 128,256,512") from error
+        if budgets[0] < 1:
+            raise InputError(f"budgets is {self.budgets!r}; every budget has to be at least 1 token")
+        return budgets
+
+
+def demo(config: DemoConfig) -> Path:
+    """Run the demo; return the path of its report."""
+    started = time.perf_counter()
+    out, budgets = Path(config.out), config.budget_list()
+    budget = budgets[len(budgets) // 2]
+    data, index = out / "data", out / "index"
+
+    with _step("Python's language reference as a data folder"):
+        content = write_data_folder(data)
+        stdout().print(
+            f"  {len(content.documents)} topics ({len(content.contained)} more are parts of them), "
+            f"{len(content.queries)} questions ({len(content.left_out)} left out for this Python)"
+        )
+    with _step("index"), progress("  embed") as bar:
+        build_index(data, index, corag.embedder(), ChunkConfig(config.max_tokens), overwrite=True, report=bar)
+    with _step("label"):
+        labels = label(
+            LabelConfig(
+                data=str(data),
+                out=str(out / "labels.parquet"),
+                iterations="2,4,8",
+                explorations="0.1,0.6",
+                cost_weights="0.0,0.3",
+                budget=budget,
+                pool="corpus",
+                index=str(index),
+                num_candidates=config.num_candidates,
+                max_tokens=config.max_tokens,
+                limit=config.limit,
+            )
+        )
+    with _step("train the configuration agent"):
+        report = train(
+            TrainAgentConfig(
+                labels=str(labels),
+                out=str(out / "agent"),
+                training=agent.TrainConfig(logger=config.logger),
+                quiet=True,
+            )
+        )
+        stdout().print(
+            f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}"
+        )
+    with _step("compare on held-out questions"):
+        results = [_compare(config, out, data, index, report.checkpoint, tokens) for tokens in budgets]
+        shown = results[budgets.index(budget)]
+        title = f"{shown['queries']} test questions, {budget} tokens, {config.num_candidates} candidates"
+        show(shown, title)
+    with _step("answer one of them with the exported checkpoint"):
+        reply = _answer_one(data, index, report.checkpoint, budget, config.num_candidates)
+        show_reply(reply)
+    page = write_report(out / "report.html", results, title="CORAG on Python's language reference", reply=reply)
+    stdout().print(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
+    stdout().print(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
+    return page
+
+
+@contextmanager
+def _step(name: str) -> Iterator[None]:
+    console, started = stdout(), time.perf_counter()
+    console.print(f"[bold]{name}[/]")
+    yield
+    console.print(f"  {time.perf_counter() - started:.1f} s")
+
+
+def _compare(
+    config: DemoConfig, out: Path, data: Path, index: Path, checkpoint: Path, budget_tokens: int
+) -> dict[str, Any]:
+    return evaluate(
+        EvaluateConfig(
+            data=str(data),
+            split="test",
+            methods=METHODS,
+            budget=budget_tokens,
+            pool="corpus",
+            agent=str(checkpoint),
+            index=str(index),
+            num_candidates=config.num_candidates,
+            limit=config.limit,
+            out=str(out / f"evaluate-{budget_tokens}.json"),
+        )
+    )
+
+
+def _answer_one(data: Path, index: Path, checkpoint: Path, budget_tokens: int, num_candidates: int) -> Reply:
+    """Answer the first held-out question that needs evidence from two topics."""
+    rows = [json.loads(line) for line in (data / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
+    question = next(row["question"] for row in rows if row["split"] == "test" and len(row["topics"]) > 1)
+    embedder = corag.embedder()
+    return ask(
+        question,
+        ChunkIndex.open(index, embedder),
+        embedder,
+        Corag(agent=checkpoint, embedder=embedder),
+        corag.reader("extractive"),
+        budget_tokens=budget_tokens,
+        num_candidates=num_candidates,
+    )

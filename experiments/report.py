@@ -1,0 +1,235 @@
+"""The HTML report: a table for each budget, quality against tokens, and a policy tree. One file, nothing to load."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from corag.ask import Reply
+from corag.errors import DataError, InputError
+from corag.optional import require
+from experiments.evaluate import COLUMNS, format_figure
+from experiments.journal import write_atomically
+from search import SearchResult
+
+LOWER_IS_BETTER = ("cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95")
+NEUTRAL = ("chunks", "value")
+"""Values of different rerankers cannot be compared."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
+"""Okabe and Ito's palette, which stays distinct for colour-blind readers."""
+MAX_CHILDREN_DRAWN = 6
+
+
+@dataclass(frozen=True)
+class ReportConfig:
+    """Draw one HTML report from results of `corag evaluate`.
+
+    Attributes:
+        results: JSON files that `corag evaluate --out` wrote, separated by commas; one per budget makes a curve.
+        out: The HTML file.
+        title: Its heading.
+    """
+
+    results: str
+    out: str = "runs/report.html"
+    title: str = "CORAG: chunks chosen under a token budget"
+
+
+def report(config: ReportConfig) -> Path:
+    """Draw the report that a config describes; return its path.
+
+    Raises:
+        InputError: No result is named.
+        DataError: A file is missing or is no result.
+    """
+    paths = [Path(part.strip()) for part in config.results.split(",") if part.strip()]
+    if not paths:
+        raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
+    return write_report(Path(config.out), [read_result(path) for path in paths], title=config.title)
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read what `corag evaluate --out` wrote.
+
+    Raises:
+        DataError: The file is missing or is no result.
+    """
+    try:
+        result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not {"methods", "budget_tokens", "queries"} <= set(result):
+            raise ValueError("it lacks methods, budget_tokens or queries")
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(f"{path} is not a result of `corag evaluate --out`: {error}") from error
+    return result
+
+
+def write_report(
+    path: Path,
+    results: Sequence[Mapping[str, Any]],
+    *,
+    title: str,
+    reply: Reply | None = None,
+) -> Path:
+    """Write the report.
+
+    Args:
+        path: The HTML file.
+        results: Results of comparisons on the same questions, one per budget.
+        title: Heading.
+        reply: A question answered by method `corag`; its policy tree is drawn.
+    """
+    jinja = require("jinja2", "experiments")
+    template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
+    ordered = sorted(results, key=lambda result: result["budget_tokens"])
+    figures = [
+        {
+            "title": "Quality against tokens",
+            "svg": jinja.utils.markupsafe.Markup(quality_plot(ordered)),
+            "caption": "One line per method, one mark per budget. Up is better, left is cheaper.",
+        }
+    ]
+    if reply is not None and "result" in reply.selection.trace:
+        figures.append(
+            {
+                "title": "One policy tree",
+                "svg": jinja.utils.markupsafe.Markup(tree_plot(reply)),
+                "caption": "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; "
+                "below it the value. Orange: the chosen order. Of each node's children the best "
+                f"{MAX_CHILDREN_DRAWN} are drawn.",
+            }
+        )
+    first = ordered[0]
+    html = (
+        jinja.Environment(autoescape=True)
+        .from_string(template)
+        .render(
+            title=title,
+            summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a line.",
+            tables=[_table(result) for result in ordered],
+            figures=figures,
+            example=reply.to_dict() if reply is not None else None,
+            note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
+        )
+    )
+    write_atomically(path, html)
+    return path
+
+
+def _table(result: Mapping[str, Any]) -> dict[str, Any]:
+    methods = result["methods"]
+    rows = []
+    for name, heading in COLUMNS.items():
+        values = [method[name] for method in methods]
+        best = None if name in NEUTRAL else min(values) if name in LOWER_IS_BETTER else max(values)
+        cells = [
+            {"text": format_figure(name, value), "best": value == best and len(set(values)) > 1} for value in values
+        ]
+        rows.append([{"text": heading, "best": False}, *cells])
+    headings = ["", *(method["method"] for method in methods)]
+    return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": rows}
+
+
+def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ("rougeL", "evidence_recall")) -> str:
+    """Return an SVG of quality against mean tokens, one panel per metric."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(1, len(metrics), figsize=(5.2 * len(metrics), 4.0), squeeze=False)
+    methods = [row["method"] for row in results[0]["methods"]]
+    for panel, metric in zip(axes[0], metrics, strict=True):
+        for method, color in zip(methods, COLORS * len(methods), strict=False):
+            rows = [row for result in results for row in result["methods"] if row["method"] == method]
+            panel.plot(
+                [row["cost_tokens"] for row in rows], [row[metric] for row in rows],
+                marker="o", label=method, color=color, linewidth=1.6, markersize=5,
+            )  # fmt: skip
+        panel.set_xlabel("tokens of the selection (mean)")
+        panel.set_ylabel({"rougeL": "ROUGE-L of the answer", "evidence_recall": "evidence recall"}.get(metric, metric))
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    axes[0][0].legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    return _svg(figure)
+
+
+def tree_plot(reply: Reply) -> str:
+    """Return an SVG of the policy tree behind a reply's selection."""
+    result: SearchResult = reply.selection.trace["result"]
+    tree = result.tree
+    assert tree is not None
+    chosen = {result.order[:length] for length in range(len(result.order) + 1)}
+
+    def drawn_children(node: int) -> list[int]:
+        span = tree.children(node)
+        ranked = sorted(
+            range(span.start, span.stop),
+            key=lambda child: (tree.order(child) not in chosen, -tree.value[child]),
+        )
+        return sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
+
+    places: dict[int, tuple[float, int]] = {}
+    next_column = 0.0
+
+    def place(node: int) -> float:
+        nonlocal next_column
+        columns = [place(child) for child in drawn_children(node)]
+        if columns:
+            column = (columns[0] + columns[-1]) / 2
+        else:
+            column, next_column = next_column, next_column + 1
+        places[node] = (column, -int(tree.depth[node]))
+        return column
+
+    place(tree.ROOT)
+    pyplot = _pyplot()
+    width = max(7.0, 0.42 * next_column)
+    height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
+    figure, axis = pyplot.subplots(figsize=(width, height))
+    for node, (x, y) in places.items():
+        on_path = tree.order(node) in chosen
+        if node != tree.ROOT:
+            above_x, above_y = places[int(tree.parent[node])]
+            axis.plot([above_x, x], [above_y, y], color="#d55e00" if on_path else "#bbbbbb",
+                      linewidth=2.2 if on_path else 0.8, zorder=1)  # fmt: skip
+        axis.scatter(
+            [x],
+            [y],
+            s=210,
+            color="#d55e00" if on_path else "#e8eef4",
+            edgecolors="#555555",
+            linewidths=0.6,
+            zorder=2,
+        )
+        name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)
+        axis.text(x, y, name, ha="center", va="center", fontsize=8, color="white" if on_path else "black", zorder=3)
+        if node != tree.ROOT:
+            axis.text(
+                x,
+                y - 0.26,
+                f"{tree.value[node]:.2f}",
+                ha="center",
+                va="top",
+                fontsize=6,
+                color="#444444",
+                zorder=3,
+            )
+    axis.set_axis_off()
+    axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
+    figure.tight_layout()
+    return _svg(figure)
+
+
+def _pyplot() -> Any:
+    matplotlib = require("matplotlib", "experiments")
+    matplotlib.use("svg")
+    return require("matplotlib.pyplot", "experiments")
+
+
+def _svg(figure: Any) -> str:
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    _pyplot().close(figure)
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]

@@ -1,0 +1,223 @@
+import re
+import time
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from corag.errors import InputError
+from corag.text import (
+    ChunkConfig,
+    Document,
+    chunk_document,
+    chunk_documents,
+    passage,
+    sentence_spans,
+    with_title,
+)
+from corag.tokens import CallableCounter, token_counter
+
+CHARACTERS = CallableCounter(len, name="characters")
+WORDS = CallableCounter(str.split, name="words")
+COUNTERS = {
+    "minilm": token_counter(),
+    "estimate": token_counter("estimate"),
+    "characters": CHARACTERS,
+    "words": WORDS,
+    # Joined text costs less, and more, than its parts.
+    "merging": CallableCounter(lambda text: len(set(text)) + len(text) // 5, name="merging"),
+    "sticky": CallableCounter(lambda text: len(text) + len(text.split()) ** 2 // 4, name="sticky"),
+}
+
+# Fragments that meet every branch: stops, quotes, CJK, RTL, emoji with joiners, controls, long words, gaps.
+FRAGMENTS = st.sampled_from(
+    ["One two. ", "Dr. No! ", "e.g. this", "\n\n", "\r\n\r\n", " ", "\t", "\0", "x" * 130, "漢字。", "かな", "שלום. ",
+     "مرحبا؟ ", "👩‍👩‍👧", "e\u0301", "\u200b", "\ufeff", "3.14", "… ", "A. ", "”", "[SEP]", "."]
+)  # fmt: skip
+TEXTS = st.one_of(st.text(max_size=80), st.lists(FRAGMENTS, max_size=30).map("".join))
+TITLES = st.one_of(st.just(""), st.sampled_from(["A title", "漢字", "\0", " "]))
+
+
+def pieces(text: str) -> list[str]:
+    return [text[start:end] for start, end in sentence_spans(text)]
+
+
+def bounds(chunks) -> list[tuple[int, int]]:
+    return [(chunk.metadata["start"], chunk.metadata["end"]) for chunk in chunks]
+
+
+# --- Sentences ---
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        [],
+        ["One"],
+        ["One. ", "Two! ", "Three?"],
+        ["Dr. Smith met Mr. J. R. Jones. ", "They left."],
+        ["See e.g. Smith et al. Then i.e. Jones. ", "End."],
+        ["It costs 3.14 dollars. ", "14 is even."],
+        ["in the u.s. and elsewhere. ", "Fine."],
+        ['He said "Go." ', "Then he left."],
+        ["(It ended.) ", "“New” one.’ ", "Last"],
+        ["« Oui. » ", "¿Qué tal? ", "¡Bien!"],
+        ["Wait... ", "What?! ", "Well… ", "Yes."],
+        ["wait... and see"],
+        ["今日は晴れ。", "明日は雨！", "「本当？」", "はい。"],
+        ["यह एक है। ", "दो।"],
+        ["مرحبا؟ ", "نعم."],
+        ["Heading\n\n", "body text\n \t\n", "more\nof it"],
+        ["a line\r\n\r\n", "b line"],
+        [" \n\n ", "Text"],
+        ["   "],
+        ["no stop at all but many words"],
+    ],
+    ids=lambda sentences: "|".join(sentences)[:24],
+)
+def test_sentences_worked_out_by_hand(sentences):
+    assert pieces("".join(sentences)) == sentences
+
+
+@given(TEXTS)
+def test_sentences_cover_the_text(text):
+    assert "".join(pieces(text)) == text
+    assert all(pieces(text))
+
+
+def test_a_hostile_text_is_cut_in_linear_time():
+    for text in [". " * 100_000, "." * 100_000, ".\n" * 100_000, " " * 100_000, '."' * 50_000, ".\t" + " " * 100_000]:
+        assert "".join(pieces(text)) == text
+
+
+# --- Chunks ---
+
+
+@pytest.mark.parametrize("tokens", COUNTERS.values(), ids=COUNTERS)
+@settings(max_examples=60)
+@given(text=TEXTS, title=TITLES, max_tokens=st.integers(1, 40), overlap=st.integers(0, 39))
+@example(text="aa bb cc dd " * 3, title="", max_tokens=5, overlap=3)
+@example(text="aaa bbb \0 \0 ccc", title="", max_tokens=2, overlap=0)
+def test_chunks_cover_the_document_and_keep_the_limit(tokens, text, title, max_tokens, overlap):
+    document = Document("d#1", text, title)
+    config = ChunkConfig(max_tokens, min(overlap, max_tokens - 1))
+    try:
+        chunks = chunk_document(document, tokens, config)
+    except InputError:
+        shortest = [with_title(title, text[at : at + 1]) for at in range(len(text))]
+        title_tokens = tokens.count([with_title(title, "")])[0] if title else 0
+        assert title_tokens >= max_tokens or tokens.count(shortest).max() > max_tokens
+        return
+    if not text:
+        assert chunks == []
+        return
+    for chunk, (start, end) in zip(chunks, bounds(chunks), strict=True):
+        assert chunk.id == f"d#1#{start}-{end}"
+        assert chunk.text == with_title(title, text[start:end])
+        assert chunk.metadata == {"document": "d#1", "title": title, "start": start, "end": end}
+    assert tokens.count([chunk.text for chunk in chunks]).max() <= max_tokens
+    starts, ends = zip(*bounds(chunks), strict=True)
+    assert starts[0] == 0
+    assert ends[-1] == len(text)
+    for previous, (start, end) in zip(bounds(chunks), bounds(chunks)[1:], strict=False):
+        assert previous[0] < start <= previous[1] < end
+        if not config.overlap_tokens:
+            assert start == previous[1]
+
+
+SENTENCES = "Aa bb. Cc dd. Ee ff. Gg hh."  # four sentences of two words, starting at 0, 7, 14 and 21
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "overlap", "expected"),
+    [
+        (8, 0, [(0, 27)]),
+        (4, 0, [(0, 14), (14, 27)]),
+        (5, 0, [(0, 14), (14, 27)]),
+        (2, 0, [(0, 7), (7, 14), (14, 21), (21, 27)]),
+        (1, 0, [(0, 3), (3, 7), (7, 10), (10, 14), (14, 17), (17, 21), (21, 24), (24, 27)]),
+        (4, 2, [(0, 14), (7, 21), (14, 27)]),
+        # One word is no whole sentence, so nothing is repeated.
+        (4, 1, [(0, 14), (14, 27)]),
+        # Repeating two sentences would leave no room for a new one in four words.
+        (4, 3, [(0, 14), (7, 21), (14, 27)]),
+        (6, 4, [(0, 21), (7, 27)]),
+    ],
+)
+def test_chunks_worked_out_by_hand(max_tokens, overlap, expected):
+    chunks = chunk_document(Document("d", SENTENCES), WORDS, ChunkConfig(max_tokens, overlap))
+    assert bounds(chunks) == expected
+
+
+def test_the_title_counts():
+    chunks = chunk_document(Document("d", SENTENCES, "Two words"), WORDS, ChunkConfig(4))
+    assert [chunk.text for chunk in chunks] == [
+        "Two words\nAa bb. ", "Two words\nCc dd. ", "Two words\nEe ff. ", "Two words\nGg hh.",
+    ]  # fmt: skip
+
+
+def test_long_words_are_cut_into_the_longest_parts_that_fit():
+    chunks = chunk_document(Document("d", "ab " + "x" * 25 + " cd"), CHARACTERS, ChunkConfig(10))
+    assert bounds(chunks) == [(0, 3), (3, 13), (13, 23), (23, 31)]
+
+
+@given(st.lists(st.sampled_from(["Aa. ", "Bbb bb. ", "Cccc ccc ccc. "]), min_size=1, max_size=20), st.integers(1, 19))
+def test_the_overlap_is_at_most_what_was_asked_for(sentences, overlap):
+    chunks = chunk_document(Document("d", "".join(sentences)), CHARACTERS, ChunkConfig(20, overlap))
+    spans = bounds(chunks)
+    assert all(before[1] - after[0] <= overlap for before, after in zip(spans, spans[1:], strict=False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [". ", " "], ids=["sentences", "one endless sentence"])
+def test_a_document_of_100_000_tokens(stop):
+    text = ("The quick brown fox jumped over 12 lazy dogs" + stop) * 11_112
+    started = time.perf_counter()
+    chunks = chunk_document(Document("d", text, "A title"), token_counter(), ChunkConfig(256, 32))
+    assert token_counter().count([text])[0] >= 100_000
+    assert token_counter().count([chunk.text for chunk in chunks]).max() <= 256
+    # Far above what is needed: this guards against quadratic work, not against a slow machine.
+    assert time.perf_counter() - started < 60
+
+
+def test_many_documents_in_their_order():
+    documents = [Document("a", SENTENCES), Document("b", ""), Document("c", "Last one.")]
+    assert [chunk.id for chunk in chunk_documents(documents, WORDS, ChunkConfig(4))] == [
+        "a#0-14", "a#14-27", "c#0-9",
+    ]  # fmt: skip
+    assert len(chunk_document(Document("d", "word " * 300), WORDS)) == 2  # 256 tokens unless told
+
+
+def test_a_passage_is_a_whole_document():
+    chunk = passage(Document("d", "Body.", "Title"))
+    assert (chunk.id, chunk.text) == ("d", "Title\nBody.")
+    assert chunk.metadata == {"document": "d", "title": "Title", "start": 0, "end": 5}
+    assert passage(Document("d", "Body.")).text == "Body."
+
+
+# --- Errors ---
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "overlap", "message"),
+    [
+        (0, 0, "max_tokens must be at least 1, got 0"),
+        (-3, 0, "max_tokens must be at least 1, got -3"),
+        (8, -1, "overlap_tokens must be at least 0 and below max_tokens=8, got -1"),
+        (8, 8, "overlap_tokens must be at least 0 and below max_tokens=8, got 8"),
+    ],
+)
+def test_settings_out_of_range_are_refused(max_tokens, overlap, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        ChunkConfig(max_tokens, overlap)
+
+
+def test_a_title_without_room_is_refused():
+    with pytest.raises(InputError, match="document 'd': its title of 5 characters leaves no token of max_tokens=6"):
+        chunk_document(Document("d", "text", "Title"), CHARACTERS, ChunkConfig(6))
+
+
+def test_a_character_that_costs_too_much_is_refused():
+    bytes_counter = CallableCounter(str.encode, name="bytes").__class__(lambda text: list(text.encode()))
+    with pytest.raises(InputError, match="document 'd': the character '🙂' at 2 alone costs more than the 3 tokens"):
+        chunk_document(Document("d", "ab🙂"), bytes_counter, ChunkConfig(3))
