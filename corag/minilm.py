@@ -14,12 +14,15 @@ import hashlib
 import importlib.util
 import logging
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -182,16 +185,23 @@ def _load_bert() -> Any:
     folder = model_folder()
     check_weights(folder / "model.safetensors")
     transformers = require("transformers", "models")
-    verbosity = transformers.utils.logging
-    before, bars = verbosity.get_verbosity(), verbosity.is_progress_bar_enabled()
-    verbosity.set_verbosity_error()
-    verbosity.disable_progress_bar()
-    try:
+    with _quiet(transformers):
         return transformers.BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Keep the notices and progress bars of transformers, which tell a user nothing here, to ourselves."""
+    notices = transformers.utils.logging
+    before, bars = notices.get_verbosity(), notices.is_progress_bar_enabled()
+    notices.set_verbosity_error()
+    notices.disable_progress_bar()
+    try:
+        yield
     finally:
-        verbosity.set_verbosity(before)
+        notices.set_verbosity(before)
         if bars:
-            verbosity.enable_progress_bar()
+            notices.enable_progress_bar()
 
 
 def _torch_forward() -> Forward:
@@ -206,8 +216,18 @@ def _torch_forward() -> Forward:
     return forward
 
 
+def _import_openvino() -> Any:
+    """Import OpenVINO without its telemetry, which reports every import to its maker over the network.
+
+    OpenVINO falls back to a stub where that package cannot be imported; None in `sys.modules` says so. A program
+    that imported the package before has made its own choice.
+    """
+    sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
+    return require("openvino", "models")
+
+
 def _openvino_forward() -> Forward:
-    openvino = require("openvino", "models")
+    openvino = _import_openvino()
     core = openvino.Core()
     # The hint keeps fp32 on CPUs where OpenVINO would choose bf16: values must not depend on the machine.
     compiled = core.compile_model(
@@ -254,7 +274,8 @@ def _convert(openvino: Any) -> Any:
     bert = _load_bert()
     example = torch.ones((2, 8), dtype=torch.int64)
     shape = [-1, -1]
-    with warnings.catch_warnings(), torch.inference_mode():
+    quiet = _quiet(require("transformers", "models"))
+    with quiet, warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # tracing warns about branches that are constant for this model
         return openvino.convert_model(
             bert,

@@ -103,7 +103,7 @@ READERS: Registry[Reader] = Registry(
 
 def embedder(name: str = "minilm", **settings: Any) -> Embedder:
     """Return an embedder by name; any other name is a sentence-transformers model or its folder."""
-    if name not in EMBEDDERS.names:
+    if name and name not in EMBEDDERS.names:
         return EMBEDDERS.make("sentence-transformers", model=name, **settings)
     return EMBEDDERS.make(name, **settings)
 

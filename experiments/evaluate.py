@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import logging
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from corag.registry import SELECTORS
 from corag.text import ChunkConfig
 from corag.tokens import token_counter
 from corag.types import Reader, Selection, Selector, TokenCounter
-from experiments.journal import Journal, fingerprint, write_atomically
+from experiments.journal import Journal, fingerprint, output_file, write_atomically
 from experiments.metrics import answer_figures, evidence_figures
-from experiments.pools import Pool, PoolName, open_pool
+from experiments.pools import Pool, PoolName, check_counts, content_hash, open_pool
 
 logger = logging.getLogger(__name__)
 
@@ -93,23 +95,29 @@ class EvaluateConfig:
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")
-        if self.limit is not None and self.limit < 1:
-            raise InputError(f"limit must be at least 1, got {self.limit}; leave it out for all questions")
-        if self.num_candidates < 1:
-            raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
+        check_counts(self.limit, self.num_candidates)
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Run the comparison that a config describes; an interrupted one goes on where it stopped.
+    """Run the comparison that a config describes.
+
+    An interrupted one goes on where it stopped; one whose result stands in `out` is not run again.
 
     Returns:
         What `--out` writes: settings, versions and one entry of figures per method.
     """
+    out = None if config.out is None else output_file(config.out)
     folder = DataFolder.open(config.data)
     queries = folder.split(config.split, config.limit)
     tokens = token_counter(config.tokenizer)
     selectors = make_selectors(config, tokens)
     reader = corag.reader(config.reader)
+    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
+    content = content_hash(folder, queries, config.index)
+    work = fingerprint([settings, content, _checkpoint_hash(config.agent), versions()])
+    if out is not None and (found := _finished(out, work)) is not None:
+        logger.info("%s is complete already; delete it to measure again", out)
+        return found
     pool = open_pool(
         folder,
         queries,
@@ -120,31 +128,42 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         chunking=ChunkConfig(config.max_tokens),
         quiet=config.quiet,
     )
-    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
-    journal = None
-    if config.out is not None:
-        work = fingerprint([settings, [query.id for query in queries], versions()])
-        journal = Journal(Path(config.out).with_suffix(".journal.jsonl"), work)
-    rows = compare(queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet)
-    result = {
-        "data": config.data,
-        "split": config.split,
-        "budget_tokens": config.budget,
-        "queries": len(queries),
-        "queries_without_gold": sum(not query.gold for query in queries),
-        "pool": config.pool,
-        "methods": [{"method": name, **average(rows[name])} for name in selectors],
-        "config": settings,
-        "versions": versions(),
-        "seed": 0,
-    }
-    if config.out is not None and journal is not None:
-        out = Path(config.out)
-        lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
-        write_atomically(out.with_suffix(".rows.jsonl"), "\n".join(lines) + "\n")
-        write_atomically(out, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-        journal.remove()
+    with nullcontext() if out is None else Journal(out.with_suffix(".journal.jsonl"), work) as journal:
+        rows = compare(queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet)
+        result = {
+            "data": config.data,
+            "split": config.split,
+            "budget_tokens": config.budget,
+            "queries": len(queries),
+            "queries_without_gold": sum(not query.gold for query in queries),
+            "pool": pool.name,
+            "methods": [{"method": name, **average(rows[name])} for name in selectors],
+            "config": settings,
+            "versions": versions(),
+            "seed": 0,
+            "work": work,
+        }
+        if out is not None and journal is not None:
+            lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
+            write_atomically(out.with_suffix(".rows.jsonl"), "\n".join(lines) + "\n")
+            write_atomically(out, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+            journal.remove()
     return result
+
+
+def _checkpoint_hash(path: str | None) -> list[str]:
+    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
+    files = sorted(file for file in Path(path).glob("*") if file.is_file()) if path else []
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+
+
+def _finished(out: Path, work: str) -> dict[str, Any] | None:
+    """Return the result of this very work if it stands in `out`."""
+    try:
+        found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+        return found if found["work"] == work else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Selector]:

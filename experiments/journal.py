@@ -6,6 +6,7 @@ line torn by a kill is cut off on the next start and its unit is done again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -31,7 +32,7 @@ class Journal:
         work: Hash of everything that the results depend on; a journal of other work is refused.
 
     Raises:
-        DataError: The file holds other work, or is no journal.
+        DataError: The file holds other work, is no journal, or cannot be written.
     """
 
     def __init__(self, path: Path, work: str) -> None:
@@ -51,28 +52,41 @@ class Journal:
         for number, line in enumerate(content[:whole].splitlines()):
             try:
                 row = json.loads(line)
-                if number == 0 and row["work"] != work:
-                    raise DataError(
-                        f"{self.path} belongs to a run with other settings, data or versions; delete it to start "
-                        "anew, or choose another output"
-                    )
                 if number:
                     self.units[row["key"]] = row["unit"]
+                else:
+                    found = row["work"]
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
                     f"{self.path}, line {number + 1}, is not a line of a journal; delete the file to start anew"
                 ) from error
+        if whole and found != work:
+            raise DataError(
+                f"{self.path} belongs to a run with other settings, data or versions; delete it to start "
+                "anew, or choose another output"
+            )
         return whole
 
     def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
-        """Record one finished unit; it is on disk when this returns."""
+        """Record one finished unit; it is on disk when this returns.
+
+        Raises:
+            DataError: The disk is full; the units before stay recorded.
+        """
         self._write({"key": key, "unit": unit})
         self.units[key] = unit
 
     def _write(self, row: Mapping[str, Any]) -> None:
-        self._file.write(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self.close()
+            raise DataError(
+                f"{self.path} cannot be written: {error}; free some space and run the same command again, it goes on "
+                "from here"
+            ) from error
 
     def remove(self) -> None:
         """Close and delete the journal: its work is finished and stands elsewhere."""
@@ -81,7 +95,9 @@ class Journal:
 
     def close(self) -> None:
         """Close the file; the journal stays on disk."""
-        self._file.close()
+        # What a failed write left in the buffer would fail a second time.
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -92,13 +108,25 @@ class Journal:
         self.close()
 
 
+def output_file(name: str) -> Path:
+    """Return the path of a file that a command will write.
+
+    Raises:
+        DataError: The name is empty or that of a folder: better said before the work than after it.
+    """
+    path = Path(name)
+    if not path.name or path.is_dir():
+        raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
+    return path
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a kill or a full disk leaves either the old one or the new one, whole.
 
     Raises:
         DataError: The file cannot be written; what stood there before is unchanged.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as file:
@@ -107,5 +135,6 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            draft.unlink()
         raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error

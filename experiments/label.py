@@ -28,9 +28,9 @@ from corag.text import ChunkConfig
 from corag.tokens import token_counter
 from corag.types import FloatArray, Order, Reader, Reranker, TokenCounter
 from experiments.evaluate import versions
-from experiments.journal import Journal, fingerprint, write_atomically
+from experiments.journal import Journal, fingerprint, output_file, write_atomically
 from experiments.metrics import answer_figures, evidence_figures
-from experiments.pools import Pool, PoolName, open_pool
+from experiments.pools import Pool, PoolName, check_counts, content_hash, open_pool
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +78,9 @@ class LabelConfig:
     max_tokens: int = 256
     limit: int | None = None
     quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(self.limit, self.num_candidates)
 
     def grid(self) -> Grid:
         """Return the configurations to measure.
@@ -127,13 +130,18 @@ def label(config: LabelConfig) -> Path:
         DataError: The data, or the journal of an earlier run, cannot be used.
     """
     check_budget(config.budget)
-    grid = config.grid()
+    grid, out = config.grid(), output_file(config.out)
     folder = DataFolder.open(config.data)
     queries = [query for split in _listed("splits", config.splits, str) for query in folder.split(split, config.limit)]
     rerankers = [corag.reranker(name) for name in grid.rerankers]
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
         search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
     reader, tokens = corag.reader(config.reader), token_counter(config.tokenizer)
+    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
+    work = fingerprint([FORMAT_VERSION, settings, content_hash(folder, queries, config.index), versions()])
+    if _is_done(out, work):
+        logger.info("%s is complete already", out)
+        return out
     embedder = corag.embedder(config.embedder)
     pool = open_pool(
         folder,
@@ -145,12 +153,6 @@ def label(config: LabelConfig) -> Path:
         chunking=ChunkConfig(config.max_tokens),
         quiet=config.quiet,
     )
-    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
-    out = Path(config.out)
-    work = fingerprint([FORMAT_VERSION, settings, [[query.id, query.question] for query in queries], versions()])
-    if _is_done(out, work):
-        logger.info("%s is complete already", out)
-        return out
     with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
         with progress("label", quiet=config.quiet) as report:
             for number, query in enumerate(queries, start=1):
@@ -192,8 +194,7 @@ def label_query(
         for iterations, (order, num_scored) in zip(grid.iterations, outcomes, strict=True):
             text = problem.text(order)
             if text not in read:
-                answer = reader.answer(query.question, text).text if text else ""
-                read[text] = answer_figures(answer, query.answers)
+                read[text] = answer_figures(reader.answer(query.question, text).text, query.answers)
             chunks = [problem.chunks[index] for index in order]
             yield {
                 "reranker": reranker.name,
@@ -299,6 +300,8 @@ def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
             f"{file} has format_version {metadata.get('format_version')}, this version reads {FORMAT_VERSION}; "
             "label again, or update corag"
         )
+    if not table.num_rows:
+        raise DataError(f"{file} has no rows; label at least one question")
     return table.to_pylist(), metadata
 
 

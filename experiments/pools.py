@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from corag.console import Report, progress
 from corag.data import DataFolder, Query, read_corpus
-from corag.errors import DataError, IndexMismatchError
+from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.minilm import cache_folder
 from corag.text import ChunkConfig, chunk_documents, passage
@@ -24,7 +25,13 @@ PoolName = Literal["auto", "candidates", "corpus"]
 
 
 class Pool(Protocol):
-    """Offers candidates."""
+    """Offers candidates.
+
+    Attributes:
+        name: `candidates` or `corpus`, as results record it.
+    """
+
+    name: str
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
@@ -43,7 +50,12 @@ class OwnCandidates:
         queries: The questions that will be asked for; their passages are embedded at once.
         embedder: Embeds questions and passages.
         report: Told about progress.
+
+    Raises:
+        DataError: A question has no list of candidates, or all lists are empty.
     """
+
+    name = "candidates"
 
     def __init__(
         self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
@@ -54,6 +66,11 @@ class OwnCandidates:
                     f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus"
                 )
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
+        if not ids:
+            raise DataError(
+                f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
+                "them, or use --pool corpus"
+            )
         self._chunks: Mapping[str, Chunk] = {name: passage(folder.documents[name]) for name in ids}
         vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
         self._vectors = dict(zip(ids, vectors, strict=True))
@@ -82,6 +99,8 @@ class FromIndex:
         num_candidates: How many chunks to offer.
     """
 
+    name = "corpus"
+
     def __init__(self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int) -> None:
         questions = embed_all(embedder, [query.question for query in queries])
         self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
@@ -95,6 +114,25 @@ class FromIndex:
     def query_embedding(self, query: Query) -> NDArray[np.float32]:
         """Return the embedding of a question, `[d]`."""
         return self._questions[query.id]
+
+
+def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
+    """Return a hash of what candidates come from: the questions, the corpus, and the index if one is given."""
+    return fingerprint(
+        [
+            [fingerprint(asdict(query)) for query in queries],
+            [fingerprint(asdict(document)) for document in folder.documents.values()],
+            None if index is None else ChunkIndex.open(index).manifest.fingerprint,
+        ]
+    )
+
+
+def check_counts(limit: int | None, num_candidates: int) -> None:
+    """Raise `InputError` for a limit or a number of candidates below 1."""
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, got {limit}; leave it out for all questions")
+    if num_candidates < 1:
+        raise InputError(f"num_candidates must be at least 1, got {num_candidates}; 10 to 50 are usual")
 
 
 def embed_all(

@@ -13,7 +13,7 @@ from corag.ask import Reply
 from corag.errors import DataError, InputError
 from corag.optional import require
 from experiments.evaluate import COLUMNS, format_figure
-from experiments.journal import write_atomically
+from experiments.journal import output_file, write_atomically
 from search import SearchResult
 
 LOWER_IS_BETTER = ("cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95")
@@ -49,7 +49,7 @@ def report(config: ReportConfig) -> Path:
     paths = [Path(part.strip()) for part in config.results.split(",") if part.strip()]
     if not paths:
         raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
-    return write_report(Path(config.out), [read_result(path) for path in paths], title=config.title)
+    return write_report(output_file(config.out), [read_result(path) for path in paths], title=config.title)
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -60,10 +60,14 @@ def read_result(path: Path) -> dict[str, Any]:
     """
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if not {"methods", "budget_tokens", "queries"} <= set(result):
-            raise ValueError("it lacks methods, budget_tokens or queries")
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(f"{path} is not a result of `corag evaluate --out`: {error}") from error
+        lacking = {"methods", "budget_tokens", "queries", "split", "versions"} - result.keys()
+        if lacking or not result["methods"]:
+            raise ValueError(f"it lacks {', '.join(sorted(lacking)) or 'methods'}")
+        for row in result["methods"]:
+            if lacking := {"method", *COLUMNS} - row.keys():
+                raise ValueError(f"a method lacks {', '.join(sorted(lacking))}")
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} is not a result of `corag evaluate --out` ({error}); evaluate again") from error
     return result
 
 
@@ -98,8 +102,8 @@ def write_report(
                 "title": "One policy tree",
                 "svg": jinja.utils.markupsafe.Markup(tree_plot(reply)),
                 "caption": "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; "
-                "below it the value. Orange: the chosen order. Of each node's children the best "
-                f"{MAX_CHILDREN_DRAWN} are drawn.",
+                "below it the value on the search's scale, on which this question's single candidates span 0 to 1. "
+                f"Orange: the chosen order. Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn.",
             }
         )
     first = ordered[0]
@@ -135,9 +139,9 @@ def _table(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ("rougeL", "evidence_recall")) -> str:
     """Return an SVG of quality against mean tokens, one panel per metric."""
-    pyplot = _pyplot()
-    figure, axes = pyplot.subplots(1, len(metrics), figsize=(5.2 * len(metrics), 4.0), squeeze=False)
-    methods = [row["method"] for row in results[0]["methods"]]
+    figure = _figure(5.2 * len(metrics), 4.0)
+    axes = figure.subplots(1, len(metrics), squeeze=False)
+    methods = list(dict.fromkeys(row["method"] for result in results for row in result["methods"]))
     for panel, metric in zip(axes[0], metrics, strict=True):
         for method, color in zip(methods, COLORS * len(methods), strict=False):
             rows = [row for result in results for row in result["methods"] if row["method"] == method]
@@ -183,10 +187,10 @@ def tree_plot(reply: Reply) -> str:
         return column
 
     place(tree.ROOT)
-    pyplot = _pyplot()
     width = max(7.0, 0.42 * next_column)
     height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
-    figure, axis = pyplot.subplots(figsize=(width, height))
+    figure = _figure(width, height)
+    axis = figure.subplots()
     for node, (x, y) in places.items():
         on_path = tree.order(node) in chosen
         if node != tree.ROOT:
@@ -221,15 +225,13 @@ def tree_plot(reply: Reply) -> str:
     return _svg(figure)
 
 
-def _pyplot() -> Any:
-    matplotlib = require("matplotlib", "experiments")
-    matplotlib.use("svg")
-    return require("matplotlib.pyplot", "experiments")
+def _figure(width_inches: float, height_inches: float) -> Any:
+    # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
+    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches))
 
 
 def _svg(figure: Any) -> str:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    _pyplot().close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg") :]

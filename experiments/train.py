@@ -59,8 +59,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
         agent.AgentError: There is too little to learn from.
     """
     rows, metadata = read_table(config.labels)
-    if config.metric not in rows[0]:
-        raise InputError(f"metric {config.metric!r} is not in {config.labels}; it has {', '.join(rows[0])}")
+    rows = _with_metric(rows, config)
     training = _of_split(rows, config.train_split, config.labels)
     validation = _of_split(rows, config.val_split, config.labels) if config.val_split else None
     rerankers = tuple(dict.fromkeys(row["reranker"] for row in rows))
@@ -151,6 +150,19 @@ def commit() -> str:
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.strip()
+
+
+def _with_metric(rows: Sequence[Row], config: TrainAgentConfig) -> list[Row]:
+    """Return the rows that have the metric: questions without gold have no evidence figures."""
+    numbers = [name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)]
+    if config.metric not in numbers:
+        raise InputError(
+            f"metric {config.metric!r} is no figure of {config.labels}; its figures are {', '.join(numbers)}"
+        )
+    kept = [row for row in rows if row[config.metric] is not None]
+    if len(kept) < len(rows):
+        logger.warning("%d of %d rows have no %s and are left out", len(rows) - len(kept), len(rows), config.metric)
+    return kept
 
 
 def _of_split(rows: Sequence[Row], split: str, path: str) -> list[Row]:

@@ -27,7 +27,7 @@ class Upper(BudgetedSelector):
         *,
         reranker: str | Reranker = DEFAULT_RERANKER,
         max_length: int = 5,
-        max_orders: int = 200_000,
+        max_orders: int = 25_000,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)

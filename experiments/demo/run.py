@@ -1,6 +1,7 @@
 """The whole job on the demo corpus: index, label, train, load, answer, compare, report.
 
-Every step goes on where an interrupted one stopped, and is skipped when its result is there.
+Every step goes on where an interrupted one stopped. Indexing, labelling and comparing are skipped when their
+results are there; training takes seconds, ends with the same bits, and is done again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from corag.text import ChunkConfig
 from experiments.demo import write_data_folder
 from experiments.evaluate import EvaluateConfig, evaluate, show
 from experiments.label import LabelConfig, label
-from experiments.pools import build_index
+from experiments.pools import build_index, check_counts
 from experiments.report import write_report
 from experiments.train import TrainAgentConfig, train
 
@@ -51,6 +52,10 @@ class DemoConfig:
     num_candidates: int = 8
     limit: int | None = None
     logger: agent.config.Tracker = "wandb"
+
+    def __post_init__(self) -> None:
+        self.budget_list()
+        check_counts(self.limit, self.num_candidates)
 
     def budget_list(self) -> list[int]:
         """Return the budgets in rising order.

@@ -13,10 +13,10 @@ HEAVY = {
 }  # fmt: skip
 
 WATCH = """
-import logging, os, random, sys
+import logging, os, sys
 import numpy as np
 def state():
-    return (list(logging.root.handlers), logging.root.level, dict(os.environ), random.getstate(),
+    return (list(logging.root.handlers), logging.root.level, dict(os.environ),
             str(np.random.get_state()), np.geterr())
 events = []
 def hook(event, args):

@@ -23,6 +23,8 @@ from corag.types import TokenCounter
 
 DATA = Path(os.environ.get("CORAG_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
+MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
+
 
 @pytest.fixture
 def word_file(tmp_path) -> Path:
@@ -70,8 +72,7 @@ def test_minilm_counts_beyond_the_128_tokens_stored_in_its_file():
 
 @given(st.lists(st.text(max_size=60), max_size=5))
 def test_minilm_counts_equal_its_tokenizer_text_by_text(texts):
-    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-    expected = [len(tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
+    expected = [len(MINILM_TOKENIZER.encode(text, add_special_tokens=False).ids) for text in texts]
     assert token_counter().count(texts).tolist() == expected
 
 

@@ -1,0 +1,57 @@
+"""Parts with known answers, for tests: those of this project and yours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from corag.errors import InputError
+from corag.rerankers.scorers import SEPARATOR
+from corag.types import Chunk, FloatArray, Order
+
+
+class TableReranker:
+    """A reranker whose values are written down: `TableReranker({("a",): 0.3, ("b", "a"): 0.9})`.
+
+    Args:
+        values: Value of each ordered combination, by the ids of its chunks.
+        default: Value of every other combination.
+    """
+
+    def __init__(self, values: Mapping[tuple[str, ...], float], *, default: float = 0.0) -> None:
+        for ids in values:
+            if not isinstance(ids, tuple):
+                raise InputError(f"values has the key {ids!r}; keys are tuples of chunk ids, such as ('a',)")
+        self.name = "table"
+        self._values = dict(values)
+        self._default = default
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text, `[len(texts)]`; a text is read as ids with separators between them.
+
+        For chunks whose text is their id this is what `scorer` gives.
+        """
+        return self._look_up([tuple(text.split(SEPARATOR)) for text in texts])
+
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> TableScorer:
+        """Return a scoring function over the ids of `chunks`."""
+        return TableScorer(self, [chunk.id for chunk in chunks])
+
+    def _look_up(self, combinations: Sequence[tuple[str, ...]]) -> FloatArray:
+        return np.array([self._values.get(ids, self._default) for ids in combinations], dtype=np.float64)
+
+
+class TableScorer:
+    """A `TableReranker` bound to the ids that orders index."""
+
+    order_matters = True
+    num_truncated = 0
+
+    def __init__(self, reranker: TableReranker, ids: Sequence[str]) -> None:
+        self._reranker = reranker
+        self._ids = ids
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        return self._reranker._look_up([tuple(self._ids[index] for index in order) for order in orders])

@@ -1,0 +1,141 @@
+"""Toy worlds for rerankers and selectors: cheap values, token counts that do not add up, tiny checkpoints."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+from hypothesis import strategies as st
+
+import agent
+import corag
+from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
+from corag import Candidate, Chunk
+from corag.rerankers.scorers import JoinedTextScorer
+from corag.tokens import CallableCounter, token_counter
+
+
+class HashReranker:
+    """Gives every text a value of its own, k / 2**20, and remembers what it was asked."""
+
+    name = "hash"
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+        self.asked: list[str] = []
+
+    def score(self, query, texts):
+        self.asked.extend(texts)
+        keys = [repr((self.seed, query, text)).encode() for text in texts]
+        return np.array([crc32(key) % 2**20 / 2**20 for key in keys])
+
+    def scorer(self, query, chunks):
+        return JoinedTextScorer(self, query, chunks)
+
+
+class SetReranker(HashReranker):
+    """The same for scorers to which the order of chunks does not matter."""
+
+    name = "set"
+
+    def scorer(self, query, chunks):
+        scorer = JoinedTextScorer(self, query, chunks)
+        scorer.order_matters = False
+        return scorer
+
+
+COUNTERS = [
+    token_counter(),
+    token_counter("estimate"),
+    *(
+        CallableCounter(count, name=name)
+        for name, count in {
+            "characters": len,
+            "words": lambda text: len(text.split()),
+            "distinct characters": lambda text: len(set(text)),
+            "squared": lambda text: len(text) ** 2,
+            "cubed": lambda text: len(text) ** 3 // 50,
+            "dear newlines": lambda text: len(text) + 7 * text.count("\n"),
+            "dear joints": lambda text: len(text.split()) + 5 * text.count(".\n\n") + text.count("\n\nb"),
+            "free when short": lambda text: len(text) if len(text) > 8 else 0,
+            "a surcharge when long": lambda text: len(text) + (40 if len(text) > 20 else 0),
+            "anything at all": lambda text: crc32(text.encode()) % 60,
+        }.items()
+    ),
+]
+"""Among them counts of a joined text far above those of its parts together."""
+
+TEXTS = st.text("ab. \n\x00é☃א", max_size=12) | st.text("ab .", min_size=20, max_size=60)
+
+QUESTIONS = st.sampled_from(["a", "who is b?", "\x00", "the", "☃ é"])
+
+
+def offer(*texts: str, similarities=None) -> list[Candidate]:
+    """Candidates `c0`, `c1`, ... of falling similarity."""
+    similarities = similarities or [1 - rank / 10 for rank in range(len(texts))]
+    return [
+        Candidate(Chunk(f"c{rank}", text), similarity)
+        for rank, (text, similarity) in enumerate(zip(texts, similarities, strict=True))
+    ]
+
+
+pools = st.lists(st.tuples(TEXTS, st.floats(-1, 1)), max_size=5).map(
+    lambda rows: offer(*(text for text, _ in rows), similarities=[similarity for _, similarity in rows])
+)
+
+
+class SignEmbedder:
+    """Tells questions with a question mark from those without."""
+
+    name, dimension = "sign", 2
+
+    def __init__(self) -> None:
+        self.embedded: list[str] = []
+
+    def embed(self, texts):
+        self.embedded.extend(texts)
+        return np.array([[1.0, 0.0] if "?" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
+
+
+def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True) -> ConfigurationAgent:
+    """An agent whose predictions are worked out by hand.
+
+    With a question mark its map is (1, 0) and it says: the first reranker, by odds of e^10; 16 iterations (the
+    sigmoid of 30 is 1); c and lambda in the middle of their ranges, 1.0 and 0.25. Without one: the second
+    reranker, 1 iteration, the same c and lambda.
+    """
+    config = AgentConfig(
+        2,
+        rerankers,
+        Ranges(iterations=(1, 16), exploration=(0.0, 2.0), cost_weight=(0.0, 0.5)),
+        embedder=embedder,
+        hidden=(),
+        map_dim=2,
+        fixed=FixedConfiguration(rerankers[0], 7, 0.3, 0.1) if fixed else None,
+    )
+    weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
+    weights["encoder.0.weight"] = np.eye(2, dtype=np.float32)
+    weights["reranker.weight"] = 10 * np.eye(2, dtype=np.float32)
+    weights["settings.weight"][0] = (30.0, -30.0)
+    return ConfigurationAgent(config, weights)
+
+
+def save_agent(path, **changes):
+    """Write the agent's checkpoint and return its folder."""
+    agent.save(path, sign_agent(**changes), "# An agent for tests\n")
+    return path
+
+
+def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
+    """Build any registered selector; where it takes a reranker, a cheap one."""
+    settings = {"tokens": tokens} if tokens else {}
+    if name in ("naive", "corag", "upper"):
+        settings["reranker"] = reranker or HashReranker()
+    if name == "corag-fixed":
+        settings["agent"] = checkpoint
+    return corag.selector(name, **settings)
+
+
+def essence(selection):
+    """What two equal selections agree in: all but timings."""
+    return selection.ids, selection.text, selection.cost_tokens, selection.value, selection.method

@@ -1,0 +1,115 @@
+"""The extractive reader: real encoder, contexts written by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.embedders import MiniLMEmbedder
+from corag.errors import InputError
+from corag.readers.extractive import ExtractiveReader
+from corag.types import Reader
+
+QUESTION = "What is the capital of Germany?"
+CAPITAL = "Berlin is the capital of Germany."
+SEAT = "The German government sits in its capital, Berlin."
+OTHERS = "Bananas are yellow. The otter sleeps on its back."
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return corag.reader("extractive")
+
+
+def quoted(answer, context):
+    return [context[start:end] for start, end in answer.spans]
+
+
+def test_is_a_reader(reader):
+    assert isinstance(reader, Reader)
+    assert reader.name == "extractive"
+
+
+def test_answers_with_the_sentence_that_says_it():
+    context = f"{OTHERS}\n\n  {CAPITAL}  \n\nIt snows."
+    answer = ExtractiveReader(sentences=1).answer(QUESTION, context)
+    assert answer.text == CAPITAL
+    assert quoted(answer, context) == [CAPITAL]
+    question, sentence = MiniLMEmbedder().embed([QUESTION, CAPITAL])
+    assert answer.confidence == pytest.approx(float(question @ sentence), abs=1e-5)
+
+
+@pytest.mark.parametrize(("first", "second"), [(CAPITAL, SEAT), (SEAT, CAPITAL)])
+def test_answers_in_the_order_of_the_context(reader, first, second):
+    context = f"{first} {OTHERS}\n\n{second}"
+    answer = reader.answer(QUESTION, context)
+    assert answer.text == f"{first} {second}"
+    assert quoted(answer, context) == [first, second]
+
+
+def test_says_nothing_twice(reader):
+    # The repetition differs in white space, which a reader of the answer would not see.
+    context = f"{CAPITAL} {OTHERS} {CAPITAL}\n\n{CAPITAL.replace(' is ', '  is' + chr(10))} {SEAT}"
+    answer = reader.answer(QUESTION, context)
+    assert answer.text == f"{CAPITAL} {SEAT}"
+    assert answer.spans[0] == (0, len(CAPITAL))
+
+
+def test_fewer_sentences_than_allowed():
+    answer = ExtractiveReader(sentences=5).answer(QUESTION, f"{CAPITAL} {CAPITAL} Bananas are yellow.")
+    assert answer.text == f"{CAPITAL} Bananas are yellow."
+
+
+@pytest.mark.parametrize("context", ["", " ", "\n\n\t\n", "\u2003\u2028"])
+def test_context_without_text(reader, context):
+    answer = reader.answer(QUESTION, context)
+    assert (answer.text, answer.confidence, answer.spans) == ("", 0.0, ())
+
+
+def test_long_context(reader):
+    filler = " ".join(f"Item {number} stands on shelf {number * 7}." for number in range(150))
+    context = f"{filler} {CAPITAL} {filler}\n\n{'word ' * 1000}"
+    answer = reader.answer(QUESTION, context)
+    assert CAPITAL in answer.text
+    assert len(answer.spans) == 2
+
+
+def test_a_sentence_may_span_lines(reader):
+    context = "Germany\nBerlin is its\ncapital."
+    answer = reader.answer(QUESTION, context)
+    assert answer.text == "Germany Berlin is its capital."
+    assert quoted(answer, context) == [context]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.text("aB. \n!?\x00é🦔א", max_size=60))
+def test_spans_point_at_what_was_said(reader, context):
+    answer = reader.answer(QUESTION, context)
+    assert answer.text == " ".join(" ".join(sentence.split()) for sentence in quoted(answer, context))
+    assert all(sentence == sentence.strip() != "" for sentence in quoted(answer, context))
+    flat = [0, *(offset for span in answer.spans for offset in span), len(context)]
+    assert flat == sorted(flat)
+    assert len(answer.spans) <= 2
+    assert 0.0 <= answer.confidence <= 1.0
+    assert bool(answer.spans) == bool(context.strip())
+
+
+def test_what_is_remembered_changes_no_answer():
+    contexts = [f"{CAPITAL} {OTHERS}", f"{SEAT} {OTHERS} {CAPITAL}", f"{CAPITAL} {OTHERS}"]
+    remembering, forgetting = ExtractiveReader(), ExtractiveReader(cache_sentences=0)
+    for context in contexts:
+        one, other = remembering.answer(QUESTION, context), forgetting.answer(QUESTION, context)
+        assert (one.text, one.spans) == (other.text, other.spans)
+        assert np.isclose(one.confidence, other.confidence, atol=1e-5)
+
+
+@pytest.mark.parametrize("sentences", [0, -1, 1.5, "2"])
+def test_number_of_sentences_is_checked(sentences):
+    with pytest.raises(InputError, match="sentences must be a whole number of at least 1, got"):
+        ExtractiveReader(sentences=sentences)
+
+
+def test_size_of_the_cache_is_checked():
+    with pytest.raises(InputError, match="a cache of -1 entries"):
+        ExtractiveReader(cache_sentences=-1)

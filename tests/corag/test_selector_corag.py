@@ -1,0 +1,245 @@
+"""The searching selectors: `corag`, `corag-fixed` and the bound `upper`."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from agent import CheckpointError
+from corag.errors import InputError, ModelError
+from corag.rerankers.bm25 import Bm25
+from corag.selectors.base import Problem
+from corag.selectors.corag import Corag, CoragFixed, scaled
+from corag.selectors.upper import Upper
+from corag.testing import TableReranker
+from corag.tokens import CallableCounter
+from search import SearchError
+from tests.corag.selector_worlds import (
+    COUNTERS,
+    QUESTIONS,
+    HashReranker,
+    SetReranker,
+    SignEmbedder,
+    essence,
+    offer,
+    pools,
+    save_agent,
+    sign_agent,
+)
+
+CHARACTERS = CallableCounter(len, name="characters")
+POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
+
+# Together a and b are worth more than anything else, in this order; alone they are the worst.
+RELATED = TableReranker({("c0",): 0.1, ("c1",): 0.2, ("c2",): 0.5, ("c3",): 0.4, ("c1", "c0"): 0.9}, default=0.3)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    return save_agent(tmp_path_factory.mktemp("agents") / "tiny")
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    pool=pools.map(lambda pool: pool[:4]),
+    query=QUESTIONS,
+    budget=st.integers(1, 60),
+    seed=st.integers(0, 99),
+    tokens=st.sampled_from(COUNTERS),
+    scale=st.sampled_from(["query", "raw"]),
+)
+def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, tokens, scale):
+    searched = Corag(reranker=HashReranker(seed), iterations=100, scale=scale, tokens=tokens)
+    bound = Upper(reranker=HashReranker(seed), tokens=tokens)
+    # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
+    assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
+
+
+def test_finds_the_order_that_only_a_combination_reveals():
+    selection = Corag(reranker=RELATED, iterations=50, tokens=CHARACTERS).select("who?", POOL, 40)
+    assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
+    assert selection.text == "a dog ran\n\nthe cat sat"
+    assert Corag(reranker=RELATED, iterations=1, tokens=CHARACTERS).select("who?", POOL, 40).ids == ("c2",)
+
+
+def test_scale_changes_the_walk_alone():
+    problem = Problem("who?", POOL, CHARACTERS)
+    scorer = problem.scorer(RELATED)
+    orders = [(0,), (1,), (2,), (3,), (1, 0), (0, 1)]
+    stretched = scaled(scorer, problem, 40, "query")(orders)
+    # The single candidates span [0, 1]: (V - 0.1) / (0.5 - 0.1).
+    assert stretched == pytest.approx([0.0, 0.25, 1.0, 0.75, 2.0, 0.5])
+    assert (scaled(scorer, problem, 40, "raw")(orders) == scorer(orders)).all()
+
+
+def test_scale_counts_only_candidates_that_fit():
+    problem = Problem("who?", POOL, CHARACTERS)
+    # c2 costs 14 + 2, so (V - 0.1) / (0.4 - 0.1) without it.
+    stretched = scaled(problem.scorer(RELATED), problem, 13, "query")
+    assert stretched([(0,), (3,)]) == pytest.approx([0.0, 1.0])
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
+def test_values_equal_but_for_rounding_are_not_stretched(noise):
+    reranker = TableReranker({("c0",): 0.0, ("c1",): noise, ("c1", "c0"): 0.9})
+    problem = Problem("who?", POOL[:2], CHARACTERS)
+    assert scaled(problem.scorer(reranker), problem, 40, "query")([(1, 0)]) == [0.9]
+    selection = Corag(reranker=reranker, tokens=CHARACTERS).select("who?", POOL[:2], 40)
+    assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
+
+
+def test_unknown_scale():
+    with pytest.raises(InputError, match="scale is 'log'; it must be one of query, raw"):
+        Corag(reranker=RELATED, scale="log")
+
+
+@pytest.mark.parametrize("setting", [{"iterations": 0}, {"exploration": -1.0}, {"cost_weight": float("nan")}])
+def test_settings_that_no_search_has(setting):
+    with pytest.raises(SearchError, match=next(iter(setting))):
+        Corag(reranker=RELATED, **setting)
+
+
+def test_trace_tells_how_it_came_about():
+    trace = Corag(reranker=RELATED, iterations=2, tokens=CHARACTERS).select("who?", POOL, 25).trace
+    assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
+        "table", 2, 0.3, 0.1,
+    )  # fmt: skip
+    # Four singles; then c2 (14), which leaves room for c1 or c3 (9 + 2) but not for c0 (11 + 2).
+    assert (trace["orders_scored"], trace["scorer_calls"], trace["orders_computed"]) == (6, 2, 6)
+    assert trace["truncated"] == 0
+    assert trace["result"].order == (2,)
+    assert "probabilities" not in trace
+
+
+def test_trace_of_an_empty_selection():
+    trace = Corag(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 3).trace
+    assert (trace["orders_scored"], trace["orders_computed"], trace["result"].order) == (0, 0, ())
+
+
+def test_values_are_remembered_across_settings():
+    reranker = HashReranker()
+    problem = Problem("who?", POOL, CHARACTERS)
+    first = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 40)
+    num_asked = len(reranker.asked)
+    Corag(reranker=reranker, iterations=3, tokens=CHARACTERS).select_from(problem, 40)
+    assert num_asked == first.trace["orders_computed"] == len(set(reranker.asked))
+    assert len(reranker.asked) == num_asked
+    # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
+    Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 11)
+    again = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 40)
+    assert essence(again) == essence(first)
+
+
+@pytest.mark.parametrize(
+    ("query", "reranker", "iterations"), [("who?", "bm25", 16), ("a statement", "minilm-maxsim", 1)]
+)
+def test_agent_decides(checkpoint, query, reranker, iterations):
+    embedder = SignEmbedder()
+    selection = Corag(agent=checkpoint, embedder=embedder, tokens=CHARACTERS).select(query, POOL, 40)
+    trace = selection.trace
+    assert (trace["reranker"], trace["iterations"]) == (reranker, iterations)
+    assert (trace["exploration"], trace["cost_weight"]) == pytest.approx((1.0, 0.25))
+    assert trace["probabilities"][reranker] == pytest.approx(1 / (1 + math.exp(-10)))
+    assert set(embedder.embedded) == {query}
+    same = Corag(reranker=reranker, iterations=iterations, exploration=1.0, cost_weight=0.25, tokens=CHARACTERS).select(
+        query, POOL, 40
+    )
+    assert essence(selection) == essence(same)
+
+
+def test_given_reranker_stands_in_for_the_predicted_one(checkpoint):
+    selector = Corag(reranker=RELATED, agent=checkpoint, embedder=SignEmbedder(), tokens=CHARACTERS)
+    selection = selector.select("who?", POOL, 40)
+    assert (selection.trace["reranker"], selection.trace["iterations"]) == ("table", 16)
+    assert selection.ids == ("c1", "c0")
+
+
+def test_loaded_agent_does_as_well_as_its_folder(checkpoint):
+    from_folder, from_object = (
+        Corag(agent=source, embedder=SignEmbedder(), tokens=CHARACTERS).select("who?", POOL, 40)
+        for source in (str(checkpoint), sign_agent())
+    )
+    assert essence(from_folder) == essence(from_object)
+
+
+def test_no_agent_no_prediction():
+    assert Corag(reranker=RELATED).predict("who?") is None
+
+
+def test_embedder_is_the_one_that_the_checkpoint_names():
+    agent = sign_agent(embedder="minilm")
+    with pytest.raises(ValueError, match=r"features must have shape \[2\] or \[b, 2\], got \[384\]"):
+        Corag(agent=agent).select("who?", POOL, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_embedder_that_is_not_there(tmp_path):
+    agent = sign_agent(embedder=str(tmp_path / "gone"))
+    with pytest.raises(ModelError, match=r"gone' cannot be loaded"):
+        Corag(agent=agent).select("who?", POOL, 40)
+
+
+@pytest.mark.parametrize("selector", [Corag, CoragFixed])
+def test_agent_with_an_unknown_reranker(tmp_path, selector):
+    folder = save_agent(tmp_path / "agent", rerankers=("bm25", "lost"))
+    with pytest.raises(InputError, match=r"reranker 'lost', which is unknown here; the names are minilm-cosine"):
+        selector(agent=folder)
+
+
+def test_missing_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match="is not a checkpoint folder"):
+        Corag(agent=tmp_path / "none")
+
+
+def test_checkpoint_that_was_replaced_is_read_again(tmp_path):
+    folder = save_agent(tmp_path / "agent")
+    Corag(agent=folder)
+    save_agent(folder, rerankers=("minilm-maxsim", "bm25"))
+    assert Corag(agent=folder).agent.config.rerankers == ("minilm-maxsim", "bm25")
+
+
+def test_corag_fixed_uses_the_recorded_setting(checkpoint):
+    selection = corag.selector("corag-fixed", agent=checkpoint, tokens=CHARACTERS).select("cat?", POOL, 40)
+    trace = selection.trace
+    assert selection.method == "corag-fixed"
+    assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
+        "bm25", 7, 0.3, 0.1,
+    )  # fmt: skip
+    same = Corag(reranker=Bm25(), iterations=7, exploration=0.3, cost_weight=0.1, tokens=CHARACTERS)
+    assert essence(selection)[:-1] == essence(same.select("cat?", POOL, 40))[:-1]
+
+
+def test_corag_fixed_without_a_recorded_setting(tmp_path):
+    folder = save_agent(tmp_path / "agent", fixed=False)
+    with pytest.raises(InputError, match=r"records no best single setting; train it again .* or use method 'corag'"):
+        CoragFixed(agent=folder)
+
+
+def test_corag_fixed_needs_an_agent():
+    with pytest.raises(InputError, match="agent"):
+        corag.selector("corag-fixed")
+
+
+def test_upper_finds_the_best_of_all_orders():
+    selection = Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
+    # 4 + 4 * 3 + 4 * 3 * 2 + 4!
+    assert selection.trace["orders_scored"] == 64
+    assert Upper(reranker=RELATED, max_length=1, tokens=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
+
+
+def test_upper_scores_each_set_once_where_order_does_not_matter():
+    reranker = SetReranker()
+    selection = Upper(reranker=reranker, tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert selection.trace["orders_scored"] == len(reranker.asked) == 2**4 - 1
+    assert selection.ids == tuple(sorted(selection.ids))
+
+
+def test_upper_refuses_what_would_never_end():
+    with pytest.raises(SearchError, match=r"more than 63 feasible orders .* raise max_orders, lower max_length"):
+        Upper(reranker=RELATED, max_orders=63, tokens=CHARACTERS).select("who?", POOL, 1000)
+    Upper(reranker=RELATED, max_orders=64, tokens=CHARACTERS).select("who?", POOL, 1000)
+    Upper(reranker=SetReranker(), max_orders=15, tokens=CHARACTERS).select("who?", POOL, 1000)
