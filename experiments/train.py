@@ -21,6 +21,8 @@ from experiments.pools import embed_all
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("iterations", "exploration", "cost_weight")
+EVERY_QUESTION = -1.0
+"""The margin with which every question that can be answered at all counts for the reranker label."""
 
 Row = Mapping[str, Any]
 

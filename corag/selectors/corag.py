@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Scale = Literal["query", "raw"]
 
+QUERY_ONLY = ("query",)
+"""The feature recipe that this selector follows: the query embedding alone."""
+
 DEFAULT_EXPLORATION = 0.3
 """The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
 it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
@@ -83,10 +86,16 @@ class Corag(BudgetedSelector):
 
     @cached_property
     def _embedder(self) -> Embedder:
-        if self._given_embedder is not None:
-            return self._given_embedder
         assert self.agent is not None
-        return make_embedder(self.agent.config.embedder)
+        wanted = self.agent.config.embedder
+        if self._given_embedder is None:
+            return make_embedder(wanted)
+        if self._given_embedder.name != wanted:
+            raise InputError(
+                f"the agent was trained on embeddings by {wanted!r}, but the embedder given is "
+                f"{self._given_embedder.name!r}; leave it out, or give corag.embedder({wanted!r})"
+            )
+        return self._given_embedder
 
     def predict(self, query: str) -> AgentPrediction | None:
         """Return what the agent says about a question; None without an agent."""
@@ -207,12 +216,17 @@ def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAg
     """Return a loaded agent, whether given as such or as a checkpoint folder; check that its rerankers exist.
 
     Raises:
-        InputError: The agent names a reranker that the registry does not have.
+        InputError: The agent names a reranker that the registry does not have, or wants other features.
         agent.CheckpointError: The folder is not a readable checkpoint.
     """
     if agent is None:
         return None
     loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
+    if loaded.config.features != QUERY_ONLY:
+        raise InputError(
+            f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
+            f"makes {', '.join(QUERY_ONLY)} only: use another checkpoint, or a newer corag"
+        )
     for name in loaded.config.rerankers:
         if name not in RERANKERS.names:
             raise InputError(

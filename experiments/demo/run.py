@@ -28,7 +28,7 @@ from experiments.evaluate import EvaluateConfig, evaluate, show
 from experiments.label import LabelConfig, label
 from experiments.pools import build_index, check_counts
 from experiments.report import write_report
-from experiments.train import TrainAgentConfig, train
+from experiments.train import EVERY_QUESTION, TrainAgentConfig, train
 
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
 
@@ -108,6 +108,8 @@ def demo(config: DemoConfig) -> Path:
             TrainAgentConfig(
                 labels=str(labels),
                 out=str(out / "agent"),
+                # Of a few questions none may be clear enough for the paper's 10%.
+                margin=0.1 if config.limit is None else EVERY_QUESTION,
                 training=agent.TrainConfig(logger=config.logger),
                 quiet=True,
             )

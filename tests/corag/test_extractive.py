@@ -50,7 +50,7 @@ def test_answers_in_the_order_of_the_context(reader, first, second):
 
 def test_says_nothing_twice(reader):
     # The repetition differs in white space, which a reader of the answer would not see.
-    context = f"{CAPITAL} {OTHERS} {CAPITAL}\n\n{CAPITAL.replace(' is ', '  is' + chr(10))} {SEAT}"
+    context = f"{CAPITAL} {OTHERS} {CAPITAL}\n\n{CAPITAL.replace(' the ', '  the' + chr(9))} {SEAT}"
     answer = reader.answer(QUESTION, context)
     assert answer.text == f"{CAPITAL} {SEAT}"
     assert answer.spans[0] == (0, len(CAPITAL))
@@ -75,11 +75,18 @@ def test_long_context(reader):
     assert len(answer.spans) == 2
 
 
-def test_a_sentence_may_span_lines(reader):
-    context = "Germany\nBerlin is its\ncapital."
+def test_a_sentence_may_span_lines():
+    context = f"{OTHERS} Berlin is\nGermany's capital."
+    answer = ExtractiveReader(sentences=1).answer(QUESTION, context)
+    assert answer.text == "Berlin is Germany's capital."
+    assert quoted(answer, context) == ["Berlin is\nGermany's capital."]
+
+
+def test_the_title_of_a_chunk_is_no_part_of_an_answer(reader):
+    context = "Capital of Germany\nBerlin is its capital.\n\nFruit\nBananas are yellow."
     answer = reader.answer(QUESTION, context)
-    assert answer.text == "Germany Berlin is its capital."
-    assert quoted(answer, context) == [context]
+    assert answer.text == "Berlin is its capital. Bananas are yellow."
+    assert quoted(answer, context) == ["Berlin is its capital.", "Bananas are yellow."]
 
 
 @settings(deadline=None, max_examples=40)

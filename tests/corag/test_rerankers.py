@@ -68,7 +68,7 @@ def test_is_a_reranker(reranker):
     assert reranker.name in corag.RERANKERS.names
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(st.lists(texts, max_size=6), st.sampled_from([QUESTION, "the of", "  ", "\x00", "🦔", "ברלין?"]))
 def test_a_text_is_worth_the_same_in_any_company(reranker, batch, query):
     together = reranker.score(query, batch)

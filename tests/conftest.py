@@ -1,0 +1,40 @@
+import os
+
+import pytest
+from hypothesis import settings
+
+# Nothing here may ask a hub or a tracker, whatever the machine allows.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["WANDB_MODE"] = "offline"
+
+# A busy machine is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
+@pytest.fixture(scope="session")
+def small_data(tmp_path_factory):
+    """A data folder of twenty passages and twelve questions; read only."""
+    from tests.experiments.worlds import write_folder
+
+    return write_folder(tmp_path_factory.mktemp("small") / "data")
+
+
+@pytest.fixture(scope="session")
+def small_index(tmp_path_factory, small_data):
+    """Where an index of that folder lies, cut into chunks of at most 24 tokens; read only."""
+    import corag
+    from corag.text import ChunkConfig
+    from experiments.pools import build_index
+
+    uri = tmp_path_factory.mktemp("small") / "index"
+    build_index(small_data, uri, corag.embedder(), ChunkConfig(24))
+    return uri
+
+
+@pytest.fixture(scope="session")
+def small_checkpoint(tmp_path_factory):
+    """The folder of an agent with random weights; read only."""
+    from tests.experiments.worlds import save_small_agent
+
+    return save_small_agent(tmp_path_factory.mktemp("small") / "agent")

@@ -1,0 +1,305 @@
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import corag
+from corag.data import DataFolder
+from corag.errors import CoragError, DataError, InputError
+from corag.registry import READERS
+from corag.tokens import token_counter
+from corag.types import Answer, Chunk, Selection
+from experiments.evaluate import TOTALS, EvaluateConfig, average, compare, evaluate, figures, make_selectors, show
+from experiments.metrics import answer_figures
+from experiments.pools import open_pool
+from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
+
+DESIGN_KEYS = {
+    "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
+    "cost_tokens", "chunks", "over_budget", "latency_ms_median", "latency_ms_p95", "scorer_calls", "orders_scored",
+    "truncated",
+}  # fmt: skip
+TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "config", "versions", "seed"}
+METHODS = "top-k,naive,corag,corag-plain,corag-fixed,upper"
+TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
+
+
+class FirstWords:
+    """Answers with the first words of the context, remembers what it was asked, and may get tired of it."""
+
+    name = "first-words"
+
+    def __init__(self):
+        self.asked = []
+        self.patience = 10**9
+
+    def answer(self, query, context):
+        if len(self.asked) >= self.patience:
+            raise KeyboardInterrupt
+        self.asked.append((query, context))
+        return Answer(" ".join(context.split()[:8]))
+
+
+@pytest.fixture
+def reader(monkeypatch):
+    reader = FirstWords()
+    monkeypatch.setitem(READERS._parts, "first-words", lambda: reader)
+    return reader
+
+
+def config_of(data, **settings):
+    return EvaluateConfig(**{"data": str(data), "methods": "top-k,corag", "budget": 48, "quiet": True, **settings})
+
+
+def untimed(value):
+    """A result, or its rows, without timings."""
+    if isinstance(value, dict):
+        return {name: untimed(inner) for name, inner in value.items() if name not in TIMINGS}
+    return [untimed(inner) for inner in value] if isinstance(value, list) else value
+
+
+def rows_of(out):
+    return [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("pool", ["candidates", "corpus"])
+def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_index, small_checkpoint, pool):
+    out = tmp_path / "runs" / "result.json"
+    config = config_of(
+        small_data,
+        methods=METHODS,
+        pool=pool,
+        index=str(small_index),
+        num_candidates=6,
+        agent=str(small_checkpoint),
+        out=str(out),
+    )
+    result = evaluate(config)
+    assert json.loads(out.read_text()) == result
+    assert set(result) == TOP_KEYS | {"queries_without_gold", "work"}
+    assert result["pool"] == pool
+    assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
+    assert (result["queries"], result["queries_without_gold"]) == (4, 1)
+    assert result["config"]["methods"] == METHODS and "out" not in result["config"]
+    assert set(result["versions"]) >= {"python", "corag", "numpy"}
+    assert [row["method"] for row in result["methods"]] == METHODS.split(",")
+    for row in result["methods"]:
+        assert set(row) == DESIGN_KEYS | {"value", "empty"}
+        assert row["over_budget"] == row["truncated"] == row["empty"] == 0
+        assert 0 < row["cost_tokens"] <= 48
+        assert 0 < row["latency_ms_median"] <= row["latency_ms_p95"]
+        assert (row["orders_scored"] > 0) == (row["scorer_calls"] > 0) == (row["method"] != "top-k")
+    by_method = {row["method"]: row for row in result["methods"]}
+    assert by_method["upper"]["value"] >= by_method["corag-plain"]["value"] - 1e-9
+    assert by_method["corag-plain"]["value"] >= by_method["naive"]["value"] - 1e-9
+    assert sorted(path.name for path in out.parent.iterdir()) == ["result.json", "result.rows.jsonl"]
+
+
+def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
+    out = tmp_path / "result.json"
+    result = evaluate(config_of(small_data, methods="top-k,naive", out=str(out)))
+    rows = rows_of(out)
+    assert Counter(row["method"] for row in rows) == {"top-k": 4, "naive": 4}
+    texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in DOCUMENTS}
+    queries = {row["id"]: row for row in QUERIES}
+    for row in rows:
+        query, chosen = queries[row["query"]], set(row["ids"])
+        context = "\n\n".join(texts[name] for name in row["ids"])
+        assert row["cost_tokens"] == token_counter().count([context])[0]
+        assert row["chunks"] == len(row["ids"])
+        assert row["answer"] == corag.reader("extractive").answer(query["question"], context).text
+        if query["answers"]:
+            expected = answer_figures(row["answer"], query["answers"])
+            assert {name: row[name] for name in expected} == expected
+        else:
+            assert "f1" not in row
+        if query["gold"]:
+            assert row["evidence_recall"] == len(chosen & set(query["gold"])) / len(query["gold"])
+            assert row["evidence_precision"] == len(chosen & set(query["gold"])) / len(chosen)
+        else:
+            assert "evidence_recall" not in row
+    for method in result["methods"]:
+        own = [row for row in rows if row["method"] == method["method"]]
+        assert method["cost_tokens"] == np.mean([row["cost_tokens"] for row in own])
+        # Three of the four questions have gold and answers; the fourth counts in neither.
+        for name in ("evidence_recall", "full_evidence", "rougeL"):
+            assert method[name] == pytest.approx(sum(row.get(name, 0.0) for row in own) / 3)
+        assert method["latency_ms_median"] == np.median([row["latency_ms"] for row in own])
+
+
+def test_a_limit_takes_the_first_questions(tmp_path, small_data, reader):
+    result = evaluate(config_of(small_data, limit=2, reader="first-words", out=str(tmp_path / "r.json")))
+    assert result["queries"] == 2
+    assert [row["query"] for row in rows_of(tmp_path / "r.json")] == ["q6", "q7"] * 2
+
+
+def test_equal_contexts_are_read_once(small_data, reader):
+    evaluate(config_of(small_data, methods="top-k,corag,upper", budget=400, reader="first-words"))
+    assert len(set(reader.asked)) == len(reader.asked)
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data, reader, patience):
+    config = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "whole.json"))
+    whole = evaluate(config)
+    num_asked, reader.asked, reader.patience = len(reader.asked), [], patience
+    broken = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "broken.json"))
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(broken)
+    assert [path.name for path in tmp_path.glob("broken*")] == ["broken.journal.jsonl"]
+    lines = (tmp_path / "broken.journal.jsonl").read_text().splitlines()
+    done = {json.loads(line)["key"] for line in lines[1:]}
+    reader.patience = 10**9
+    resumed = evaluate(broken)
+    assert same(untimed(resumed), untimed(whole))
+    assert same(untimed(rows_of(tmp_path / "broken.json")), untimed(rows_of(tmp_path / "whole.json")))
+    assert not list(tmp_path.glob("*journal*"))
+    asked_twice = [item for item, count in Counter(reader.asked).items() if count > 1]
+    questions_done = {row["question"] for row in QUERIES if row["id"] in done}
+    assert not questions_done & {question for question, _ in asked_twice}
+    assert len(reader.asked) - len(asked_twice) == num_asked
+
+
+def test_a_comparison_whose_result_is_there_is_not_run_again(tmp_path, small_data, reader, caplog):
+    def run(**settings):
+        reader.asked = []
+        with caplog.at_level("INFO"):
+            result = evaluate(
+                config_of(
+                    small_data,
+                    **{"reader": "first-words", "methods": "top-k", "out": str(tmp_path / "r.json"), **settings},
+                )
+            )
+        return result, len(reader.asked)
+
+    first, num_asked = run()
+    assert num_asked == 4
+    before = (tmp_path / "r.json").read_bytes()
+    assert run() == (first, 0)
+    assert "r.json is complete already" in caplog.text
+    assert (tmp_path / "r.json").read_bytes() == before
+    assert run(budget=20)[0]["budget_tokens"] == 20
+    (tmp_path / "r.json").write_text("[]")
+    assert same(untimed(run()[0]), untimed(first))
+
+
+def test_a_new_agent_in_the_same_folder_is_measured_anew(tmp_path, small_data, reader):
+    def run(seed):
+        save_small_agent(tmp_path / "agent", seed=seed)
+        evaluate(
+            config_of(
+                small_data,
+                methods="corag",
+                limit=1,
+                reader="first-words",
+                agent=str(tmp_path / "agent"),
+                out=str(tmp_path / "r.json"),
+            )
+        )
+        return len(reader.asked)
+
+    assert [run(0), run(0), run(1)] == [1, 1, 2]
+
+
+def test_a_journal_of_other_work_is_refused_and_named(tmp_path, small_data, reader):
+    reader.patience = 1
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(config_of(small_data, reader="first-words", out=str(tmp_path / "r.json")))
+    before = (tmp_path / "r.journal.jsonl").read_bytes()
+    with pytest.raises(DataError, match=r"r\.journal\.jsonl belongs to a run with other settings"):
+        evaluate(config_of(small_data, reader="first-words", budget=20, out=str(tmp_path / "r.json")))
+    assert (tmp_path / "r.journal.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"split": "val"}, r"no question of split 'val'; its splits are train \(5\), dev \(4\), test \(3\)"),
+        ({"methods": "corag,best"}, "selector 'best' is unknown; the names are top-k, naive, corag"),
+        ({"methods": " , "}, r"methods is ' , '; name at least one of top-k, naive"),
+        ({"methods": "corag-fixed"}, "'corag-fixed' takes its setting from a checkpoint; give one with --agent"),
+        ({"methods": "corag", "reranker": "best"}, "reranker 'best' is unknown; the names are"),
+        ({"reader": "best"}, "reader 'best' is unknown; the names are"),
+        ({"tokenizer": "best"}, "tokenizer 'best' is neither"),
+        ({"pool": "corpus", "index": "nowhere"}, "there is no index at nowhere"),
+        ({"out": "."}, "out is '.', which is no name for a file"),
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(small_data, settings, message):
+    with pytest.raises(CoragError, match=message):
+        evaluate(config_of(small_data, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings", [{"budget": 0}, {"budget": -5}, {"limit": 0}, {"limit": -1}, {"num_candidates": 0}]
+)
+def test_numbers_that_cannot_be_are_refused(settings):
+    [(name, value)] = settings.items()
+    with pytest.raises(InputError, match=f"{name} must be at least 1.*, got {value}; "):
+        EvaluateConfig("data", **settings)
+
+
+def test_selectors_share_no_reranker(small_checkpoint):
+    config = EvaluateConfig("data", methods=METHODS, agent=str(small_checkpoint), reranker="bm25")
+    selectors = make_selectors(config, token_counter())
+    assert list(selectors) == METHODS.split(",")
+    assert {name: selector.name for name, selector in selectors.items()}["corag-plain"] == "corag"
+    assert selectors["corag"].agent is not None and selectors["corag-plain"].agent is None
+    assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
+    assert selectors["naive"].reranker is not selectors["upper"].reranker
+
+
+def test_a_question_with_an_empty_pool_is_counted(tmp_path):
+    data = write_folder(tmp_path, DOCUMENTS, [QUERIES[5] | {"candidates": []}, QUERIES[6]])
+    [row] = evaluate(config_of(data, methods="naive"))["methods"]
+    assert row["empty"] == 1
+    assert row["chunks"] == 0.5 * 2
+
+
+def test_a_budget_that_nothing_fits_gives_empty_selections(small_data):
+    for row in evaluate(config_of(small_data, methods="top-k,naive,corag,upper", budget=1))["methods"]:
+        assert row["empty"] == 4
+        assert row["cost_tokens"] == row["chunks"] == row["over_budget"] == row["evidence_recall"] == row["f1"] == 0
+
+
+def test_the_budget_is_counted_anew(small_data):
+    query = DataFolder.open(small_data).queries[0]
+    chunk = Chunk("varn", "one two three four")
+    lie = Selection((chunk,), chunk.text, cost_tokens=1, budget_tokens=3, value=0.5, method="liar")
+    found = figures(query, lie, "Ilsa Brandt", token_counter())
+    assert (found["cost_tokens"], found["over_budget"], found["f1"]) == (4, 1, 1.0)
+    assert found["evidence_recall"] == 0.5
+    assert (found["scorer_calls"], found["orders_scored"], found["truncated"]) == (0, 0, 0)
+
+
+def test_averages_by_hand():
+    totals = dict.fromkeys(TOTALS, 1)
+    rows = [
+        {**totals, "latency_ms": 1.0, "f1": 0.5, "cost_tokens": 10},
+        {**totals, "latency_ms": 3.0, "cost_tokens": 20},
+        {**totals, "latency_ms": 101.0, "f1": 1.0, "cost_tokens": 60},
+    ]
+    found = average(rows)
+    assert (found["f1"], found["cost_tokens"], found["evidence_recall"]) == (0.75, 30.0, 0.0)
+    assert (found["over_budget"], found["truncated"], found["empty"]) == (3, 3, 3)
+    assert (found["latency_ms_median"], found["latency_ms_p95"]) == (3.0, pytest.approx(3 + 0.9 * 98))
+
+
+def test_compare_works_without_a_journal(small_data, reader):
+    folder = DataFolder.open(small_data)
+    queries = folder.split("test")
+    pool = open_pool(folder, queries, corag.embedder(), quiet=True)
+    selectors = {"mine": corag.selector("top-k", k=1)}
+    rows = compare(queries, pool, selectors, reader, 64, token_counter(), quiet=True)
+    assert [row["query"] for row in rows["mine"]] == ["q10", "q11", "q12"]
+    assert all(len(row["ids"]) == 1 for row in rows["mine"])
+
+
+def test_a_table_has_one_column_for_each_method(small_data, capsys):
+    show(evaluate(config_of(small_data, methods="top-k,naive", limit=1)), "a title")
+    captured = capsys.readouterr()
+    assert "a title" in captured.out and captured.err == ""
+    header = next(line for line in captured.out.splitlines() if "naive" in line)
+    assert header.index("top-k") < header.index("naive")
+    assert "evidence recall" in captured.out and "over budget" in captured.out

@@ -1,0 +1,166 @@
+"""Figures against values worked out by hand, and against independent implementations."""
+
+import re
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from corag.types import Chunk
+from experiments.metrics import answer_figures, evidence_figures, exact_match, f1, normalize_answer, rouge
+
+WORDS = st.lists(st.sampled_from(["a", "the", "an", "new", "York", "York.", "runs", "running", "8,5", "é"]), max_size=6)
+TEXTS = st.one_of(st.text(max_size=30), WORDS.map(" ".join))
+
+
+def squad_normalize(text):
+    """The official script (Rajpurkar et al., 2016), step by step."""
+    text = "".join(letter for letter in text.lower() if letter not in set(string.punctuation))
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def squad_f1(answer, reference):
+    """Precision and recall by taking matched words away one by one."""
+    answer, left = squad_normalize(answer).split(), squad_normalize(reference).split()
+    num_reference = len(left)
+    if not answer or not num_reference:
+        return float(answer == left)
+    num_shared = 0
+    for word in answer:
+        if word in left:
+            left.remove(word)
+            num_shared += 1
+    if not num_shared:
+        return 0.0
+    precision, recall = num_shared / len(answer), num_shared / num_reference
+    return 2 * precision * recall / (precision + recall)
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("", ""),
+        ("The  Cat,\ta dog!", "cat dog"),
+        ("an anthem of Theo", "anthem of theo"),
+        ("U.S.A.", "usa"),
+        ("don't - stop", "dont stop"),
+        ("a-n", ""),  # punctuation goes first, as in the official script
+        ("“quoted”", "“quoted”"),  # which knows ASCII punctuation only
+        ("1,000.5", "10005"),
+        ("ÉTÉ", "été"),
+    ],
+)
+def test_normalisation_by_hand(text, normal):
+    assert normalize_answer(text) == normal
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "f1_value", "em_value"),
+    [
+        ("new york new york", ["new york new york"], 1.0, 1.0),
+        ("new york", ["new york new york"], 2 * 2 / (2 + 4), 0.0),  # a word counts as often as both have it
+        ("new new new", ["new york"], 2 * 1 / (3 + 2), 0.0),
+        ("york new", ["new york"], 1.0, 0.0),
+        ("The Cat.", ["a cat"], 1.0, 1.0),
+        ("dog", ["cat"], 0.0, 0.0),
+        ("", [""], 1.0, 1.0),
+        ("the", ["a, an"], 1.0, 1.0),  # nothing is left of either
+        ("cat", [""], 0.0, 0.0),
+        ("", ["cat"], 0.0, 0.0),
+        ("cat", [], 0.0, 0.0),
+        ("black cat", ["dog", "cat", "white cat sat"], 2 / 3, 0.0),  # the best of several
+        ("cat", ["dog", "Cat!"], 1.0, 1.0),
+    ],
+)
+def test_f1_and_exact_match_by_hand(answer, references, f1_value, em_value):
+    assert f1(answer, references) == pytest.approx(f1_value)
+    assert exact_match(answer, references) == em_value
+
+
+@given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3))
+def test_f1_and_exact_match_equal_the_official_script(answer, references):
+    assert f1(answer, references) == pytest.approx(max(squad_f1(answer, reference) for reference in references))
+    assert exact_match(answer, references) == any(
+        squad_normalize(answer) == squad_normalize(reference) for reference in references
+    )
+
+
+@given(TEXTS, TEXTS)
+def test_f1_is_symmetric_and_one_for_equal_answers(one, other):
+    assert f1(one, [other]) == f1(other, [one])
+    assert f1(one, [one]) == exact_match(one, [one]) == 1.0
+    if exact_match(one, [other]):
+        assert f1(one, [other]) == 1.0
+
+
+def test_rouge_by_hand():
+    # Stemmed: "run dog" against "the dog run". One-word overlap 2 of 2 and 2 of 3; no pair; longest common row 1.
+    figures = rouge("running dogs", ["the dog runs"])
+    assert figures == pytest.approx({"rouge1": 0.8, "rouge2": 0.0, "rougeL": 0.4})
+    # "the dog runs fast" against "the dog runs": 3 of 4 and 3 of 3, 2 of 3 and 2 of 2, 3 of 4 and 3 of 3.
+    assert rouge("the dog runs fast", ["the dog runs"]) == pytest.approx(
+        {"rouge1": 6 / 7, "rouge2": 4 / 5, "rougeL": 6 / 7}
+    )
+
+
+def test_each_rouge_takes_its_own_best_reference():
+    # The first reference shares all words in another order, the second a pair.
+    figures = rouge("alpha beta gamma", ["gamma beta alpha", "alpha beta delta epsilon"])
+    assert figures == pytest.approx({"rouge1": 1.0, "rouge2": 2 * 1 / (2 + 3), "rougeL": 2 * 2 / (3 + 4)})
+
+
+@given(TEXTS, st.lists(TEXTS, max_size=3))
+def test_rouge_equals_rouge_score_with_stemming(answer, references):
+    scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
+    for name, value in rouge(answer, references).items():
+        theirs = [scorer.score(reference, answer)[name].fmeasure for reference in references]
+        assert value == max(theirs, default=0.0)
+
+
+def test_answer_figures_are_all_of_them():
+    assert list(answer_figures("cat", ["cat"])) == ["rouge1", "rouge2", "rougeL", "f1", "em"]
+    assert set(answer_figures("cat", ["cat"]).values()) == {0.0, 1.0}  # one word has no pairs
+
+
+def chunk(document, start, end):
+    return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
+
+
+@pytest.mark.parametrize(
+    ("chunks", "gold", "recall", "precision", "full"),
+    [
+        ([], ["a"], 0.0, 0.0, 0.0),
+        ([chunk("a", 0, 9)], ["a"], 1.0, 1.0, 1.0),  # cut from the passage
+        ([Chunk("a", "text")], ["a"], 1.0, 1.0, 1.0),  # the passage itself
+        ([chunk("a", 0, 9), chunk("b", 0, 9)], ["a", "c"], 0.5, 0.5, 0.0),
+        ([chunk("a", 0, 9), chunk("a", 9, 20)], ["a"], 1.0, 1.0, 1.0),  # either half counts
+        ([chunk("b", 0, 9)], ["a"], 0.0, 0.0, 0.0),
+        # Spans: half of it has to be there.
+        ([chunk("a", 0, 15)], ["a#10-20"], 1.0, 1.0, 1.0),
+        ([chunk("a", 0, 14)], ["a#10-20"], 0.0, 0.0, 0.0),
+        ([chunk("b", 0, 30)], ["a#10-20"], 0.0, 0.0, 0.0),
+        ([chunk("a", 0, 15), chunk("a", 15, 30)], ["a#10-20"], 1.0, 1.0, 1.0),  # both hold exactly half
+        ([chunk("a", 0, 30), chunk("b", 0, 5), chunk("c", 0, 5)], ["a#0-4", "a#10-20", "b"], 1.0, 2 / 3, 1.0),
+        ([Chunk("a#10-20", "text")], ["a#10-20"], 1.0, 1.0, 1.0),  # named as the entry is
+    ],
+)
+def test_evidence_by_hand(chunks, gold, recall, precision, full):
+    assert evidence_figures(chunks, gold) == pytest.approx(
+        {"evidence_recall": recall, "evidence_precision": precision, "full_evidence": full}
+    )
+
+
+def test_a_question_without_gold_has_no_evidence_figures():
+    assert evidence_figures([chunk("a", 0, 9)], []) is None
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=6, unique=True), st.lists(st.sampled_from("abcdef"), min_size=1))
+def test_evidence_of_whole_passages_is_set_arithmetic(chosen, gold):
+    gold = list(dict.fromkeys(gold))
+    figures = evidence_figures([Chunk(name, name) for name in chosen], gold)
+    shared = len(set(chosen) & set(gold))
+    assert figures["evidence_recall"] == shared / len(gold)
+    assert figures["evidence_precision"] == (shared / len(chosen) if chosen else 0.0)
+    assert figures["full_evidence"] == (set(gold) <= set(chosen))

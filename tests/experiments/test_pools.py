@@ -1,0 +1,174 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import corag
+from corag.data import DataFolder
+from corag.errors import DataError, IndexMismatchError, InputError
+from corag.index import ChunkIndex
+from corag.text import ChunkConfig, Document, chunk_documents
+from corag.tokens import token_counter
+from experiments.pools import FromIndex, OwnCandidates, build_index, check_counts, content_hash, embed_all, open_pool
+from tests.experiments.worlds import DOCUMENTS, QUERIES, listing, write_folder
+
+
+@pytest.fixture
+def folder(small_data):
+    return DataFolder.open(small_data)
+
+
+class CountingEmbedder:
+    """MiniLM that remembers the sizes of its batches."""
+
+    def __init__(self):
+        self._embedder = corag.embedder()
+        self.name, self.dimension = self._embedder.name, self._embedder.dimension
+        self.batches = []
+
+    def embed(self, texts):
+        self.batches.append(len(texts))
+        return self._embedder.embed(texts)
+
+
+def test_own_candidates_are_ranked_by_cosine(folder):
+    embedder = corag.embedder()
+    pool = OwnCandidates(folder, folder.queries, embedder)
+    for query in folder.queries:
+        candidates = pool.candidates(query)
+        assert sorted(candidate.chunk.id for candidate in candidates) == sorted(query.candidates)
+        texts = [f"{d['title']}\n{d['text']}" for d in DOCUMENTS if d["id"] in query.candidates]
+        cosines = sorted((embedder.embed(texts) @ embedder.embed([query.question])[0]).tolist(), reverse=True)
+        assert [candidate.similarity for candidate in candidates] == pytest.approx(cosines, abs=1e-5)
+        assert {candidate.chunk.text for candidate in candidates} == set(texts)
+        np.testing.assert_allclose(pool.query_embedding(query), embedder.embed([query.question])[0], atol=1e-5)
+
+
+def test_each_passage_is_embedded_once(folder):
+    embedder = CountingEmbedder()
+    queries = folder.queries[:2]
+    OwnCandidates(folder, queries, embedder)
+    assert embedder.batches == [len(set(queries[0].candidates) | set(queries[1].candidates)), 2]
+
+
+def test_a_question_without_a_list_names_the_other_pool(folder):
+    query = replace(folder.queries[0], candidates=None)
+    with pytest.raises(DataError, match=r"question 'q1' of .* has no candidates of its own; use --pool corpus"):
+        OwnCandidates(folder, [folder.queries[1], query], corag.embedder())
+
+
+def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
+    empty = replace(folder.queries[0], candidates=())
+    assert OwnCandidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
+    with pytest.raises(DataError, match=r"none of the 1 questions of .* has a candidate.*--pool corpus"):
+        OwnCandidates(folder, [empty], corag.embedder())
+
+
+def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
+    embedder = corag.embedder()
+    index = ChunkIndex.open(small_index, embedder)
+    pool = FromIndex(index, folder.queries, embedder, 5)
+    for query in folder.queries:
+        found, expected = pool.candidates(query), index.search(embedder.embed([query.question])[0], 5)
+        assert [candidate.chunk for candidate in found] == [candidate.chunk for candidate in expected]
+        assert pool.query_embedding(query).shape == (384,)
+
+
+@pytest.mark.parametrize(("num_texts", "batches"), [(0, []), (1, [1]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
+def test_embedding_in_batches(num_texts, batches):
+    embedder, seen = CountingEmbedder(), []
+    texts = [f"text {number}" for number in range(num_texts)]
+    vectors = embed_all(embedder, texts, lambda done, total: seen.append((done, total)), batch_size=4)
+    assert embedder.batches == batches
+    assert vectors.shape == (num_texts, 384) and vectors.dtype == np.float32
+    if texts:
+        np.testing.assert_allclose(vectors, embedder.embed(texts), atol=1e-5)
+        assert seen[-1] == (num_texts, num_texts)
+
+
+def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
+    documents = [Document(row["id"], row["text"], row["title"]) for row in DOCUMENTS]
+    index = ChunkIndex.open(small_index)
+    assert list(index.chunks()) == chunk_documents(documents, token_counter(), ChunkConfig(24))
+    assert index.manifest.settings == {
+        "max_tokens": 24, "overlap_tokens": 0, "tokenizer": "minilm", "documents": 20,
+    }  # fmt: skip
+
+
+def test_the_same_index_is_kept_and_another_only_replaced_when_told(tmp_path, small_data):
+    uri, embedder = tmp_path / "index", CountingEmbedder()
+    build_index(small_data, uri, embedder, ChunkConfig(64))
+    before, embedder.batches = listing(uri), []
+    for overwrite in (False, True):
+        build_index(small_data, uri, embedder, ChunkConfig(64), overwrite=overwrite)
+    assert listing(uri) == before
+    with pytest.raises(IndexMismatchError, match="other settings"):
+        build_index(small_data, uri, embedder, ChunkConfig(32))
+    assert listing(uri) == before
+    assert embedder.batches == []
+    assert len(build_index(small_data, uri, embedder, ChunkConfig(16), overwrite=True)) > 20
+
+
+def test_a_corpus_without_text_is_refused(tmp_path):
+    folder = write_folder(tmp_path / "data", [{"id": "a", "title": "A", "text": ""}], [QUERIES[8] | {"candidates": []}])
+    with pytest.raises(DataError, match="no chunks to index"):
+        build_index(folder, tmp_path / "index", corag.embedder(), ChunkConfig())
+    assert not (tmp_path / "index").exists()
+
+
+def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
+    def name_of(queries=folder.queries, **settings):
+        return open_pool(folder, queries, corag.embedder(), quiet=True, **settings).name
+
+    without = [replace(folder.queries[0], candidates=None), *folder.queries[1:]]
+    assert name_of() == "candidates"
+    assert name_of(index=small_index) == "corpus"
+    assert name_of(without, index=small_index) == "corpus"
+    assert name_of(pool="candidates", index=small_index) == "candidates"
+    assert name_of(pool="corpus", index=small_index) == "corpus"
+
+
+def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
+    path = write_folder(tmp_path / "data", DOCUMENTS[:3], [QUERIES[0] | {"candidates": None}])
+
+    def chunks_offered():
+        folder, embedder = DataFolder.open(path), CountingEmbedder()
+        pool = open_pool(folder, folder.queries, embedder, num_candidates=9, quiet=True)
+        return {candidate.chunk.id for candidate in pool.candidates(folder.queries[0])}, embedder.batches
+
+    first, batches = chunks_offered()
+    assert len(first) == 3 and batches == [3, 1]
+    assert chunks_offered() == (first, [1])  # only the question
+    write_folder(path, DOCUMENTS[3:5], [QUERIES[0] | {"candidates": None}])
+    second, batches = chunks_offered()
+    assert len(second) == 2 and not first & second and batches == [2, 1]
+    assert [entry.name for entry in (tmp_path / "cache").iterdir()] == ["indexes"]
+
+
+def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, small_data, small_index):
+    def hash_of(documents=DOCUMENTS, queries=QUERIES, *, index=None, num_queries=12):
+        folder = DataFolder.open(write_folder(tmp_path / "data", documents, queries))
+        return content_hash(folder, folder.queries[:num_queries], index)
+
+    hashes = [
+        hash_of(),
+        hash_of(num_queries=11),
+        hash_of([*DOCUMENTS[:-1], DOCUMENTS[-1] | {"text": "other"}]),
+        hash_of([*DOCUMENTS[:-1], DOCUMENTS[-1] | {"title": "other"}]),
+        hash_of(queries=[QUERIES[0] | {"answers": ["other"]}, *QUERIES[1:]]),
+        hash_of(queries=[QUERIES[0] | {"gold": []}, *QUERIES[1:]]),
+        hash_of(queries=[QUERIES[0] | {"candidates": ["kell"]}, *QUERIES[1:]]),
+        hash_of(index=small_index),
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert hash_of() == hashes[0]
+
+
+@pytest.mark.parametrize(
+    ("limit", "num_candidates", "name"), [(0, 1, "limit"), (-1, 1, "limit"), (None, 0, "num_cand")]
+)
+def test_counts_below_one_are_refused(limit, num_candidates, name):
+    check_counts(None, 1)
+    with pytest.raises(InputError, match=f"{name}.* must be at least 1, got"):
+        check_counts(limit, num_candidates)

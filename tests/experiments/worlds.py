@@ -1,0 +1,211 @@
+"""A small data folder with known evidence, tables and checkpoints worked out by hand, and the real command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import agent
+from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
+from experiments.label import FORMAT_VERSION, write_table
+
+ROOT = Path(__file__).parents[2]
+
+DOCUMENTS = [
+    {"id": name, "title": title, "text": text}
+    for name, title, text in [
+        ("varn", "Varn", "Varn is an island in the northern sea. Its capital is Tolmere. It has two volcanoes."),
+        ("tolmere", "Tolmere", "Tolmere is the capital of Varn. It was founded in 1203 by the queen Ilsa Brandt."),
+        ("ilsa", "Ilsa Brandt", "Ilsa Brandt was a queen and astronomer. She was born in the village of Kell."),
+        ("kell", "Kell", "Kell is a village on the river Oro. It is known for blue glass. 400 people live there."),
+        ("oro", "Oro", "The Oro is a river of Varn. It is 80 kilometres long and ends in Lake Sable."),
+        ("sable", "Lake Sable", "Lake Sable is the deepest lake of Varn. It is 310 metres deep and salty."),
+        ("glass", "Blue glass", "Blue glass gets its colour from cobalt. Workshops melt it at 1100 degrees."),
+        ("cobalt", "Cobalt", "Cobalt is mined on the slopes of mount Harrow. The mine opened in 1871."),
+        ("harrow", "Mount Harrow", "Mount Harrow is the higher of two volcanoes of Varn. It last erupted in 1902."),
+        ("finch", "Mount Finch", "Mount Finch is the lower volcano. Its crater holds a forest of pines."),
+        ("railway", "Varn Railway", "The Varn Railway runs from Tolmere to Kell. It was built by Otto Lind."),
+        ("otto", "Otto Lind", "Otto Lind was an engineer. He also designed the lighthouse of Port Emory."),
+        ("emory", "Port Emory", "Port Emory is a harbour in the south. Its lighthouse is 61 metres high."),
+        ("puffin", "Puffins", "Puffins nest on the cliffs of Port Emory from April to July. They eat herring."),
+        ("herring", "Herring", "Herring is the main catch of the fishing fleet. It is smoked over pine wood."),
+        ("pine", "Pines", "The pines of Varn grow to 40 metres. Their resin is used for varnish."),
+        ("varnish", "Varnish", "Varnish made of resin protects the hulls of boats. It dries in three days."),
+        ("choir", "The Choir", "The choir of Tolmere sings on the first of May. Its songs are about the sea."),
+        ("mayor", "Mayors", "Runa Holt has been mayor of Tolmere since 2019. Before that she was a teacher."),
+        ("bread", "Salt bread", "Salt bread is baked with salt of Lake Sable. It keeps for a month."),
+    ]
+]
+
+
+def _query(number, question, answers, gold, candidates, split):
+    return {
+        "id": f"q{number}",
+        "question": question,
+        "answers": answers,
+        "gold": gold,
+        "candidates": candidates,
+        "split": split,
+    }
+
+
+QUERIES = [
+    _query(1, "Who founded the capital of Varn?", ["Ilsa Brandt", "Queen Ilsa Brandt"], ["varn", "tolmere"],
+           ["varn", "tolmere", "choir", "mayor", "bread", "pine"], "train"),
+    _query(2, "How deep is the lake in which the Oro ends?", ["310 metres"], ["oro", "sable"],
+           ["oro", "sable", "kell", "bread", "harrow", "emory"], "train"),
+    _query(3, "What gives the glass of Kell its colour?", ["cobalt"], ["kell", "glass"],
+           ["kell", "glass", "cobalt", "varnish", "ilsa", "pine"], "train"),
+    _query(4, "When did the mine for cobalt open?", ["1871"], ["cobalt"],
+           ["cobalt", "glass", "harrow", "railway", "mayor", "finch"], "train"),
+    _query(5, "How high is the lighthouse that Otto Lind designed?", ["61 metres"], ["otto", "emory"],
+           ["otto", "emory", "railway", "harrow", "puffin", "pine"], "train"),
+    _query(6, "Who built the railway to Kell?", ["Otto Lind"], ["railway"],
+           ["railway", "kell", "otto", "oro", "tolmere", "choir"], "dev"),
+    _query(7, "What do the puffins of Port Emory eat?", ["herring"], ["puffin"],
+           ["puffin", "emory", "herring", "bread", "sable", "otto"], "dev"),
+    _query(8, "When did mount Harrow last erupt?", ["1902"], ["harrow"],
+           ["harrow", "finch", "cobalt", "varn", "emory", "sable"], "dev"),
+    _query(9, "Is there anything to see in the south?", [], [],
+           ["emory", "puffin", "choir", "varn", "finch", "oro"], "dev"),
+    _query(10, "What protects the hulls of boats?", ["varnish made of resin"], ["varnish"],
+           ["varnish", "pine", "herring", "emory", "glass", "bread"], "test"),
+    _query(11, "Who is mayor of the capital of Varn?", ["Runa Holt"], ["mayor", "varn"],
+           ["mayor", "varn", "tolmere", "choir", "ilsa", "railway"], "test"),
+    _query(12, "Which salt is used for salt bread?", ["salt of Lake Sable"], ["bread"],
+           ["bread", "sable", "glass", "herring", "choir", "kell"], "test"),
+]  # fmt: skip
+
+
+def write_folder(path, documents=DOCUMENTS, queries=QUERIES):
+    """Write a data folder and return its path."""
+    path.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("corpus", documents), ("queries", queries)):
+        (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_weight=0.0, **changes):  # noqa: N803
+    """One row of a label table."""
+    return {
+        "query": query,
+        "question": f"what about {query}?",
+        "split": "train",
+        "reranker": reranker,
+        "iterations": iterations,
+        "exploration": exploration,
+        "cost_weight": cost_weight,
+        "budget_tokens": 64,
+        "rougeL": rougeL,
+        "evidence_recall": 1.0,
+        "cost_tokens": 50,
+        "orders_scored": 10 * iterations,
+        **changes,
+    }
+
+
+def training_rows(num_questions=12):
+    """A separable table: bm25 answers what is asked about numbers, minilm-maxsim the rest; half of it is dev."""
+    rows = []
+    for number in range(num_questions):
+        counted = number % 2 == 0
+        question = f"how many of item {number}?" if counted else f"who painted picture {number}?"
+        for reranker in ("bm25", "minilm-maxsim"):
+            for iterations in (2, 8):
+                good = (reranker == "bm25") == counted
+                rows.append(
+                    label_row(
+                        f"q{number}",
+                        reranker,
+                        0.8 if good and iterations == 8 else 0.5 if good else 0.2,
+                        iterations=iterations,
+                        question=question,
+                        split="train" if number < num_questions // 2 else "dev",
+                    )
+                )
+    return rows
+
+
+def write_labels(path, rows=None, **changes):
+    """Write a label table and return its path."""
+    settings = {"data": "some/folder", "reader": "extractive", "budget": 64, "num_candidates": 6, "max_tokens": 96}
+    metadata = {"format_version": FORMAT_VERSION, "work": "w", "embedder": "minilm", "settings": settings, **changes}
+    write_table(path, training_rows() if rows is None else rows, metadata)
+    return path
+
+
+def small_agent(seed=0, **changes):
+    """An agent over MiniLM's vectors with random weights."""
+    settings = {
+        "feature_dim": 384,
+        "rerankers": ("bm25", "minilm-maxsim"),
+        "ranges": Ranges(iterations=(1, 8), exploration=(0.0, 1.0), cost_weight=(0.0, 0.5)),
+        "embedder": "minilm",
+        "hidden": (4,),
+        "map_dim": 2,
+        "fixed": FixedConfiguration("bm25", 4, 0.3, 0.1),
+    }
+    config = AgentConfig(**{**settings, **changes})
+    rng = np.random.default_rng(seed)
+    weights = {name: rng.normal(size=shape).astype(np.float32) for name, shape in config.tensor_shapes.items()}
+    return ConfigurationAgent(config, weights)
+
+
+def save_small_agent(path, **changes):
+    """Write a checkpoint and return its folder."""
+    agent.save(path, small_agent(**changes), "# An agent for tests\n")
+    return path
+
+
+LIMITED = (
+    "import resource, runpy, sys; limit = int(sys.argv.pop(1)); "
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); runpy.run_module('corag.cli', run_name='__main__')"
+)
+
+
+def command(*arguments, limit_bytes=None):
+    """Return the words that run `corag`; with a limit, files may not grow beyond it, as on a full disk."""
+    run = ["-m", "corag.cli"] if limit_bytes is None else ["-c", LIMITED, limit_bytes]
+    return [sys.executable, *map(str, (*run, *arguments))]
+
+
+def environment(**changes):
+    """Return the environment of such a process: no network, wide lines."""
+    return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
+
+
+def run_command(*arguments, limit_bytes=None, **changes):
+    """Run `corag` in a process of its own to its end."""
+    return subprocess.run(
+        command(*arguments, limit_bytes=limit_bytes),
+        cwd=ROOT,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def same(one, other):
+    """Tell whether two results agree; numbers to six digits, as the texts of a batch change a vector's last bits."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-6)
+    return one == other
+
+
+def listing(folder):
+    """Return what lies in a folder: contents by path."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(Path(folder).rglob("*"))
+    }
