@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex
 from corag.selectors.base import check_budget, check_query
 from corag.types import Answer, Embedder, Reader, Selection, Selector
@@ -75,6 +76,11 @@ def ask(
     """
     check_query(question)
     check_budget(budget_tokens)
+    if embedder.name != index.embedder_name:
+        raise IndexMismatchError(
+            f"the index at {index.uri} was made by embedder {index.embedder_name!r}, not by {embedder.name!r}; "
+            "use that embedder"
+        )
     marks = [time.perf_counter()]
 
     def mark() -> None:

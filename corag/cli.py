@@ -6,19 +6,21 @@ A mistake of the user prints one line and exits with status 2; `--debug` before 
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from rich.logging import RichHandler
 from rich.markup import escape
 from rich.panel import Panel
 
-from corag.console import progress, stderr, stdout, table
+from corag.console import progress, say, stderr, stdout, table
 from corag.errors import CoragError, InputError
 
 if TYPE_CHECKING:
@@ -149,18 +151,18 @@ def show_reply(reply: Reply) -> None:
     if rows:
         console.print(table(rows, columns))
     else:
-        console.print(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
+        say(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
     chosen_by = ", ".join(
         f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
         for name in ("reranker", "iterations", "exploration", "cost_weight", "orders_scored")
         if name in trace
     )
-    console.print(
+    say(
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
     spent = ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
-    console.print(f"time: {spent}")
+    say(f"time: {spent}")
 
 
 def run_index(config: IndexConfig) -> None:
@@ -182,7 +184,7 @@ def run_index(config: IndexConfig) -> None:
             batch_size=config.batch_size,
             report=report,
         )
-    stdout().print(f"{len(index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+    say(f"{len(index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
 
 
 def run_label(config: Any) -> None:
@@ -191,7 +193,7 @@ def run_label(config: Any) -> None:
 
     path = label(config)
     rows, _ = read_table(path)
-    stdout().print(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
+    say(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 
 
 def run_train(config: Any) -> None:
@@ -201,10 +203,8 @@ def run_train(config: Any) -> None:
     report = train(config)
     best = report.history[report.best_epoch]
     figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
-    stdout().print(f"best epoch {report.best_epoch + 1} of {len(report.history)}: {figures}")
-    stdout().print(
-        f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}"
-    )
+    say(f"best epoch {report.best_epoch + 1} of {len(report.history)}: {figures}")
+    say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
 
 
 def run_evaluate(config: Any) -> None:
@@ -216,7 +216,7 @@ def run_evaluate(config: Any) -> None:
         title = f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens"
         show(result, title)
     if config.out is not None:
-        stderr().print(f"written to {config.out}")
+        say(f"written to {config.out}", stderr())
 
 
 def run_demo(config: Any) -> None:
@@ -230,7 +230,7 @@ def run_report(config: Any) -> None:
     """Draw a report."""
     from experiments.report import report
 
-    stdout().print(f"report in {report(config)}")
+    say(f"report in {report(config)}")
 
 
 def run_bench(config: Any) -> None:
@@ -267,13 +267,14 @@ def make_parser() -> Any:
 
     parser = ArgumentParser(
         prog="corag",
+        exit_on_error=False,
         description="Which chunks go into the prompt, how many, and in which order, under a token budget.",
         version=_version(),
     )
     parser.add_argument("--debug", action="store_true", help="Show tracebacks and debug messages.")
     subcommands = parser.add_subcommands(required=True, dest="command")
     for name, (settings, _) in commands().items():
-        own = ArgumentParser(description=(settings.__doc__ or "").split("\n", 1)[0])
+        own = ArgumentParser(description=(settings.__doc__ or "").split("\n", 1)[0], exit_on_error=False)
         own.add_argument("--config", action="config", help="YAML file with settings.")
         own.add_class_arguments(settings, as_positional=name == "ask")
         subcommands.add_subcommand(name, own)
@@ -292,14 +293,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = arguments[:1] == ["--debug"]
     _configure_logging(debug)
     try:
-        parsed = make_parser().parse_args(arguments)
+        parsed = make_parser().parse_args(_spelt_out(arguments))
         debug = debug or parsed.debug
         settings_type, run = commands()[parsed.command]
         values = parsed[parsed.command].clone()
         values.pop("config", None)
         run(settings_type(**_built(settings_type, values.as_dict())))
+        sys.stdout.flush()
     except KeyboardInterrupt:
-        stderr().print("stopped; the same command goes on from here")
+        say("stopped; the same command goes on from here", stderr())
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -312,11 +314,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _spelt_out(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `true` after each switch that stands alone, as in `--json`."""
+    switches = {f"--{name}" for settings, _ in commands().values() for name in _switches(settings)}
+    spelt_out = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
+        alone = argument in switches and following.lower() not in ("true", "false")
+        spelt_out += [argument, "true"] if alone else [argument]
+    return spelt_out
+
+
+def _switches(settings_type: type) -> Iterator[str]:
+    for name, hint in get_type_hints(settings_type).items():
+        if hint is bool:
+            yield name
+        elif dataclasses.is_dataclass(hint):
+            yield from (f"{name}.{inner}" for inner in _switches(cast(type, hint)))
+
+
 def _built(settings_type: type, values: dict[str, Any]) -> dict[str, Any]:
     """Turn the nested mappings of nested dataclasses into those dataclasses."""
-    import dataclasses
-    from typing import get_type_hints
-
     hints = get_type_hints(settings_type)
     return {
         name: hints[name](**value) if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict) else value
@@ -328,12 +345,14 @@ def _mistakes() -> tuple[type[BaseException], ...]:
     from agent import AgentError
     from search import SearchError
 
-    return (CoragError, AgentError, SearchError, OSError)
+    return (CoragError, AgentError, SearchError, argparse.ArgumentError, OSError)
 
 
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, CoragError):
         return f"{error}; check the path, its permissions and the free space"
+    if isinstance(error, argparse.ArgumentError):
+        return f"{' '.join(str(error).split()).rstrip('.')}; see corag --help, or corag COMMAND --help"
     return str(error)
 
 

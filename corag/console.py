@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -29,6 +30,16 @@ def stdout() -> Console:
 def stderr() -> Console:
     """Return a console on standard error, where it does not mix with what a program prints for others."""
     return Console(stderr=True, highlight=False)
+
+
+def say(text: str, console: Console | None = None) -> None:
+    """Print one line of plain text, however long, so that a command in it can be copied whole.
+
+    Args:
+        text: The line.
+        console: Where to; standard output by default.
+    """
+    (console or stdout()).print(text, soft_wrap=True, markup=False)
 
 
 @contextmanager
@@ -65,7 +76,7 @@ def table(
         columns: Key of a row -> heading.
         title: Stands above.
     """
-    drawn = Table(title=title or None, title_justify="left")
+    drawn = Table(title=escape(title) or None, title_justify="left")
     for position, heading in enumerate(columns.values()):
         drawn.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
     for row in rows:

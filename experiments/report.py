@@ -78,7 +78,7 @@ def write_report(
     title: str,
     reply: Reply | None = None,
 ) -> Path:
-    """Write the report.
+    """Write the report, and its figures as SVG files beside it.
 
     Args:
         path: The HTML file.
@@ -91,6 +91,7 @@ def write_report(
     ordered = sorted(results, key=lambda result: result["budget_tokens"])
     figures = [
         {
+            "file": "quality",
             "title": "Quality against tokens",
             "svg": jinja.utils.markupsafe.Markup(quality_plot(ordered)),
             "caption": "One line per method, one mark per budget. Up is better, left is cheaper.",
@@ -99,6 +100,7 @@ def write_report(
     if reply is not None and "result" in reply.selection.trace:
         figures.append(
             {
+                "file": "tree",
                 "title": "One policy tree",
                 "svg": jinja.utils.markupsafe.Markup(tree_plot(reply)),
                 "caption": "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; "
@@ -120,6 +122,8 @@ def write_report(
         )
     )
     write_atomically(path, html)
+    for figure in figures:
+        write_atomically(path.with_name(f"{path.stem}-{figure['file']}.svg"), str(figure["svg"]))
     return path
 
 

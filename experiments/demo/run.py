@@ -18,7 +18,7 @@ import agent
 import corag
 from corag.ask import Reply, ask
 from corag.cli import show_reply
-from corag.console import progress, stdout
+from corag.console import progress, say, stdout
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.selectors.corag import Corag
@@ -81,7 +81,7 @@ def demo(config: DemoConfig) -> Path:
 
     with _step("Python's language reference as a data folder"):
         content = write_data_folder(data)
-        stdout().print(
+        say(
             f"  {len(content.documents)} topics ({len(content.contained)} more are parts of them), "
             f"{len(content.queries)} questions ({len(content.left_out)} left out for this Python)"
         )
@@ -92,7 +92,7 @@ def demo(config: DemoConfig) -> Path:
             LabelConfig(
                 data=str(data),
                 out=str(out / "labels.parquet"),
-                iterations="2,4,8",
+                iterations="2,4,6",
                 explorations="0.1,0.6",
                 cost_weights="0.0,0.3",
                 budget=budget,
@@ -114,9 +114,7 @@ def demo(config: DemoConfig) -> Path:
                 quiet=True,
             )
         )
-        stdout().print(
-            f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}"
-        )
+        say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")
     with _step("compare on held-out questions"):
         results = [_compare(config, out, data, index, report.checkpoint, tokens) for tokens in budgets]
         shown = results[budgets.index(budget)]
@@ -126,8 +124,8 @@ def demo(config: DemoConfig) -> Path:
         reply = _answer_one(data, index, report.checkpoint, budget, config.num_candidates)
         show_reply(reply)
     page = write_report(out / "report.html", results, title="CORAG on Python's language reference", reply=reply)
-    stdout().print(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
-    stdout().print(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
+    say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
+    say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page
 
 

@@ -1,0 +1,87 @@
+import json
+
+import numpy as np
+import pytest
+
+import corag
+from corag.ask import ask
+from corag.errors import IndexMismatchError, InputError
+from corag.index import ChunkIndex
+from tests.experiments.worlds import small_agent
+
+QUESTION = "How deep is the lake in which the Oro ends?"
+
+
+class OtherEmbedder:
+    """Vectors of the right length from another model."""
+
+    name, dimension = "other", 384
+
+    def embed(self, texts):
+        return np.ones((len(texts), 384), dtype=np.float32) / np.sqrt(384)
+
+
+def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, **settings):
+    return ask(
+        question,
+        ChunkIndex.open(uri),
+        embedder or corag.embedder(),
+        corag.selector(method, **settings),
+        corag.reader("extractive"),
+        budget_tokens=budget_tokens,
+        num_candidates=8,
+    )
+
+
+def test_each_step_hands_on_to_the_next(small_index):
+    reply = asked(small_index)
+    embedder = corag.embedder()
+    candidates = ChunkIndex.open(small_index).search(embedder.embed([QUESTION])[0], 8)
+    selection = corag.selector("corag").select(QUESTION, candidates, 48)
+    assert reply.selection.ids == selection.ids != ()
+    assert reply.selection.text == selection.text
+    assert reply.answer == corag.reader("extractive").answer(QUESTION, selection.text)
+    assert "Lake Sable is the deepest lake" in reply.answer.text
+    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
+    assert all(seconds >= 0 for seconds in reply.seconds.values())
+
+
+@pytest.mark.parametrize("method", ["top-k", "naive", "corag", "corag-fixed", "upper"])
+def test_a_reply_can_be_written_as_json(small_index, method):
+    settings = {"agent": small_agent()} if method == "corag-fixed" else {}
+    reply = asked(small_index, method=method, **settings)
+    said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))
+    assert said["question"] == QUESTION and said["answer"] == reply.answer.text
+    assert (said["method"], said["budget_tokens"]) == (method, 48)
+    assert said["cost_tokens"] == reply.selection.cost_tokens <= 48
+    assert [chunk["id"] for chunk in said["chunks"]] == list(reply.selection.ids)
+    assert said["chunks"][0]["metadata"]["document"] == reply.selection.chunks[0].metadata["document"]
+    assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
+
+
+def test_with_an_agent_the_settings_are_its_prediction(small_index):
+    agent = small_agent()
+    reply = asked(small_index, agent=agent)
+    prediction = agent.predict(corag.embedder().embed([QUESTION])[0])
+    trace = reply.selection.trace
+    assert (trace["reranker"], trace["iterations"]) == (prediction.reranker, prediction.iterations)
+    assert reply.to_dict()["trace"]["probabilities"] == pytest.approx(prediction.probabilities)
+
+
+def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
+    reply = asked(small_index, budget_tokens=1)
+    assert (reply.answer.text, reply.selection.ids) == ("", ())
+    assert "every one of the 8 candidates costs more than the budget of 1 tokens" in reply.to_dict()["trace"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"question": " \n"}, InputError, "the question is empty"),
+        ({"budget_tokens": 0}, InputError, "budget_tokens must be a whole number of at least 1, got 0"),
+        ({"embedder": OtherEmbedder()}, IndexMismatchError, "was made by embedder 'minilm', not by 'other'; use that"),
+    ],
+)
+def test_what_cannot_be_asked(small_index, settings, error, message):
+    with pytest.raises(error, match=message):
+        asked(small_index, **settings)

@@ -1,0 +1,198 @@
+import json
+import pydoc_data.topics
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import agent
+import experiments.demo as demo_data
+from corag.data import DataFolder
+from corag.errors import InputError
+from experiments.demo import SPLITS, load, write_data_folder
+from experiments.demo.run import METHODS, DemoConfig, demo
+from experiments.label import read_table
+
+FEW_TOPICS = [
+    *("global", "nonlocal", "return", "break", "continue", "pass", "assert", "del", "yield", "lambda", "raise"),
+    *("binary", "dict", "slicings", "subscriptions", "booleans", "exprlists", "shifting", "bitwise", "unary"),
+    *("power", "truth", "lists", "conversions", "identifiers", "atom-identifiers"),
+    *("floating", "integers", "imaginary", "numbers"),
+]
+
+
+def squeezed(text):
+    """Without what versions of Python write differently."""
+    return re.sub("[\\s\"'`*\u201c\u201d\u2018\u2019]+", "", text).lower()
+
+
+def written_questions():
+    """Rows as they were written, by id."""
+    folder = Path(demo_data.__file__).parent
+    rows = [
+        json.loads(line)
+        for group in SPLITS
+        for line in (folder / f"questions_{group}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return load()
+
+
+def use_topics(monkeypatch, topics):
+    monkeypatch.setattr(pydoc_data.topics, "topics", topics)
+
+
+def test_there_are_enough_questions_of_every_kind(whole):
+    assert len(whole.queries) >= 240
+    assert sum(len({gold.split("#")[0] for gold in row["gold"]}) > 1 for row in whole.queries) >= 60
+    kinds = Counter(row["kind"] for row in whole.queries)
+    assert set(kinds) == {"comparison", "fact", "how-to", "why"} and min(kinds.values()) >= 40
+    splits = Counter(row["split"] for row in whole.queries)
+    assert set(splits) == {"train", "dev", "test"} and min(splits.values()) >= 40
+
+
+def test_no_topic_and_no_question_is_in_two_splits(whole):
+    splits_of, questions = {}, Counter(row["question"] for row in whole.queries)
+    for row in whole.queries:
+        for topic in {gold.split("#")[0] for gold in row["gold"]} | set(row["topics"]):
+            splits_of.setdefault(topic, set()).add(row["split"])
+    assert all(len(splits) == 1 for splits in splits_of.values())
+    assert set(questions.values()) == {1}
+
+
+def test_every_evidence_stands_in_the_corpus(whole):
+    texts = {row["id"]: row["text"] for row in whole.documents}
+    written = written_questions()
+    for row in whole.queries:
+        evidence = written[row["id"]]["evidence"]
+        assert len(row["gold"]) == len(evidence) > 0
+        assert row["answers"] == [written[row["id"]]["answer"]] and row["answers"][0].strip()
+        for gold, quote in zip(row["gold"], evidence, strict=True):
+            topic, start, end = re.fullmatch(r"(.+)#(\d+)-(\d+)", gold).groups()
+            assert squeezed(texts[topic][int(start) : int(end)]) == squeezed(quote["quote"]) != ""
+
+
+def test_what_is_left_out_is_listed(whole):
+    assert {row["id"] for row in whole.queries} | set(whole.left_out) == set(written_questions())
+    names = {row["id"] for row in whole.documents}
+    assert names | set(whole.contained) == set(pydoc_data.topics.topics)
+    assert not names & set(whole.contained)
+    assert all(row["title"].strip() and len(row["title"]) <= 80 and "\n" not in row["title"] for row in whole.documents)
+
+
+def test_the_data_folder_can_be_opened(tmp_path, whole, caplog):
+    assert write_data_folder(tmp_path / "data") == whole
+    folder = DataFolder.open(tmp_path / "data")
+    assert "not in the corpus" not in caplog.text
+    assert len(folder.queries) == len(whole.queries) and len(folder.documents) == len(whole.documents)
+    assert all(query.candidates is None for query in folder.queries)
+    assert folder.queries[0].extra.keys() == {"kind", "topics"}
+
+
+def test_a_question_whose_evidence_is_reworded_is_left_out_with_a_notice(monkeypatch, whole, caplog):
+    topics = dict(pydoc_data.topics.topics)
+    row = next(row for row in whole.queries if len({gold.split("#")[0] for gold in row["gold"]}) > 1)
+    topic, start = re.fullmatch(r"(.+)#(\d+)-\d+", row["gold"][1]).groups()
+    text = topics[topic]
+    topics[topic] = text[: int(start) + 3] + " reworded " + text[int(start) + 3 :]
+    use_topics(monkeypatch, topics)
+    doctored = load()
+    assert row["id"] in doctored.left_out
+    assert len(doctored.queries) == len(whole.queries) + len(whole.left_out) - len(doctored.left_out)
+    assert f"{len(doctored.left_out)} of 268 questions are left out" in caplog.text and row["id"] in caplog.text
+
+
+def test_white_space_quotes_and_markup_may_change(monkeypatch, whole):
+    changed = {
+        name: text.replace('"', "“").replace("'", "`").replace("*", "").replace(" ", "\n  ")
+        for name, text in pydoc_data.topics.topics.items()
+    }
+    use_topics(monkeypatch, changed)
+    assert [row["id"] for row in load().queries] == [row["id"] for row in whole.queries]
+
+
+def test_evidence_may_have_moved_to_another_topic(monkeypatch, whole):
+    topics = dict(pydoc_data.topics.topics)
+    topics["moved"] = topics.pop("global")
+    use_topics(monkeypatch, topics)
+    moved = load()
+    assert not set(moved.left_out) - set(whole.left_out)
+    assert any(gold.startswith("moved#") for row in moved.queries for gold in row["gold"])
+
+
+def test_a_topic_that_a_larger_one_repeats_is_no_document(monkeypatch):
+    words = [f"word{number}" for number in range(200)]
+    topics = {
+        "large": " ".join(words),
+        "part": '"Part"\n\n' + "\n".join(words[40:140]),  # other white space, and a heading of its own
+        "half": " ".join(words[:50] + [f"new{number}" for number in range(50)]),
+        "other": " ".join(f"other{number}" for number in range(100)),
+        "short": "word3 word4",
+        "apart": "word199 word0",
+    }
+    use_topics(monkeypatch, topics)
+    found = load()
+    assert found.contained == ["part", "short"]
+    assert [(row["id"], row["title"]) for row in found.documents] == [
+        ("apart", "word199 word0"),
+        ("half", "half"),
+        ("large", "large"),
+        ("other", "other"),
+    ]
+    assert found.queries == [] and len(found.left_out) == 268
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budgets": "128,many"}, "budgets is '128,many': invalid literal.*; give whole numbers such as"),
+        ({"budgets": ""}, "budgets is ''"),
+        ({"budgets": "128,0"}, "budgets is '128,0'; every budget has to be at least 1 token"),
+        ({"limit": 0}, "limit must be at least 1, got 0"),
+        ({"num_candidates": 0}, "num_candidates must be at least 1, got 0"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_at_once(settings, message):
+    with pytest.raises(InputError, match=message):
+        DemoConfig(**settings)
+
+
+def test_budgets_are_sorted():
+    assert DemoConfig(budgets=" 512,128, 128").budget_list() == [128, 512]
+
+
+@pytest.mark.slow
+def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys):
+    use_topics(monkeypatch, {name: pydoc_data.topics.topics[name] for name in FEW_TOPICS})
+    out = tmp_path / "demo"
+    config = DemoConfig(out=str(out), budgets="64,128", limit=4, logger="none")
+    page = demo(config)
+    assert page == out / "report.html"
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<svg") == 2 and html.count("<table") == 2
+    assert all(f'<th scope="col">{method}</th>' in html for method in METHODS.split(","))
+    printed = capsys.readouterr().out
+    assert "checkpoint in" in printed and "4 test questions, 128 tokens" in printed and "╭─ answer" in printed
+    rows, metadata = read_table(out / "labels.parquet")
+    assert len({row["query"] for row in rows}) == 8 and metadata["settings"]["budget"] == 128
+    loaded = agent.load(out / "agent" / "checkpoint")
+    assert loaded.config.fixed is not None
+    for budget in (64, 128):
+        result = json.loads((out / f"evaluate-{budget}.json").read_text())
+        assert result["queries"] == 4 and [row["method"] for row in result["methods"]] == METHODS.split(",")
+        assert all(row["over_budget"] == 0 for row in result["methods"])
+
+    def made():
+        kept = [*(out / "index").rglob("*"), out / "labels.parquet", *out.glob("evaluate-*")]
+        return {str(path): path.stat().st_mtime_ns for path in kept}
+
+    before = made()
+    assert demo(config) == page
+    assert made() == before
+    assert not list(out.rglob("*journal*"))

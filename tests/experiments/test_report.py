@@ -1,0 +1,236 @@
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+
+import corag
+from corag.ask import Reply
+from corag.errors import DataError, InputError
+from corag.testing import TableReranker
+from corag.types import Answer, Candidate, Chunk
+from experiments.evaluate import COLUMNS
+from experiments.report import (
+    MAX_CHILDREN_DRAWN,
+    ReportConfig,
+    quality_plot,
+    read_result,
+    report,
+    tree_plot,
+    write_report,
+)
+
+SVG = "{http://www.w3.org/2000/svg}"
+VOID = {"meta", "br", "link", "img"}
+
+
+class Checker(HTMLParser):
+    """Collects what a page holds; every tag has to be closed in its turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.text, self.best = [], [], [], []
+        self.is_best = False
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        self.is_best = ("class", "best") in attributes
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+        if self.is_best and data.strip():
+            self.best.append(data)
+
+
+def parsed(html):
+    checker = Checker()
+    checker.feed(html)
+    checker.close()
+    assert not checker.open
+    return checker
+
+
+def result_of(budget_tokens=64, methods=("top-k", "corag")):
+    """A result in which each figure of a method is its place, but for its tokens."""
+    rows = [
+        {"method": method, **dict.fromkeys(COLUMNS, float(place)), "cost_tokens": budget_tokens / (place + 2)}
+        for place, method in enumerate(methods)
+    ]
+    return {
+        "data": "d", "split": "test", "budget_tokens": budget_tokens, "queries": 7, "pool": "candidates",
+        "methods": rows, "config": {}, "versions": {"python": "3.11"}, "seed": 0,
+    }  # fmt: skip
+
+
+def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, question="Where <is> it?"):
+    """A reply of method corag over chunks of so many words, of which the last is worth most."""
+    names = [f"c{number}" for number in range(num_candidates)]
+    table = TableReranker({(name,): number / 100 for number, name in enumerate(names)}, default=0.5)
+    candidates = [
+        Candidate(Chunk(name, f"<b>{name}</b> & " + "word " * chunk_words), 0.5 - number / 100)
+        for number, name in enumerate(names)
+    ]
+    selector = corag.selector("corag", reranker=table, iterations=iterations)
+    selection = selector.select(question, candidates, budget_tokens)
+    return Reply(question, Answer("a <script>"), selection, {"select": 0.1})
+
+
+@pytest.mark.parametrize("budgets", [[64], [64, 128], [512, 64, 256]])
+def test_a_page_has_a_table_for_each_budget_and_one_plot(tmp_path, budgets):
+    page = write_report(tmp_path / "new" / "report.html", [result_of(budget) for budget in budgets], title="T")
+    checker = parsed(page.read_text(encoding="utf-8"))
+    text = " ".join(checker.text)
+    assert checker.tags.count("table") == len(budgets)
+    assert checker.tags.count("svg") == 1
+    assert re.findall(r"Budget (\d+) tokens", text) == [str(budget) for budget in sorted(budgets)]
+    assert all(heading in text for heading in (*COLUMNS.values(), "top-k", "corag"))
+    assert "7 questions of split test" in text and "python 3.11" in text
+    assert checker.tags.count("tr") == len(budgets) * (1 + len(COLUMNS))
+
+
+def test_the_better_figures_are_bold(tmp_path):
+    methods = result_of()["methods"]
+    better = {"f1": (0.4, 0.6), "cost_tokens": (30.0, 20.0), "latency_ms_median": (5.0, 5.0), "chunks": (1.0, 2.0)}
+    for place, method in enumerate(methods):
+        method.update(dict.fromkeys(COLUMNS, 0.0) | {name: pair[place] for name, pair in better.items()})
+    page = write_report(tmp_path / "r.html", [result_of() | {"methods": methods}], title="T")
+    # Equals are not, nor are figures of which neither more nor less is better.
+    assert parsed(page.read_text()).best == ["0.600", "20.0"]
+
+
+def test_everything_is_escaped(tmp_path):
+    nasty = "</p><script>alert('é')</script>&amp;"
+    result = result_of(methods=(nasty, "corag")) | {"split": nasty, "versions": {nasty: nasty}}
+    page = write_report(tmp_path / "r.html", [result], title=nasty, reply=reply_of(question=nasty))
+    checker = parsed(page.read_text(encoding="utf-8"))
+    assert "script" not in checker.tags and "b" not in checker.tags
+    assert "".join(checker.text).count(nasty) >= 5
+
+
+def test_a_page_loads_nothing(tmp_path):
+    page = write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply_of())
+    html = page.read_text()
+    assert not re.search(r"(src|href)=\"(?!#)", html) and "@import" not in html and "url(#" in html
+
+
+def test_a_page_with_a_reply_shows_its_tree_and_chunks(tmp_path):
+    reply = reply_of()
+    page = write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply)
+    checker = parsed(page.read_text())
+    assert checker.tags.count("svg") == 2
+    assert checker.tags.count("li") == len(reply.selection) > 0
+    text = "".join(checker.text)
+    assert "Where <is> it?" in text and "a <script>" in text
+    assert all(chunk.text in text for chunk in reply.selection.chunks)
+
+
+def test_a_reply_without_a_search_has_no_tree(tmp_path):
+    reply = reply_of(num_candidates=0)
+    assert "result" not in reply.selection.trace
+    checker = parsed(write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply).read_text())
+    assert (checker.tags.count("svg"), checker.tags.count("li")) == (1, 0)
+
+
+def texts_of(svg):
+    """Return the comments in which matplotlib repeats every text that it draws."""
+    ElementTree.fromstring(svg)  # it is whole
+    return re.findall(r"<!-- (.*?) -->", svg)
+
+
+def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
+    results = [result_of(64), result_of(128, methods=("top-k", "other"))]
+    svg = quality_plot(results, metrics=("f1",))
+    assert [name for name in texts_of(svg) if name in ("top-k", "corag", "other")] == ["top-k", "corag", "other"]
+    assert quality_plot([result_of()]).startswith("<svg")
+    many = quality_plot([result_of(methods=tuple(f"m{number}" for number in range(12)))])
+    assert {f"m{number}" for number in range(12)} <= set(texts_of(many))
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_nodes"),
+    [
+        ({"num_candidates": 1}, 2),
+        ({"num_candidates": 2, "budget_tokens": 60}, 5),
+        ({"num_candidates": 3, "budget_tokens": 3}, 1),  # none of them fits: the root alone
+    ],
+)
+def test_small_trees_are_drawn_whole(settings, num_nodes):
+    reply = reply_of(**settings)
+    tree = reply.selection.trace["result"].tree
+    assert len(tree) == num_nodes
+    svg = tree_plot(reply)
+    texts = texts_of(svg)
+    assert texts.count("?") == 1
+    assert len([text for text in texts if re.fullmatch(r"\d+", text)]) == num_nodes - 1
+    assert len([text for text in texts if re.fullmatch(r"\d+\.\d\d", text)]) == num_nodes - 1
+    assert svg.count("#d55e00") > 0
+
+
+def test_of_many_children_the_best_are_drawn():
+    reply = reply_of(num_candidates=20, iterations=1, budget_tokens=25)
+    texts = texts_of(tree_plot(reply))
+    numbers = {int(text) for text in texts if re.fullmatch(r"\d+", text)}
+    assert numbers == set(range(21 - MAX_CHILDREN_DRAWN, 21))
+
+
+def test_plots_leave_nothing_open():
+    from matplotlib import pyplot
+
+    backend = pyplot.get_backend()
+    quality_plot([result_of()])
+    tree_plot(reply_of())
+    assert pyplot.get_fignums() == []
+    assert pyplot.get_backend() == backend
+
+
+def test_results_are_read_from_files(tmp_path):
+    paths = []
+    for budget in (128, 64):
+        paths.append(tmp_path / f"{budget}.json")
+        paths[-1].write_text(json.dumps(result_of(budget)))
+    page = report(ReportConfig(f"{paths[0]}, {paths[1]}", out=str(tmp_path / "page.html"), title="A & B"))
+    assert page == tmp_path / "page.html"
+    assert "A & B" in parsed(page.read_text()).text
+
+
+@pytest.mark.parametrize("results", ["", " , "])
+def test_no_result_is_refused(results):
+    with pytest.raises(InputError, match="results is empty; give at least one JSON file"):
+        report(ReportConfig(results))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "No such file"),
+        ("", "Expecting value"),
+        ("{", "Expecting property"),
+        ("3", "has no attribute"),
+        ("[]", "has no attribute"),
+        ("{}", "lacks budget_tokens, methods, queries, split, versions"),
+        (json.dumps(result_of() | {"methods": []}), "lacks methods"),
+        (json.dumps(result_of() | {"methods": [{"method": "corag"}]}), "a method lacks chunks, cost_tokens"),
+        (json.dumps(result_of() | {"methods": ["corag"]}), "has no attribute"),
+    ],
+)
+def test_what_is_no_result_is_refused(tmp_path, content, reason):
+    path = tmp_path / "result.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(DataError, match=rf"result\.json is not a result of `corag evaluate --out` \(.*{reason}"):
+        read_result(path)
+
+
+def test_a_page_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps(result_of()))
+    with pytest.raises(DataError, match="no name for a file"):
+        report(ReportConfig(str(tmp_path / "r.json"), out=str(tmp_path)))
