@@ -168,6 +168,12 @@ def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert "0 of 1 tokens (0%)" in said
 
 
+def test_bench_prints_and_writes(tmp_path, capsys):
+    assert run("bench", "--rounds", 1, "--out", tmp_path) == 0
+    assert "us an order" in capsys.readouterr().out
+    assert json.loads((tmp_path / "bench-search.json").read_text())["rounds"] == 1
+
+
 def test_markup_in_texts_is_text(tmp_path, capsys):
     corpus = {"id": "[red]a", "title": "[b]", "text": "The [bold]lake[/bold] is [/] 310 metres deep."}
     (tmp_path / "corpus.jsonl").write_text(json.dumps(corpus))
