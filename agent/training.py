@@ -24,17 +24,18 @@ import torch
 from lightning.pytorch.loggers import Logger
 
 from agent.card import model_card
-from agent.checkpoint import save
+from agent.checkpoint import load, save
 from agent.config import AgentConfig, TrainConfig
 from agent.data import TrainingTable, check_disjoint
-from agent.errors import AgentError
+from agent.errors import AgentError, CheckpointError
+from agent.files import replace_atomically
 from agent.lightning_module import AgentModule
 from agent.loggers import open_logger
 from agent.model import AgentModel
 from agent.predict import ConfigurationAgent
 from agent.resume import Arrays, History, ResumeState, read_resume, write_resume
 
-CHECKPOINT_DIR, RESUME_FILE = "checkpoint", "resume.safetensors"
+CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "training.json"
 NO_FACTS: Mapping[str, object] = {}
 
 
@@ -48,7 +49,7 @@ class TrainReport:
         history: The figures of each epoch: `train_*`, and `val_*` if there were validation questions.
         best_epoch: Index into `history`.
         monitor: The figure that chose the best epoch, lower is better.
-        epochs_resumed: Epochs that an earlier, interrupted call had done.
+        epochs_resumed: Epochs that earlier calls had done; all of them where the training was finished already.
     """
 
     agent: ConfigurationAgent
@@ -70,6 +71,8 @@ def fit(
     progress: bool = False,
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
+
+    A training of the same tables and settings that was finished in `out_dir` is not done again.
 
     The best epoch is the one with the least validation regret (quality lost to the best reranker of each
     question; ties by validation loss) if `val.quality` is given, else the least validation loss, else
@@ -93,6 +96,8 @@ def fit(
     out_dir.mkdir(parents=True, exist_ok=True)
     resume_path = out_dir / RESUME_FILE
     fingerprint = _fingerprint(train, val, config, train_config)
+    if (done := _finished(out_dir, fingerprint)) is not None:
+        return done
     state = read_resume(resume_path, fingerprint)
     epochs_resumed = 0 if state is None else len(state.history)
     with open_logger(train_config.logger, out_dir, dataclasses.asdict(train_config)) as logger:
@@ -121,8 +126,24 @@ def fit(
     monitor = monitored(history[0])[0]
     report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, epochs_resumed)
     save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
+    record = json.dumps({"fingerprint": fingerprint, "history": history}, indent=1)
+    replace_atomically(out_dir / DONE_FILE, record.encode())
     resume_path.unlink(missing_ok=True)
     return report
+
+
+def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
+    """Return the report of a finished training of the same data and settings, if there is one."""
+    try:
+        record = json.loads((out_dir / DONE_FILE).read_text(encoding="utf-8"))
+        if record["fingerprint"] != fingerprint:
+            return None
+        history: History = tuple(record["history"])
+        agent = load(out_dir / CHECKPOINT_DIR)
+    except (OSError, ValueError, KeyError, TypeError, CheckpointError):
+        return None  # missing or damaged: train again
+    monitor = monitored(history[0])[0]
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, len(history))
 
 
 def monitored(figures: Mapping[str, float]) -> tuple[str, ...]:

@@ -276,7 +276,7 @@ def make_parser() -> Any:
     for name, (settings, _) in commands().items():
         own = ArgumentParser(description=(settings.__doc__ or "").split("\n", 1)[0], exit_on_error=False)
         own.add_argument("--config", action="config", help="YAML file with settings.")
-        own.add_class_arguments(settings, as_positional=name == "ask")
+        own.add_class_arguments(settings, as_positional=name in ("ask", "bench"))
         subcommands.add_subcommand(name, own)
     return parser
 
@@ -315,13 +315,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _spelt_out(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with `true` after each switch that stands alone, as in `--json`."""
+    """Return the arguments as the parser knows them.
+
+    `true` is put after each switch that stands alone, as in `--json`; `--num-candidates` is `--num_candidates`.
+    """
+    arguments = [_with_underscores(argument) if argument.startswith("--") else argument for argument in arguments]
     switches = {f"--{name}" for settings, _ in commands().values() for name in _switches(settings)}
     spelt_out = []
     for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         alone = argument in switches and following.lower() not in ("true", "false")
         spelt_out += [argument, "true"] if alone else [argument]
     return spelt_out
+
+
+def _with_underscores(flag: str) -> str:
+    name, equals, value = flag.partition("=")
+    return "--" + name[2:].replace("-", "_") + equals + value
 
 
 def _switches(settings_type: type) -> Iterator[str]:

@@ -34,7 +34,7 @@ class BenchConfig:
         out: Folder for `bench-<part>.json`.
     """
 
-    part: Literal["search"] = "search"
+    part: Literal["search"]
     rounds: int = 51
     out: str = "runs/bench"
 

@@ -44,7 +44,7 @@ def test_the_report_agrees_with_the_saved_checkpoint(tmp_path):
         np.testing.assert_array_equal(loaded.weights[name], array)
     card = (report.checkpoint / "README.md").read_text()
     assert all(word in card for word in ("abc123", "seed=0", "train_loss", "40 (sha256"))
-    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "training.json"}
 
 
 def test_the_seed_decides_the_weights(tmp_path):
@@ -217,3 +217,21 @@ def test_the_checkpoint_config_is_plain_json(tmp_path):
     report = toy_fit(tmp_path, epochs=1)
     values = json.loads((report.checkpoint / "config.json").read_text())
     assert values["fixed"] == {"reranker": "first", "iterations": 10, "exploration": 2.4, "cost_weight": 0.1}
+
+
+def test_a_finished_training_is_not_done_again(tmp_path):
+    first = toy_fit(tmp_path, epochs=2)
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = toy_fit(tmp_path, epochs=2)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
+    assert (again.history, again.best_epoch, again.monitor) == (first.history, first.best_epoch, first.monitor)
+    assert again.epochs_resumed == len(first.history)
+    assert same_weights(first, again)
+
+
+def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done_again(tmp_path):
+    first = toy_fit(tmp_path, epochs=2)
+    assert len(toy_fit(tmp_path, epochs=3).history) == 3
+    (first.checkpoint / "model.safetensors").write_bytes(b"damaged")
+    assert toy_fit(tmp_path, epochs=3).epochs_resumed == 0
+    agent.load(first.checkpoint)

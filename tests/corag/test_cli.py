@@ -62,7 +62,7 @@ def test_help_names_and_explains_every_setting(name, capsys):
     text = " ".join(captured.out.split())
     assert settings_type.__doc__.split("\n", 1)[0] in text
     for setting in names_of(settings_type):
-        flag = "question" if (name, setting) == ("ask", "question") else f"--{setting}"
+        flag = setting if (name, setting) in (("ask", "question"), ("bench", "part")) else f"--{setting}"
         # The flag, what it takes, and a sentence that begins with a capital letter or a name.
         assert re.search(rf" {re.escape(flag)}( \S+)? [A-Z`][^(]{{5,}}.*?\(", text), f"{flag} is not explained"
 
@@ -73,6 +73,11 @@ def test_a_switch_needs_no_value(small_index, capsys):
         assert json.loads(capsys.readouterr().out)["question"] == QUESTION
     assert run("ask", QUESTION, "--index", small_index, "--json", "false") == 0
     assert "answer" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_flags_may_be_spelt_with_dashes(small_index, capsys):
+    assert run("ask", QUESTION, "--index", small_index, "--num-candidates=3", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["orders_scored"] > 0
 
 
 def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_data, capsys):
@@ -169,7 +174,7 @@ def test_ask_says_why_nothing_was_chosen(small_index, capsys):
 
 
 def test_bench_prints_and_writes(tmp_path, capsys):
-    assert run("bench", "--rounds", 1, "--out", tmp_path) == 0
+    assert run("bench", "search", "--rounds", 1, "--out", tmp_path) == 0
     assert "us an order" in capsys.readouterr().out
     assert json.loads((tmp_path / "bench-search.json").read_text())["rounds"] == 1
 

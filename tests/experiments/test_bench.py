@@ -14,7 +14,7 @@ def test_settings_take_their_turns():
 
 
 def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
-    result = bench(BenchConfig(rounds=1, out=str(tmp_path / "new")))
+    result = bench(BenchConfig("search", rounds=1, out=str(tmp_path / "new")))
     assert json.loads((tmp_path / "new" / "bench-search.json").read_text()) == result
     assert (result["part"], result["rounds"]) == ("search", 1)
     by_name = {row["setting"]: row for row in result["rows"]}
@@ -28,4 +28,4 @@ def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
 
 def test_no_rounds_are_refused():
     with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
-        BenchConfig(rounds=0)
+        BenchConfig("search", rounds=0)
