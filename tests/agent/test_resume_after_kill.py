@@ -49,4 +49,4 @@ def test_a_killed_training_ends_with_the_bits_of_an_unbroken_one(tmp_path):
     assert resumed.best_epoch == unbroken.best_epoch
     assert (broken_dir / WEIGHTS).read_bytes() == (tmp_path / "unbroken" / WEIGHTS).read_bytes()
     left = {file.name for file in broken_dir.iterdir() if not file.name.startswith(".")}
-        assert left == {"checkpoint", "training.json"}
+    assert left == {"checkpoint", "training.json"}
