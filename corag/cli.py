@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
@@ -143,7 +144,7 @@ def show_reply(reply: Reply) -> None:
             "chunk": escape(chunk.id),
             "tokens": trace["chunk_tokens"][place - 1],
             "value": trace.get("chunk_values", trace["chunk_similarities"])[place - 1],
-            "text": escape(" ".join(chunk.text.split())[:100]),
+            "text": escape(textwrap.shorten(chunk.text, 48, placeholder=" ...")),
         }
         for place, chunk in enumerate(selection.chunks, start=1)
     ]
