@@ -99,7 +99,7 @@ def test_flags_that_cannot_be(refused, arguments, parts):
     [
         (["train", "--labels", "l", "--out", "o", "--training.epochs", "0"], ["epochs", "at least 1", "got 0"]),
         (["train", "--labels", "l", "--out", "o"], ["l does not exist", "corag label"]),
-        (["bench", "--rounds", "0"], ["rounds must be at least 1, got 0"]),
+        (["bench", "search", "--rounds", "0"], ["rounds must be at least 1, got 0"]),
         (["report", "--results", "r.json"], ["r.json", "corag evaluate"]),
         (["demo", "--budgets", "a"], ["budgets is 'a'", "128,256,512"]),
         (["index", "--data", "nowhere"], ["nowhere is not a folder", "corpus.jsonl"]),
