@@ -143,7 +143,7 @@ def _table(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ("rougeL", "evidence_recall")) -> str:
     """Return an SVG of quality against mean tokens, one panel per metric."""
-    figure = _figure(5.2 * len(metrics), 4.0)
+    figure = new_figure(5.2 * len(metrics), 4.0)
     axes = figure.subplots(1, len(metrics), squeeze=False)
     methods = list(dict.fromkeys(row["method"] for result in results for row in result["methods"]))
     for panel, metric in zip(axes[0], metrics, strict=True):
@@ -159,7 +159,7 @@ def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = 
         panel.spines[["top", "right"]].set_visible(False)
     axes[0][0].legend(frameon=False, fontsize=9)
     figure.tight_layout()
-    return _svg(figure)
+    return to_svg(figure)
 
 
 def tree_plot(reply: Reply) -> str:
@@ -193,7 +193,7 @@ def tree_plot(reply: Reply) -> str:
     place(tree.ROOT)
     width = max(7.0, 0.42 * next_column)
     height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
-    figure = _figure(width, height)
+    figure = new_figure(width, height)
     axis = figure.subplots()
     for node, (x, y) in places.items():
         on_path = tree.order(node) in chosen
@@ -226,15 +226,17 @@ def tree_plot(reply: Reply) -> str:
     axis.set_axis_off()
     axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
     figure.tight_layout()
-    return _svg(figure)
+    return to_svg(figure)
 
 
-def _figure(width_inches: float, height_inches: float) -> Any:
+def new_figure(width_inches: float, height_inches: float) -> Any:
+    """Return an empty figure."""
     # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
     return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches))
 
 
-def _svg(figure: Any) -> str:
+def to_svg(figure: Any) -> str:
+    """Return a figure as SVG, the same for the same figure."""
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()

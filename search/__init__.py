@@ -1,8 +1,8 @@
-"""Policy-tree search over ordered combinations of candidates under a budget.
+"""Search over ordered combinations of candidates under a budget.
 
 The package sees costs and scores and nothing else: no text, model, device or tokenizer. A problem is
 the cost of each candidate and a budget, an order is a tuple of candidate indices, and a function given
-by the caller says what orders are worth. No random numbers are used.
+by the caller says what orders are worth. No random numbers are used but by the policy `random`.
 
 Source: "CORAG: A Cost-Constrained Retrieval Optimization System for Retrieval-Augmented Generation",
 section 4. Its symbols are kept: value V, total reward W, visits n, all visits N, budget B,
@@ -10,23 +10,26 @@ exploration c, cost weight lambda, utility U.
 """
 
 from search.config import SearchConfig
-from search.drivers import search, search_many
-from search.errors import SearchError
+from search.drivers import Run, search, search_many
+from search.errors import SearchError, Stop
 from search.exhaustive import count_orders, exhaustive
-from search.mcts import searching
-from search.result import SearchResult
+from search.policies import searching
+from search.result import Searching, SearchResult
 from search.tree import SearchTree
 from search.types import Order, Problem, ScoreOrders, ScoreProblemOrders
 
 __all__ = [
     "Order",
     "Problem",
+    "Run",
     "ScoreOrders",
     "ScoreProblemOrders",
     "SearchConfig",
     "SearchError",
     "SearchResult",
     "SearchTree",
+    "Searching",
+    "Stop",
     "count_orders",
     "exhaustive",
     "search",

@@ -1,19 +1,73 @@
-"""Drivers of the search core for a scorer that is a plain function."""
+"""Drivers of the search core: one search or many in lock-step, for a scorer that is a plain function."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from time import perf_counter
 
 from numpy.typing import ArrayLike
 
-from search.config import SearchConfig
-from search.errors import SearchError
-from search.mcts import Searching, searching
+from search.config import SearchConfig, checked_config
+from search.errors import SearchError, Stop
+from search.policies import searching
 from search.result import SearchResult
-from search.types import Order, Problem, ScoreOrders, ScoreProblemOrders
+from search.types import FloatArray, Order, Problem, ScoreOrders, ScoreProblemOrders
 from search.validation import checked_values
 
 _DEFAULT = SearchConfig()
+
+
+class Run:
+    """One search on its way, for drivers of any kind: plain, in lock-step, awaited.
+
+    Score `asked`, `send` the values, until there is a `result`.
+
+    Args:
+        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
+        budget: The most that an order may cost, a whole number >= 1.
+        config: The settings.
+
+    Attributes:
+        asked: The orders whose values the search waits for; empty once there is a result.
+        result: The result, or None while the search is on its way.
+    """
+
+    def __init__(self, costs: ArrayLike, budget: int, config: SearchConfig = _DEFAULT) -> None:
+        self._config = checked_config(config)
+        self._core = searching(costs, budget, config)
+        self._started_s = perf_counter()
+        self.asked: list[Order] = []
+        self.result: SearchResult | None = None
+        self._go_on(lambda: next(self._core))
+
+    def send(self, values: FloatArray) -> None:
+        """Take in the values of `asked`, `[len(asked)]`, and go on; end at the deadline.
+
+        Bad values raise `SearchError` and lose the search: check them first (`checked_values`) to `fail` instead.
+        """
+        self._go_on(lambda: self._core.send(values))
+        if self.result is None and self._is_late():
+            self.stop()
+
+    def fail(self, error: Exception) -> None:
+        """Raise the error, or end with what was found, as the config says."""
+        if self._config.on_error == "raise":
+            raise error
+        self.stop(error)
+
+    def stop(self, error: Exception | None = None) -> None:
+        """End the search with what was found."""
+        self._go_on(lambda: self._core.throw(Stop(error)))
+
+    def _is_late(self) -> bool:
+        deadline_ms = self._config.deadline_ms
+        return deadline_ms is not None and 1000 * (perf_counter() - self._started_s) >= deadline_ms
+
+    def _go_on(self, step: Callable[[], list[Order]]) -> None:
+        try:
+            self.asked = step()
+        except StopIteration as stop:
+            self.asked, self.result = [], stop.value
 
 
 def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: SearchConfig = _DEFAULT) -> SearchResult:
@@ -21,18 +75,22 @@ def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: Sea
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
-        score_orders: Gives one finite value per order, higher is better; called once per iteration.
+        score_orders: Gives one finite value per order, higher is better; called once per round.
         budget: The most that an order may cost, a whole number >= 1.
         config: The settings.
 
     Raises:
-        SearchError: If the problem, the config or the scorer's answer breaks a rule.
+        SearchError: If the problem or the config breaks a rule, or the scorer's answer does and `on_error` is `raise`.
     """
-    running = searching(costs, budget, config)
-    state = _advance(running)
-    while not isinstance(state, SearchResult):
-        state = _advance(running, score_orders(state))
-    return state
+    run = Run(costs, budget, config)
+    while run.result is None:
+        try:
+            values = checked_values(score_orders(run.asked), run.asked)
+        except Exception as error:  # noqa: BLE001  (a scorer may raise anything; the config says what is done with it)
+            run.fail(error)
+        else:
+            run.send(values)
+    return run.result
 
 
 def search_many(
@@ -42,7 +100,7 @@ def search_many(
 ) -> list[SearchResult]:
     """Search many problems in lock-step, with one call of the scorer per round over all that still run.
 
-    Every result equals that of `search` on its problem alone.
+    Every result equals that of `search` on its problem alone. A failing call ends every search that waited for it.
 
     Args:
         problems: Costs and budget of each problem.
@@ -50,46 +108,35 @@ def search_many(
         config: The settings of all problems, or a sequence with those of each.
 
     Raises:
-        SearchError: If a problem, a config or the scorer's answer breaks a rule.
+        SearchError: If a problem or a config breaks a rule, or the scorer's answer does and `on_error` is `raise`.
     """
     runs = [
         _started(index, problem, its_config)
         for index, (problem, its_config) in enumerate(zip(problems, _configs(config, len(problems)), strict=True))
     ]
-    states = [_advance(run) for run in runs]
-    while asked := _pairs(states):
-        values = checked_values(score_orders(asked), asked)
-        start = 0
-        for index, state in enumerate(states):
-            if not isinstance(state, SearchResult):
-                stop = start + len(state)
-                states[index] = _advance(runs[index], values[start:stop])
+    while waiting := [run for run in runs if run.result is None]:
+        asked = [(index, order) for index, run in enumerate(runs) for order in run.asked]
+        try:
+            values = checked_values(score_orders(asked), asked)
+        except Exception as error:  # noqa: BLE001  (as in `search`)
+            for run in waiting:
+                run.fail(error)
+        else:
+            start = 0
+            for run in waiting:
+                stop = start + len(run.asked)
+                run.send(values[start:stop])
                 start = stop
-    return [state for state in states if isinstance(state, SearchResult)]
+    return [run.result for run in runs if run.result is not None]
 
 
-def _advance(running: Searching, values: ArrayLike | None = None) -> list[Order] | SearchResult:
-    """Send values and return the next orders, or the result."""
-    try:
-        return running.send(values)
-    except StopIteration as stop:
-        result: SearchResult = stop.value
-        return result
-
-
-def _pairs(states: Sequence[list[Order] | SearchResult]) -> list[tuple[int, Order]]:
-    return [
-        (index, order) for index, state in enumerate(states) if not isinstance(state, SearchResult) for order in state
-    ]
-
-
-def _started(index: int, problem: Problem | tuple[ArrayLike, int], config: SearchConfig) -> Searching:
+def _started(index: int, problem: Problem | tuple[ArrayLike, int], config: SearchConfig) -> Run:
     try:
         costs, budget = problem
     except (TypeError, ValueError) as error:
         raise SearchError(f"problems[{index}] is {problem!r}; it must be Problem(costs, budget)") from error
     try:
-        return searching(costs, budget, config)
+        return Run(costs, budget, config)
     except SearchError as error:
         raise SearchError(f"problems[{index}]: {error}") from error
 

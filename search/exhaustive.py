@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from search.errors import SearchError
+from search.incumbent import Incumbent
 from search.result import SearchResult
+from search.space import most_that_fit
 from search.types import IntArray, Order, ScoreOrders
-from search.validation import check_at_least_one, checked_problem, checked_values
+from search.validation import check_at_least, checked_problem, checked_values
 
 
 def exhaustive(
@@ -29,7 +31,7 @@ def exhaustive(
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
 
-    Ties: lower cost, then fewer candidates, then the lexicographically smaller order.
+    Ties: as `search.incumbent` has them.
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
@@ -43,8 +45,8 @@ def exhaustive(
     Raises:
         SearchError: If an argument or the scorer's answer breaks a rule, or there are too many orders.
     """
-    check_at_least_one("max_orders", max_orders)
-    check_at_least_one("batch_size", batch_size)
+    check_at_least("max_orders", max_orders, 1)
+    check_at_least("batch_size", batch_size, 1)
     costs, budget = checked_problem(costs, budget)
     if count_orders(costs, budget, max_length, ordered=ordered, limit=max_orders) > max_orders:
         raise SearchError(
@@ -53,26 +55,10 @@ def exhaustive(
             f"offer fewer candidates or use a smaller budget"
         )
     orders = _feasible_orders(costs, budget, max_length, ordered)
-    num_scored = 0
-    best: _Rank = (np.inf, 0, 0, ())
-    incumbents: list[Order] = []
+    incumbent = Incumbent(costs)
     while batch := list(islice(orders, batch_size)):
-        values = checked_values(score_orders(batch), batch)
-        leaders = np.flatnonzero(values == values.max()).tolist()
-        best = min(best, *(_rank(batch[leader], float(values[leader]), costs) for leader in leaders))
-        num_scored += len(batch)
-        incumbents.append(best[-1])
-    value = -best[0] if incumbents else 0.0
-    return SearchResult(
-        order=best[-1],
-        value=value,
-        utility=value,
-        cost=best[1],
-        num_scored=num_scored,
-        num_calls=len(incumbents),
-        incumbents=tuple(incumbents),
-        complete=True,
-    )
+        incumbent.update(batch, checked_values(score_orders(batch), batch))
+    return incumbent.result(utility=incumbent.value, complete=True)
 
 
 def count_orders(
@@ -90,9 +76,9 @@ def count_orders(
     Raises:
         SearchError: If an argument breaks a rule.
     """
-    check_at_least_one("max_length", max_length)
+    check_at_least("max_length", max_length, 1)
     costs, budget = checked_problem(costs, budget)
-    max_length = min(max_length, len(costs))
+    max_length = min(max_length, most_that_fit(costs, budget))
     # sets[k][t]: how many sets of k of the candidates seen so far cost t together.
     sets: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(max_length))]
     num_orders = 0
@@ -108,14 +94,6 @@ def count_orders(
         if limit is not None and num_orders > limit:
             return limit + 1
     return num_orders
-
-
-_Rank = tuple[float, int, int, Order]
-
-
-def _rank(order: Order, value: float, costs: IntArray) -> _Rank:
-    """Smaller is better: higher value, lower cost, fewer candidates, better-ranked candidates."""
-    return -value, int(costs[list(order)].sum()), len(order), order
 
 
 def _feasible_orders(costs: IntArray, budget: int, max_length: int, ordered: bool) -> Iterator[Order]:

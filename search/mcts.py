@@ -1,52 +1,41 @@
-"""The search itself: Monte Carlo tree search that expands a node into all its children at once.
-
-It does no I/O: it yields orders to be scored and is sent their values, so that one core serves one query,
-many in lock-step, and scorers that are awaited.
-"""
+"""Monte Carlo tree search that expands a node into all its children at once (paper, section 4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from search.choice import choose
-from search.config import Backup, SearchConfig, checked_config
-from search.result import SearchResult
+from search.config import Backup, SearchConfig
+from search.errors import Stop
+from search.result import Searching, SearchResult
 from search.tree import SearchTree
-from search.types import FloatArray, Order
+from search.types import FloatArray, IntArray, Order
 from search.utility import utility
-from search.validation import checked_problem, checked_values
-
-Searching = Generator[list[Order], ArrayLike | None, SearchResult]
+from search.validation import checked_values
 
 
-def searching(costs: ArrayLike, budget: int, config: SearchConfig) -> Searching:
-    """Return a coroutine that yields orders to be scored and returns the result.
-
-    Each yield is one iteration: a non-empty list of feasible orders, none of which was yielded before.
-    Send one finite value per order, `[len(orders)]`, higher is better.
-
-    Args:
-        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
-        budget: The most that an order may cost, a whole number >= 1.
-        config: The settings.
-
-    Raises:
-        SearchError: At the call for a bad problem or config, at a `send` for bad values.
-    """
-    config = checked_config(config)
-    return _searching(SearchTree(*checked_problem(costs, budget), config.max_length), config)
-
-
-def _searching(tree: SearchTree, config: SearchConfig) -> Searching:
-    best = tree.ROOT
+def paper(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
+    """Search the tree as the config's `backup` and `visits` say, by default as the paper does."""
+    tree = SearchTree(costs, budget, config.max_length)
+    best, num_scored = tree.ROOT, 0
     incumbents: list[Order] = []
-    while len(incumbents) < config.iterations and not tree.closed[tree.ROOT]:
+    error: Exception | None = None
+    while len(incumbents) < config.iterations and not tree.cut and not tree.closed[tree.ROOT]:
+        room = None if config.max_scored is None else config.max_scored - num_scored
+        if room == 0:
+            break
         path = _walk(tree, config)
-        orders = tree.expand(path[-1])
-        values = checked_values((yield orders), orders)
+        orders = tree.expand(path[-1], room)
+        try:
+            values = checked_values((yield orders), orders)
+        except Stop as stop:
+            tree.retract(path[-1])
+            error = stop.error
+            break
+        num_scored += len(orders)
         children = tree.children(path[-1])
         tree.receive(children, values)
         tree.back_up(path, *BACKUPS[config.backup](values))
@@ -58,12 +47,18 @@ def _searching(tree: SearchTree, config: SearchConfig) -> Searching:
         value=float(tree.value[best]),
         utility=float(utility(tree, slice(best, best + 1), config)[0]) if incumbents else 0.0,
         cost=int(tree.cost[best]),
-        num_scored=len(tree) - 1,
+        num_scored=num_scored,
         num_calls=len(incumbents),
         incumbents=tuple(incumbents),
         complete=bool(tree.closed[tree.ROOT]),
+        error=error,
         tree=tree,
     )
+
+
+def carrot(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
+    """Search the tree as the paper's public code does, whatever `backup` and `visits` say."""
+    return paper(costs, budget, replace(config, backup="all-children", visits="parent"))
 
 
 def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:

@@ -34,6 +34,7 @@ class SearchTree:
         closed: Whether nothing below the node is left to score, `[N]`.
         num_visits: Sum of `visits` over all nodes, the root included.
         budget: The most that an order may cost.
+        cut: Whether the last expansion left out children for want of room; it was then the last of all.
     """
 
     ROOT: ClassVar[int] = 0
@@ -59,6 +60,7 @@ class SearchTree:
     def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
         self.budget = budget
         self.num_visits = 0
+        self.cut = False
         self._max_length = len(costs) if max_length is None else max_length
         self._by_cost = np.argsort(costs, kind="stable")
         self._sorted_costs = costs[self._by_cost]
@@ -92,14 +94,22 @@ class SearchTree:
         first = int(self.first_child[node])
         return slice(first, first + int(self.num_children[node]))
 
-    def expand(self, node: int) -> list[Order]:
+    def expand(self, node: int, room: int | None = None) -> list[Order]:
         """Make every feasible child of an open node that has none yet, and return their orders.
 
         A child is feasible when its candidate is not on the node's path and still fits the budget. A child
-        that has no feasible child itself is made closed.
+        that has no feasible child itself is made closed. Of more than `room` children the first are made.
         """
         prefix = self.order(node)
-        chunks, costs = self._fitting(prefix, self.budget - int(self.cost[node]))
+        remaining = self.budget - int(self.cost[node])
+        chunks, costs = self._fitting(prefix, remaining)
+        if len(prefix) + 1 == self._max_length:
+            closed = np.ones(len(chunks), dtype=np.bool_)
+        else:
+            closed = _without_partner(costs, remaining)
+        if room is not None and room < len(chunks):
+            self.cut = True
+            chunks, costs, closed = chunks[:room], costs[:room], closed[:room]
         new = self._append(len(chunks))
         self.first_child[node] = new.start
         self.num_children[node] = len(chunks)
@@ -108,11 +118,14 @@ class SearchTree:
         self.depth[new] = len(prefix) + 1
         self.cost[new] = costs + self.cost[node]
         self.first_child[new] = self.NO_CHILD
-        if len(prefix) + 1 == self._max_length:
-            self.closed[new] = True
-        else:
-            self.closed[new] = _without_partner(costs, self.budget - int(self.cost[node]))
+        self.closed[new] = closed
         return [(*prefix, chunk) for chunk in chunks.tolist()]
+
+    def retract(self, node: int) -> None:
+        """Unmake the children of the node that was expanded last: their values never came."""
+        self._size = int(self.first_child[node])
+        self.first_child[node] = self.NO_CHILD
+        self.num_children[node] = 0
 
     def receive(self, children: slice, values: FloatArray) -> None:
         """Enter the values `[children]` of new children, each of which counts as one visit."""
@@ -126,6 +139,8 @@ class SearchTree:
         self.total[path] += reward
         self.visits[path] += visits
         self.num_visits += visits * len(path)
+        if self.cut:
+            return
         for node in reversed(path):
             if not self.closed[self.children(node)].all():
                 break

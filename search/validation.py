@@ -23,10 +23,10 @@ def is_whole(value: object) -> bool:
     return isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
 
 
-def check_at_least_one(name: str, value: Any) -> None:
-    """Raise unless `value` is an integer >= 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise SearchError(f"{name} is {value!r}; it must be an integer of at least 1")
+def check_at_least(name: str, value: Any, least: int) -> None:
+    """Raise unless `value` is an integer >= `least`."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise SearchError(f"{name} is {value!r}; it must be an integer of at least {least}")
 
 
 def check_not_negative(name: str, value: Any) -> None:

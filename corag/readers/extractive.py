@@ -66,15 +66,15 @@ class ExtractiveReader:
         )
 
     def _embed(self, texts: list[str]) -> FloatArray:
-        unseen = [text for text in dict.fromkeys(texts) if text not in self._cache]
+        known = self._cache.take(texts)
+        unseen = [text for text in dict.fromkeys(texts) if text not in known]
         vectors = self._encoder.sentence_embeddings(self._encoder.tokenize(unseen).ids)
         fresh: dict[str, FloatArray] = {
             text: vector.astype(np.float64) for text, vector in zip(unseen, vectors, strict=True)
         }
-        found = np.array([fresh[text] if text in fresh else self._cache[text] for text in texts])
-        for text, vector in fresh.items():
-            self._cache[text] = vector
-        return found
+        self._cache.put(fresh)
+        known.update(fresh)
+        return np.array([known[text] for text in texts])
 
 
 def _stripped(text: str, start: int, end: int) -> Span | None:

@@ -7,6 +7,7 @@ Formula: Lucene's variant (Kamphuis et al., "Which BM25 do you mean?", ECIR 2020
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -102,6 +103,10 @@ class Bm25Scorer:
         return values
 
 
+_ONE_STEMS = threading.Lock()
+"""The stemmer keeps a cache of its own and is not made for threads."""
+
+
 @lru_cache(maxsize=1)
 def _stemmer() -> Any:
     return require("Stemmer", "bm25").Stemmer("english")
@@ -109,9 +114,10 @@ def _stemmer() -> Any:
 
 def _terms(texts: Sequence[str]) -> list[list[str]]:
     """Return the stemmed words of each text, without stop words."""
-    tokens: list[list[str]] = require("bm25s", "bm25").tokenize(
-        list(texts), stopwords="en", stemmer=_stemmer(), return_ids=False, show_progress=False
-    )
+    with _ONE_STEMS:
+        tokens: list[list[str]] = require("bm25s", "bm25").tokenize(
+            list(texts), stopwords="en", stemmer=_stemmer(), return_ids=False, show_progress=False
+        )
     return tokens
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from corag.errors import InputError
@@ -12,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """A mapping that keeps at most `size` entries.
+    """Keeps at most `size` entries; may be shared by threads.
 
     Raises:
         InputError: The size is negative.
@@ -23,19 +25,24 @@ class BoundedCache(Generic[Key, Value]):
             raise InputError(f"a cache of {size} entries is impossible; 0 turns it off")
         self.size = size
         self._entries: OrderedDict[Key, Value] = OrderedDict()
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._entries
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __getitem__(self, key: Key) -> Value:
-        self._entries.move_to_end(key)
-        return self._entries[key]
+    def take(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return those of the keys that are kept, with their values."""
+        with self._lock:
+            found = {key: self._entries[key] for key in keys if key in self._entries}
+            for key in found:
+                self._entries.move_to_end(key)
+        return found
 
-    def __setitem__(self, key: Key, value: Value) -> None:
-        self._entries[key] = value
-        self._entries.move_to_end(key)
-        while len(self._entries) > self.size:
-            self._entries.popitem(last=False)
+    def put(self, entries: Mapping[Key, Value]) -> None:
+        """Keep entries, and drop what was used longest ago."""
+        with self._lock:
+            self._entries.update(entries)
+            for key in entries:
+                self._entries.move_to_end(key)
+            while len(self._entries) > self.size:
+                self._entries.popitem(last=False)

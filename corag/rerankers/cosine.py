@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.minilm import MAX_TOKENS, Backend, MiniLMEncoder, minilm_encoder
+from corag.minilm import MAX_TOKENS, Backend, minilm_encoder
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -33,7 +33,8 @@ class MiniLMCosine:
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
-        return _cosines(self.encoder, self.query_vector(query), self.encoder.tokenize(texts).ids)
+        ids = self.encoder.tokenize(texts).ids
+        return _cosines(self.query_vector(query), self.encoder.sentence_embeddings(ids), ids)
 
     def query_vector(self, query: str) -> FloatArray:
         """Return the embedding of a question, `[384]`."""
@@ -63,19 +64,32 @@ class CosineScorer:
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
-        joined = [np.concatenate([self._tokens.ids[i] for i in order]) for order in orders]
-        self._truncated.update(
-            order
-            for ids, order in zip(joined, orders, strict=True)
-            if len(ids) > MAX_TOKENS or self._tokens.truncated[list(order)].any()
-        )
-        self.num_truncated = len(self._truncated)
-        return _cosines(self._encoder, self._query, [ids[:MAX_TOKENS] for ids in joined])
+        return self.score_jointly([(self, orders)])[0]
+
+    @staticmethod
+    def score_jointly(requests: Sequence[tuple[CosineScorer, Sequence[Order]]]) -> list[FloatArray]:
+        """Return the values of each scorer's orders, embedded in shared batches."""
+        joined = [[scorer._joined(order) for order in orders] for scorer, orders in requests]
+        encoder = requests[0][0]._encoder
+        vectors = encoder.sentence_embeddings([ids for rows in joined for ids in rows])
+        ends = np.cumsum([len(rows) for rows in joined])
+        return [
+            _cosines(scorer._query, of_scorer, rows)
+            for (scorer, _), of_scorer, rows in zip(requests, np.split(vectors, ends[:-1]), joined, strict=True)
+        ]
+
+    def _joined(self, order: Order) -> NDArray[np.int64]:
+        """Return the token ids of an order's joined text, cut to the window, and count it if it was cut."""
+        ids = np.concatenate([self._tokens.ids[i] for i in order])
+        if len(ids) > MAX_TOKENS or self._tokens.truncated[list(order)].any():
+            self._truncated.add(order)
+            self.num_truncated = len(self._truncated)
+        return ids[:MAX_TOKENS]
 
 
-def _cosines(encoder: MiniLMEncoder, query: FloatArray, ids: Sequence[NDArray[np.int64]]) -> FloatArray:
-    """Return the value of each text, given as token ids, for a query vector `[384]`."""
-    cosines = encoder.sentence_embeddings(ids).astype(np.float64) @ query
+def _cosines(query: FloatArray, vectors: NDArray[np.float32], ids: Sequence[NDArray[np.int64]]) -> FloatArray:
+    """Return the value of each text `[n]`, given its vector `[n, 384]` and token ids, for a query vector `[384]`."""
+    cosines = vectors.astype(np.float64) @ query
     # The vector of a text without tokens is that of the special tokens alone, which is near many questions.
     cosines[[len(row) == 0 for row in ids]] = 0.0
     return np.clip(cosines, 0.0, 1.0)

@@ -53,15 +53,16 @@ class MiniLMMaxSim:
         """
         query_tokens = self._encoder.token_embeddings(self._encoder.tokenize([query]).ids)[0]
         tokens = self._encoder.tokenize(texts)
-        unseen = {text: tokens.ids[row] for row, text in enumerate(texts) if text not in self._cache}
+        known = self._cache.take(texts)
+        unseen = {text: tokens.ids[row] for row, text in enumerate(texts) if text not in known}
         fresh = dict(zip(unseen, self._encoder.token_embeddings(list(unseen.values())), strict=True))
+        self._cache.put(fresh)
+        known.update(fresh)
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
         for row, text in enumerate(texts):
-            states = fresh[text] if text in fresh else self._cache[text]
+            states = known[text]
             if len(states) and len(query_tokens):
                 maxima[row] = np.clip((states @ query_tokens.T).max(axis=0), 0.0, 1.0)
-        for text, states in fresh.items():
-            self._cache[text] = states
         return maxima, tokens.truncated
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from corag.errors import ScoringError
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
@@ -48,7 +50,7 @@ class MemoScorer:
     """
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
-        self._scorer = scorer
+        self.scorer = scorer
         self._name = name
         self._ids = ids
         self._values: dict[Order, float] = {}
@@ -57,7 +59,7 @@ class MemoScorer:
     @property
     def num_truncated(self) -> int:
         """Distinct orders so far that did not fit the reranker's window."""
-        return self._scorer.num_truncated
+        return self.scorer.num_truncated
 
     @property
     def num_computed(self) -> int:
@@ -70,15 +72,32 @@ class MemoScorer:
         Raises:
             ScoringError: The reranker returned another number of values, or what is no finite number.
         """
-        keys = [order if self.order_matters else tuple(sorted(order)) for order in orders]
-        new = [key for key in dict.fromkeys(keys) if key not in self._values]
-        if new:
-            self._values.update(zip(new, self._computed(new), strict=True))
-        return np.array([self._values[key] for key in keys], dtype=np.float64)
+        if new := self.missing(orders):
+            self.learn(new, self.scorer(new))
+        return self.recall(orders)
 
-    def _computed(self, orders: list[Order]) -> list[float]:
-        """Return what the reranker says, if it can be ranked."""
-        answer = self._scorer(orders)
+    def _key(self, order: Order) -> Order:
+        return order if self.order_matters else tuple(sorted(order))
+
+    def missing(self, orders: Sequence[Order]) -> list[Order]:
+        """Return the orders (sets, where order does not matter) whose values are not known yet, each once."""
+        keys = dict.fromkeys(map(self._key, orders))
+        return [key for key in keys if key not in self._values]
+
+    def learn(self, orders: list[Order], answer: ArrayLike) -> None:
+        """Take in what the reranker said about `missing` orders.
+
+        Raises:
+            ScoringError: It is another number of values, or no finite numbers.
+        """
+        self._values.update(zip(orders, self._checked(orders, answer), strict=True))
+
+    def recall(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the known values of orders, `[len(orders)]`."""
+        return np.array([self._values[self._key(order)] for order in orders], dtype=np.float64)
+
+    def _checked(self, orders: list[Order], answer: ArrayLike) -> list[float]:
+        """Return the values in a reranker's answer, if they can be ranked."""
         try:
             values = np.asarray(answer, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -105,3 +124,40 @@ class MemoScorer:
         """Return the ids of the first order's chunks, and how many orders more there are."""
         chunks = ", ".join(repr(self._ids[index]) for index in orders[0])
         return f"the chunks {chunks}" + (f" and {len(orders) - 1} more orders" if len(orders) > 1 else "")
+
+
+class JointScorer(Protocol):
+    """A scorer whose orders can share batches with those of other questions."""
+
+    @staticmethod
+    def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
+        """Return the values of each scorer's orders, for scorers of one reranker."""
+        ...
+
+
+def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> list[FloatArray]:
+    """Score orders of many questions, in shared batches where their reranker can do that.
+
+    Args:
+        requests: Scorers, each at most once, with the orders to score.
+
+    Returns:
+        Per request the values of its orders.
+
+    Raises:
+        ScoringError: A reranker returned another number of values, or what is no finite number.
+    """
+    groups: dict[Callable[..., list[FloatArray]], list[tuple[MemoScorer, list[Order]]]] = {}
+    for memo, orders in requests:
+        if not (new := memo.missing(orders)):
+            continue
+        joint = getattr(memo.scorer, "score_jointly", None)
+        if joint is None:
+            memo.learn(new, memo.scorer(new))
+        else:
+            groups.setdefault(joint, []).append((memo, new))
+    for joint, members in groups.items():
+        answers = joint([(memo.scorer, new) for memo, new in members])
+        for (memo, new), values in zip(members, answers, strict=True):
+            memo.learn(new, values)
+    return [memo.recall(orders) for memo, orders in requests]

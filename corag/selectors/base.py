@@ -6,6 +6,7 @@ answering model's tokenizer is seen to here, in one place, for all of them.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import time
 from abc import ABC, abstractmethod
@@ -98,6 +99,8 @@ class BudgetedSelector(ABC):
     """
 
     name: ClassVar[str]
+    queries_at_once: ClassVar[int] = 64
+    """Queries that `select_many` holds in memory and advances together."""
 
     def __init__(self, *, tokens: TokenCounter | None = None) -> None:
         self.tokens: TokenCounter = tokens or token_counter()
@@ -137,15 +140,45 @@ class BudgetedSelector(ABC):
             raise InputError(
                 f"{len(queries)} queries come with {len(candidates)} lists of candidates; give one for each"
             )
-        return [self.select(query, pool, budget_tokens) for query, pool in zip(queries, candidates, strict=True)]
+        for query in queries:
+            check_query(query)
+        check_budget(budget_tokens)
+        selections: list[Selection] = []
+        for start in range(0, len(queries), self.queries_at_once):
+            rows = slice(start, start + self.queries_at_once)
+            problems = [Problem(*given, self.tokens) for given in zip(queries[rows], candidates[rows], strict=True)]
+            choices = self._choose_many(problems, int(budget_tokens))
+            selections += [
+                self.select_from(problem, int(budget_tokens), choice)
+                for problem, choice in zip(problems, choices, strict=True)
+            ]
+        return selections
 
-    def select_from(self, problem: Problem, budget_tokens: int) -> Selection:
-        """Choose from a problem that is already set up, sharing its remembered values; see `select`."""
+    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
+        """Return a choice for each problem, or None to have it made by `_choose` alone.
+
+        A choice's summed costs are at most `budget_tokens` plus one separator of its problem.
+        """
+        return [None] * len(problems)
+
+    async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+        """Choose chunks for one query without blocking the event loop; see `select`."""
+        return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
+
+    def select_from(self, problem: Problem, budget_tokens: int, choice: Choice | None = None) -> Selection:
+        """Choose from a problem that is already set up, sharing its remembered values; see `select`.
+
+        Args:
+            problem: The problem.
+            budget_tokens: The most tokens that the selection's text may cost.
+            choice: What was chosen already; checked like any other, and chosen anew where it does not fit.
+        """
         started = time.perf_counter()
         offered = problem
         while True:
             inner_budget = budget_tokens + offered.separator_tokens
-            choice = self._choose(offered, inner_budget) if offered.chunks else Choice((), 0.0)
+            if choice is None:
+                choice = self._choose(offered, inner_budget) if offered.chunks else Choice((), 0.0)
             chosen = list(choice.order)
             text = offered.text(choice.order)
             cost = int(self.tokens.count([text])[0]) if chosen else 0
@@ -156,7 +189,7 @@ class BudgetedSelector(ABC):
             # charged to the separators: this combination no longer fits, what fits alone still does, so the
             # rounds end, and every value found so far is remembered.
             excess = cost - (summed_costs - offered.separator_tokens)
-            offered = offered.with_dearer_separators(-(-excess // (len(chosen) - 1)))
+            offered, choice = offered.with_dearer_separators(-(-excess // (len(chosen) - 1))), None
         trace: dict[str, Any] = {
             **choice.trace,
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in chosen],

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -14,9 +15,10 @@ from corag.errors import InputError
 from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
+from corag.rerankers.scorers import MemoScorer, score_together
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.naive import DEFAULT_RERANKER
-from corag.types import Embedder, FloatArray, Order, Reranker, TokenCounter
+from corag.types import Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -106,22 +108,32 @@ class Corag(BudgetedSelector):
         return prediction
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        prediction = self.predict(problem.query)
+        return search_choices([problem], [budget_tokens], [self._plan(self.predict(problem.query))], self.scale)[0]
+
+    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
+        budgets = [budget_tokens + problem.separator_tokens for problem in problems]
+        plans = [self._plan(prediction) for prediction in self._predict_many([p.query for p in problems])]
+        return search_choices(problems, budgets, plans, self.scale)
+
+    def _predict_many(self, queries: Sequence[str]) -> Sequence[AgentPrediction | None]:
+        if self.agent is None or not queries:
+            return [None] * len(queries)
+        predictions = self.agent.predict(self._embedder.embed(queries))
+        assert isinstance(predictions, list)
+        return predictions
+
+    def _plan(self, prediction: AgentPrediction | None) -> Plan:
+        """Return how to search: as predicted, or with the fixed settings."""
         if prediction is None:
             assert self._reranker is not None
-            return search_choice(problem, budget_tokens, self._reranker, self.config, self.scale)
+            return Plan(self._reranker, self.config)
         config = search.SearchConfig(
             iterations=prediction.iterations,
             exploration=prediction.exploration,
             cost_weight=prediction.cost_weight,
         )
         reranker = self._reranker or self._by_name(prediction.reranker)
-        choice = search_choice(problem, budget_tokens, reranker, config, self.scale)
-        return Choice(
-            choice.order,
-            choice.value,
-            {**choice.trace, "probabilities": dict(prediction.probabilities)},
-        )
+        return Plan(reranker, config, {"probabilities": dict(prediction.probabilities)})
 
 
 class CoragFixed(Corag):
@@ -160,56 +172,106 @@ class CoragFixed(Corag):
         )
 
 
-def search_choice(
-    problem: Problem,
-    budget_tokens: int,
-    reranker: Reranker,
-    config: search.SearchConfig,
-    scale: Scale = "query",
-) -> Choice:
-    """Search one problem with one reranker and one setting.
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to search one problem.
 
-    Args:
-        problem: The query with its candidates; remembers values between calls.
-        budget_tokens: The most that `problem.costs` of the order may add up to.
+    Attributes:
         reranker: Values orders.
         config: Settings of the search.
+        trace: What to note about where they come from.
+    """
+
+    reranker: Reranker
+    config: search.SearchConfig
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+
+def search_choices(
+    problems: Sequence[Problem], budgets: Sequence[int], plans: Sequence[Plan], scale: Scale = "query"
+) -> list[Choice]:
+    """Search problems in lock-step, their orders scored in shared batches.
+
+    Args:
+        problems: Queries with their candidates; they remember values between calls.
+        budgets: The most that `problem.costs` of an order may add up to, for each problem.
+        plans: How to search each problem.
         scale: See `Corag`.
     """
-    scorer = problem.scorer(reranker)
-    result = search.search(problem.costs, scaled(scorer, problem, budget_tokens, scale), budget_tokens, config)
+    scorers = [problem.scorer(plan.reranker) for problem, plan in zip(problems, plans, strict=True)]
+    scalings = _scalings(scorers, problems, budgets, scale)
+
+    def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
+        orders: dict[int, list[Order]] = {}
+        for index, order in pairs:
+            orders.setdefault(index, []).append(order)
+        values = score_together([(scorers[index], orders[index]) for index in orders])
+        # The pairs of a problem lie side by side, so its values do.
+        return np.concatenate([scalings[index](found) for index, found in zip(orders, values, strict=True)])
+
+    given = [(problem.costs, budget) for problem, budget in zip(problems, budgets, strict=True)]
+    results = search.search_many(given, score, [plan.config for plan in plans])
+    return [_choice(*found) for found in zip(results, scorers, plans, strict=True)]
+
+
+def _choice(result: search.SearchResult, scorer: MemoScorer, plan: Plan) -> Choice:
     value = float(scorer([result.order])[0]) if result.order else 0.0
-    alone = scorer([(index,) for index in result.order])
     return Choice(
         result.order,
         value,
         {
-            "reranker": reranker.name,
-            "iterations": config.iterations,
-            "exploration": config.exploration,
-            "cost_weight": config.cost_weight,
+            "reranker": plan.reranker.name,
+            "iterations": plan.config.iterations,
+            "exploration": plan.config.exploration,
+            "cost_weight": plan.config.cost_weight,
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
             "truncated": scorer.num_truncated,
-            "chunk_values": alone.tolist(),
+            "chunk_values": scorer([(index,) for index in result.order]).tolist(),
             "result": result,
+            **plan.trace,
         },
     )
 
 
-def scaled(
-    scorer: Callable[[Sequence[Order]], FloatArray], problem: Problem, budget_tokens: int, scale: Scale
-) -> Callable[[Sequence[Order]], FloatArray]:
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Shifts and stretches values: the scale on which they enter the search."""
+
+    low: float = 0.0
+    spread: float = 1.0
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return the values, `[n]`, on the scale."""
+        return (values - self.low) / self.spread
+
+
+def scaled(scorer: MemoScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
     """Return the scorer on the scale on which values enter the search; see `Corag`."""
-    singles = [(int(index),) for index in np.flatnonzero(problem.costs <= budget_tokens)]
-    if scale == "raw" or not singles:
-        return scorer
-    values = scorer(singles)  # the first expansion scores the same orders: they are remembered
+    (scaling,) = _scalings([scorer], [problem], [budget_tokens], scale)
+    return lambda orders: scaling(scorer(orders))
+
+
+def _scalings(
+    scorers: Sequence[MemoScorer], problems: Sequence[Problem], budgets: Sequence[int], scale: Scale
+) -> list[Scaling]:
+    if scale == "raw":
+        return [Scaling()] * len(scorers)
+    # The first expansion scores the same orders: they are remembered.
+    singles = [
+        [(int(index),) for index in np.flatnonzero(problem.costs <= budget)]
+        for problem, budget in zip(problems, budgets, strict=True)
+    ]
+    values = score_together(list(zip(scorers, singles, strict=True)))
+    return [_scaling(of_problem) for of_problem in values]
+
+
+def _scaling(values: FloatArray) -> Scaling:
+    if not len(values):
+        return Scaling()
     low, spread = float(values.min()), float(np.ptp(values))
-    if spread <= FLAT * max(1.0, float(np.abs(values).max())):
-        return scorer
-    return lambda orders: (scorer(orders) - low) / spread
+    return Scaling(low, spread) if spread > FLAT * max(1.0, float(np.abs(values).max())) else Scaling()
 
 
 def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAgent | None:

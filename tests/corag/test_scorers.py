@@ -1,6 +1,8 @@
 """Scoring functions over candidate indices, and the reranker for tests."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from corag import Chunk
 from corag.errors import InputError, ScoringError
 from corag.rerankers.cache import BoundedCache
-from corag.rerankers.scorers import JoinedTextScorer, MemoScorer
+from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
 from corag.testing import TableReranker
 from corag.types import Reranker
 from tests.corag.selector_worlds import HashReranker
@@ -116,20 +118,63 @@ def test_joined_text_scorer_scores_joined_texts(batch):
 
 def test_bounded_cache_forgets_what_was_used_longest_ago():
     cache = BoundedCache(2)
-    cache["a"], cache["b"] = 1, 2
-    assert cache["a"] == 1
-    cache["c"] = 3
-    assert ("a" in cache, "b" in cache, "c" in cache, len(cache)) == (True, False, True, 2)
-    cache["a"] = 4
-    assert (cache["a"], len(cache)) == (4, 2)
+    cache.put({"a": 1, "b": 2})
+    assert cache.take(["a"]) == {"a": 1}
+    cache.put({"c": 3})
+    assert cache.take("abc") == {"a": 1, "c": 3}
+    cache.put({"a": 4})
+    assert (cache.take("a"), len(cache)) == ({"a": 4}, 2)
 
 
 def test_cache_of_no_entries():
     cache = BoundedCache(0)
-    cache["a"] = 1
+    cache.put({"a": 1})
     assert len(cache) == 0
     with pytest.raises(InputError, match="a cache of -1 entries is impossible"):
         BoundedCache(-1)
+
+
+def test_cache_is_shared_by_threads():
+    cache = BoundedCache(8)
+
+    def work(seed):
+        for key in np.random.default_rng(seed).integers(0, 32, 2000).tolist():
+            cache.put({key: key})
+            assert all(kept == value for kept, value in cache.take(range(32)).items())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(cache) == 8
+
+
+class Joint(Recorder):
+    """A recorder whose orders can share batches; counts them in `batches`."""
+
+    batches: ClassVar[list[int]] = []
+
+    @staticmethod
+    def score_jointly(requests):
+        Joint.batches.append(sum(len(asked) for _, asked in requests))
+        return [scorer(asked) for scorer, asked in requests]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(batches, st.booleans(), st.booleans()), max_size=4))
+def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
+    Joint.batches.clear()
+    recorders = [(Joint if joint else Recorder)(order_matters) for _, order_matters, joint in worlds]
+    memos = [MemoScorer(recorder, "recorder", IDS) for recorder in recorders]
+    for turn in range(max((len(world[0]) for world in worlds), default=0)):
+        asked = [world[0][turn] if turn < len(world[0]) else [] for world in worlds]
+        wanted = sum(len(memo.missing(o)) for memo, o, (_, _, joint) in zip(memos, asked, worlds, strict=True) if joint)
+        before = len(Joint.batches)
+        together = score_together(list(zip(memos, asked, strict=True)))
+        assert Joint.batches[before:] == ([wanted] if wanted else [])
+        for found, recorder, of_one in zip(together, recorders, asked, strict=True):
+            keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]
+            assert found.tolist() == [recorder.value(key) for key in keys]
+    for recorder in recorders:
+        assert len(recorder.asked) == len(set(recorder.asked))
 
 
 def test_table_reranker():

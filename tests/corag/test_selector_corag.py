@@ -1,6 +1,8 @@
 """The searching selectors: `corag`, `corag-fixed` and the bound `upper`."""
 
+import asyncio
 import math
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -243,3 +245,43 @@ def test_upper_refuses_what_would_never_end():
         Upper(reranker=RELATED, max_orders=63, tokens=CHARACTERS).select("who?", POOL, 1000)
     Upper(reranker=RELATED, max_orders=64, tokens=CHARACTERS).select("who?", POOL, 1000)
     Upper(reranker=SetReranker(), max_orders=15, tokens=CHARACTERS).select("who?", POOL, 1000)
+
+
+def test_aselect_equals_select_and_lets_the_loop_run():
+    class Slow(HashReranker):
+        def score(self, query, texts):
+            time.sleep(0.02)
+            return super().score(query, texts)
+
+    pool = offer(*(name * 3 for name in "abcde"))
+    selector = Corag(reranker=Slow(), iterations=5)
+    beats = 0
+
+    async def heart():
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0.001)
+
+    async def ask():
+        beating = asyncio.create_task(heart())
+        found = await asyncio.gather(*(selector.aselect(query, pool, 8) for query in ("x", "y", "z")))
+        beating.cancel()
+        return found
+
+    found = asyncio.run(ask())
+    assert [s.ids for s in found] == [selector.select(query, pool, 8).ids for query in ("x", "y", "z")]
+    assert beats > 10
+
+
+@pytest.mark.parametrize("name", ["minilm-cosine", "minilm-maxsim", "bm25"])
+def test_many_questions_at_once_find_what_one_by_one_finds(name):
+    texts = ["Berlin is the capital of Germany.", "Paris is a city.", "Germany borders France.", "Rivers flow.", "K2."]
+    offers = [offer(*texts[k:]) for k in range(4)]
+    queries = ["capital of Germany?", "What is Paris?", "Which countries border?", "K2?"]
+    selector = Corag(reranker=name, iterations=6)
+    together = selector.select_many(queries, offers, 16)
+    alone = [selector.select(query, pool, 16) for query, pool in zip(queries, offers, strict=True)]
+    assert [s.ids for s in together] == [s.ids for s in alone]
+    assert [s.value for s in together] == pytest.approx([s.value for s in alone], abs=1e-6)
+    assert [s.trace["orders_scored"] for s in together] == [s.trace["orders_scored"] for s in alone]

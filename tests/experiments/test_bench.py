@@ -3,7 +3,9 @@ import json
 import pytest
 
 from corag.errors import InputError
-from experiments.bench import BenchConfig, bench, interleaved_medians
+from experiments.bench import BenchConfig, bench
+from experiments.bench_search import CAPS, Run, curve, interleaved_medians, quality_row
+from search.policies import POLICIES
 
 
 def test_settings_take_their_turns():
@@ -14,7 +16,7 @@ def test_settings_take_their_turns():
 
 
 def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
-    result = bench(BenchConfig("search", rounds=1, out=str(tmp_path / "new")))
+    result = bench(BenchConfig("search", rounds=1, seeds=1, out=str(tmp_path / "new")))
     assert json.loads((tmp_path / "new" / "bench-search.json").read_text()) == result
     assert (result["part"], result["rounds"]) == ("search", 1)
     by_name = {row["setting"]: row for row in result["rows"]}
@@ -23,9 +25,39 @@ def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
     for size, num_nodes in (("1k", 1_000), ("10k", 10_000), ("100k", 100_000)):
         assert by_name[f"tree of {size} nodes"]["orders"] == pytest.approx(num_nodes, rel=0.2)
     assert all(row["ms"] > 0 and row["us_per_order"] > 0 for row in result["rows"])
+    for policy in POLICIES:
+        for cap in (48, 179):
+            row = by_name[f"{policy}, at most {cap} orders"]
+            assert 0 < row["orders"] <= cap and row["found"] == row["seeds"][0]["found"] <= 60
+    assert by_name["model, at most 48 orders"]["found"] >= 50
+    for line in result["curve"]:
+        assert line["found"] == sorted(line["found"]) and line["orders"] == sorted(line["orders"])
+        assert line["found"][CAPS.index(48)] == by_name[f"{line['policy']}, at most 48 orders"]["found"]
+    assert (tmp_path / "new" / "bench-search.svg").read_text().startswith("<svg")
     assert "tree of 100k nodes" in capsys.readouterr().out
+
+
+RUNS = {7: [Run(10, 30, 0.25), Run(None, 200, 0.5)], 8: [Run(50, 60, 0.5), Run(170, 179, 0.5)]}
+
+
+def test_a_line_of_the_table_by_hand():
+    assert quality_row("some", RUNS) == {
+        "setting": "some", "orders": (115 + 119.5) / 2, "ms": 500, "us_per_order": 0.5e6 / 117.25, "found": 1.5,
+        "seeds": [{"seed": 7, "found": 1, "orders": 115}, {"seed": 8, "found": 2, "orders": 119.5}],
+    }  # fmt: skip
+
+
+def test_a_curve_by_hand():
+    assert CAPS == (12, 24, 48, 96, 179)
+    assert curve("some", RUNS) == {
+        "policy": "some",
+        "orders": [12, 24, (30 + 3 * 48) / 4, (30 + 96 + 60 + 96) / 4, (30 + 179 + 60 + 179) / 4],
+        "found": [0.5, 0.5, 0.5, 1.0, 1.5],
+    }
 
 
 def test_no_rounds_are_refused():
     with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
         BenchConfig("search", rounds=0)
+    with pytest.raises(InputError, match="seeds must be at least 1, got 0"):
+        BenchConfig(seeds=0)

@@ -1,4 +1,4 @@
-"""Golden searches: problem, settings, values and the tree that came of them.
+"""Golden searches: problem, settings, values and the tree, or without one the rounds, that came of them.
 
 After a change of the search that is meant, write them again and read the difference:
 
@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from search import SearchConfig, SearchResult, search
+from search import SearchConfig, SearchResult, SearchTree, search
 from tests.search.worlds import HashScorer, TableScorer
 
 FOLDER = Path(__file__).parent.parent / "golden"
@@ -19,12 +19,14 @@ PROBLEMS = {
     "paper": ([3, 2, 4, 1, 3], 8, SearchConfig()),
     "public_code": ([3, 2, 4, 1, 3], 8, SearchConfig(backup="all-children", visits="parent", choice="mean")),
     "greedy": ([3, 2, 4, 1, 3], 8, SearchConfig(iterations=6, exploration=0, cost_weight=0)),
+    "carrot": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="carrot", max_scored=20)),
+    "model": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="model")),
+    "model_large": ([3, 2, 4, 1, 3] * 5, 12, SearchConfig(policy="model", iterations=5)),
     "complete": ([2, 5, 2], 6, SearchConfig(iterations=50, choice="value-minus-cost", max_length=2)),
 }
 
 
-def record(costs: list[int], budget: int, config: SearchConfig, result: SearchResult) -> dict:
-    tree = result.tree
+def record(costs: list[int], budget: int, config: SearchConfig, result: SearchResult, scorer: TableScorer) -> dict:
     return {
         "costs": costs,
         "budget": budget,
@@ -39,17 +41,29 @@ def record(costs: list[int], budget: int, config: SearchConfig, result: SearchRe
             "incumbents": result.incumbents,
             "complete": result.complete,
         },
-        "nodes": [
-            {
-                "order": tree.order(node),
-                "value": float(tree.value[node]),
-                "total": float(tree.total[node]),
-                "visits": int(tree.visits[node]),
-                "closed": bool(tree.closed[node]),
-            }
-            for node in range(len(tree))
-        ],
+        "nodes": scored(scorer) if result.tree is None else nodes(result.tree),
     }
+
+
+def nodes(tree: SearchTree) -> list[dict]:
+    return [
+        {
+            "order": tree.order(node),
+            "value": float(tree.value[node]),
+            "total": float(tree.total[node]),
+            "visits": int(tree.visits[node]),
+            "closed": bool(tree.closed[node]),
+        }
+        for node in range(len(tree))
+    ]
+
+
+def scored(scorer: TableScorer) -> list[dict]:
+    return [
+        {"order": order, "value": scorer.table[order], "round": number}
+        for number, orders in enumerate(scorer.calls)
+        for order in orders
+    ]
 
 
 def replay(golden: dict) -> dict:
@@ -57,13 +71,13 @@ def replay(golden: dict) -> dict:
     scorer = TableScorer({tuple(node["order"]): node["value"] for node in golden["nodes"]})
     config = SearchConfig(**golden["config"])
     result = search(golden["costs"], scorer, golden["budget"], config)
-    return json.loads(json.dumps(record(golden["costs"], golden["budget"], config, result)))
+    return json.loads(json.dumps(record(golden["costs"], golden["budget"], config, result, scorer)))
 
 
 def regenerate() -> None:
     for name, (costs, budget, config) in PROBLEMS.items():
-        result = search(costs, HashScorer(seed=1, levels=2**10), budget, config)
-        golden = record(costs, budget, config, result)
+        scorer = HashScorer(seed=1, levels=2**10)
+        golden = record(costs, budget, config, search(costs, scorer, budget, config), scorer)
         nodes = ",\n".join("  " + json.dumps(node) for node in golden.pop("nodes"))
         head = "".join(f" {json.dumps(key)}: {json.dumps(part)},\n" for key, part in golden.items())
         (FOLDER / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')

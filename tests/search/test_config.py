@@ -8,7 +8,12 @@ from search import SearchConfig, SearchError
 
 
 def test_defaults():
-    assert dataclasses.astuple(SearchConfig()) == (10, 2.4, 0.1, "best-child", "total", "value", None)
+    assert dataclasses.asdict(SearchConfig()) == {
+        "iterations": 10, "exploration": 2.4, "cost_weight": 0.1,
+        "backup": "best-child", "visits": "total", "choice": "value",
+        "max_length": None, "deadline_ms": None, "on_error": "raise",
+        "policy": "paper", "max_scored": None, "batch_size": 8, "patience": 6.0, "beam_width": 3, "seed": 0,
+    }  # fmt: skip
 
 
 def test_is_frozen():
@@ -20,15 +25,23 @@ def test_numpy_numbers_are_numbers():
     SearchConfig(iterations=np.int64(3), exploration=np.float32(1.5), cost_weight=0, max_length=np.int32(1))
 
 
-@pytest.mark.parametrize("field", ["iterations", "max_length"])
+@pytest.mark.parametrize("field", ["iterations", "max_length", "max_scored", "beam_width"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "3"])
 def test_counts(field, value):
     with pytest.raises(SearchError, match=rf"{field} is {value!r}; it must be an integer of at least 1"):
         SearchConfig(**{field: value})
 
 
-@pytest.mark.parametrize("field", ["exploration", "cost_weight"])
-@pytest.mark.parametrize("value", [-0.1, nan, inf, True, "1", None])
+@pytest.mark.parametrize(
+    ("field", "value", "least"), [("batch_size", 3, 4), ("batch_size", None, 4), ("seed", -1, 0), ("seed", 0.5, 0)]
+)
+def test_counts_with_another_least(field, value, least):
+    with pytest.raises(SearchError, match=rf"{field} is {value!r}; it must be an integer of at least {least}"):
+        SearchConfig(**{field: value})
+
+
+@pytest.mark.parametrize("field", ["exploration", "cost_weight", "patience", "deadline_ms"])
+@pytest.mark.parametrize("value", [-0.1, nan, inf, True, "1"])
 def test_weights(field, value):
     with pytest.raises(SearchError, match=rf"{field} is {value!r}; it must be a finite number of at least 0"):
         SearchConfig(**{field: value})
@@ -40,6 +53,8 @@ def test_weights(field, value):
         ("backup", "best-child, all-children"),
         ("visits", "total, parent"),
         ("choice", "value, value-minus-cost, mean, utility"),
+        ("on_error", "raise, keep"),
+        ("policy", "model, paper, carrot, best-first, beam, greedy, random"),
     ],
 )
 def test_names(field, names):

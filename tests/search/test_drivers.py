@@ -3,8 +3,11 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from search import Problem, SearchConfig, SearchError, exhaustive, search, search_many
+from search import Problem, Run, SearchConfig, SearchError, exhaustive, search, search_many
+from search.policies import POLICIES
 from tests.search.worlds import HashScorer
+
+every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
 def zeros(orders):
@@ -139,3 +142,112 @@ def test_errors_of_the_scorer_pass_through():
 
     with pytest.raises(StopIteration, match="from the scorer"):
         search([1], stops, 1)
+
+
+class Failing(HashScorer):
+    """Breaks down at its second call."""
+
+    def __init__(self, fault):
+        super().__init__(seed=5)
+        self.fault = fault
+
+    def __call__(self, orders):
+        values = super().__call__(orders)
+        if len(self.calls) < 2:
+            return values
+        if isinstance(self.fault, Exception):
+            raise self.fault
+        return [self.fault] * len(orders)
+
+
+def first_round(policy, **settings):
+    return search([1, 1, 1], HashScorer(5), 3, SearchConfig(policy=policy, iterations=1, batch_size=4, **settings))
+
+
+def kept(result):
+    return (result.order, result.value, result.utility, result.num_scored, result.num_calls, result.incumbents)
+
+
+@every_policy
+@pytest.mark.parametrize("fault", [ZeroDivisionError("overheated"), nan])
+def test_a_failing_scorer_raises_or_keeps(policy, fault):
+    config = SearchConfig(policy=policy, batch_size=4)
+    expected = ZeroDivisionError if isinstance(fault, Exception) else SearchError
+    with pytest.raises(expected):
+        search([1, 1, 1], Failing(fault), 3, config)
+    result = search([1, 1, 1], Failing(fault), 3, SearchConfig(policy=policy, batch_size=4, on_error="keep"))
+    assert isinstance(result.error, expected)
+    assert kept(result) == kept(first_round(policy))
+    assert not result.complete
+
+
+@every_policy
+def test_a_scorer_that_fails_at_once_leaves_an_empty_result(policy):
+    result = search([1], lambda orders: 1 / 0, 1, SearchConfig(policy=policy, on_error="keep"))
+    assert kept(result) == ((), 0.0, 0.0, 0, 0, ())
+    assert isinstance(result.error, ZeroDivisionError) and not result.complete
+
+
+@every_policy
+def test_a_failing_call_ends_the_searches_that_waited_for_it(policy):
+    # The first problem is over after one round, so the second call carries the others only.
+    problems = [([1], 1), ([1, 1, 1], 3), ([1, 1, 1], 3)]
+    config = SearchConfig(policy=policy, batch_size=4, on_error="keep")
+
+    def failing(pairs):
+        if (1, (0,)) in pairs or (1, (1,)) in pairs or (0, (0,)) in pairs:
+            return [HashScorer(5).value(order) for _, order in pairs]
+        raise TimeoutError("no answer")
+
+    alone, *others = search_many(problems, failing, config)
+    assert alone.complete and alone.error is None
+    for result in others:
+        assert isinstance(result.error, TimeoutError)
+        assert result.num_calls >= 1
+    assert kept(others[0]) == kept(others[1])
+    with pytest.raises(TimeoutError, match="no answer"):
+        search_many(problems, failing, SearchConfig(policy=policy, batch_size=4))
+
+
+def test_one_impatient_search_is_enough_to_raise():
+    def failing(pairs):
+        raise TimeoutError("no answer")
+
+    problems = [([1], 1), ([1], 1)]
+    with pytest.raises(TimeoutError, match="no answer"):
+        search_many(problems, failing, [SearchConfig(on_error="keep"), SearchConfig()])
+
+
+def test_an_interrupt_is_no_failure_of_the_scorer():
+    def interrupted(orders):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search([1], interrupted, 1, SearchConfig(on_error="keep"))
+
+
+@every_policy
+def test_at_the_deadline_the_first_round_has_run(policy):
+    at_once = search([1, 1, 1], HashScorer(5), 3, SearchConfig(policy=policy, batch_size=4, deadline_ms=0))
+    assert kept(at_once) == kept(first_round(policy))
+    assert at_once.error is None
+    unhurried = search([1, 1, 1], HashScorer(5), 3, SearchConfig(policy=policy, deadline_ms=1e9))
+    assert unhurried == search([1, 1, 1], HashScorer(5), 3, SearchConfig(policy=policy))
+
+
+@every_policy
+def test_a_run_is_driven_by_hand(policy):
+    config = SearchConfig(policy=policy)
+    scorer, run = HashScorer(3), Run([2, 1, 2], 4, config)
+    while run.result is None:
+        assert run.asked
+        run.send(np.asarray(scorer(run.asked)))
+    assert run.asked == []
+    assert run.result == search([2, 1, 2], HashScorer(3), 4, config)
+
+
+def test_a_run_is_stopped_by_hand():
+    run = Run([1, 1], 2)
+    run.send(np.array([0.5, 0.25]))
+    run.stop()
+    assert run.result.order == (0,) and run.asked == []

@@ -7,6 +7,7 @@ from zlib import crc32
 from hypothesis import strategies as st
 
 from search import Order, SearchConfig
+from search.policies import POLICIES
 
 
 class TableScorer:
@@ -43,6 +44,9 @@ class HashScorer(TableScorer):
 
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
 
+large_problems = st.tuples(st.lists(st.integers(0, 6), min_size=6, max_size=14), st.integers(10, 60))
+"""Mostly with more feasible orders than policy `model` lists."""
+
 configs = st.builds(
     SearchConfig,
     iterations=st.integers(1, 30),
@@ -55,3 +59,16 @@ configs = st.builds(
 )
 
 scorers = st.builds(HashScorer, st.integers(0, 10**6), st.sampled_from([1, 4, 2**20]))
+
+policy_configs = st.builds(
+    SearchConfig,
+    policy=st.sampled_from(list(POLICIES)),
+    iterations=st.integers(1, 30),
+    max_scored=st.none() | st.integers(1, 60),
+    batch_size=st.integers(4, 9),
+    patience=st.sampled_from([0.0, 3.0, 6.0, 20.0]),
+    beam_width=st.integers(1, 4),
+    seed=st.integers(0, 3),
+    max_length=st.none() | st.integers(1, 4),
+)
+"""Every policy with its settings."""

@@ -1,0 +1,101 @@
+"""Plain policies to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from search.config import SearchConfig
+from search.incumbent import Incumbent
+from search.rounds import Proposing
+from search.space import Space, children_of
+from search.types import IntArray, Order
+
+
+def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+    """Extend the best order by every candidate, as long as that makes it better."""
+    children = children_of(costs, budget, config.max_length)
+    current: Order | None = None
+    while incumbent.order != current:
+        current = incumbent.order
+        if not (orders := children(current)):
+            return
+        yield orders
+
+
+def beam(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+    """Extend the `beam_width` best orders of each length, to the end; of equals, the one proposed first."""
+    children = children_of(costs, budget, config.max_length)
+    front: list[Order] = [()]
+    while orders := [child for order in front for child in children(order)]:
+        values = yield orders
+        front = [orders[place] for place in np.argsort(-values, kind="stable")[: config.beam_width].tolist()]
+
+
+def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+    """Extend the order of the largest own value plus a bound on what the budget left can add.
+
+    The bound fills the budget left with free candidates by gain per cost, the last one in part (the knapsack
+    bound of Dantzig, 1957); a candidate's gain is the largest that appending it has brought so far. The empty
+    order is worth 0.
+    """
+    children = children_of(costs, budget, config.max_length)
+    bound = _bounding(costs.tolist(), budget, len(costs) if config.max_length is None else config.max_length)
+    gains = np.zeros(len(costs))
+    value_of: dict[Order, float] = {(): 0.0}
+    while value_of:
+        fruitful = np.flatnonzero(gains > 0)
+        density = gains[fruitful] / np.maximum(costs[fruitful], 1)
+        ranked = [(int(c), float(gains[c])) for c in fruitful[np.argsort(-density, kind="stable")]]
+        for order in sorted(value_of, key=lambda order: value_of[order] + bound(order, ranked), reverse=True):
+            value = value_of.pop(order)
+            if orders := children(order):
+                values = yield orders
+                value_of.update(zip(orders, values.tolist(), strict=True))
+                last = [child[-1] for child in orders]
+                gains[last] = np.maximum(gains[last], values - value)
+                break
+
+
+def at_random(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+    """Propose `batch_size` orders a round, each of random candidates up to a random length.
+
+    It ends when hardly any order is left: after 20 draws for each order of a round, the round is all there is.
+    """
+    rng = np.random.default_rng(config.seed)
+    space = Space(costs, budget, config.max_length)
+    seen: set[Order] = set()
+    while orders := _draws(rng, space, config.batch_size, seen):
+        yield orders
+
+
+def _draws(rng: np.random.Generator, space: Space, num_orders: int, seen: set[Order]) -> list[Order]:
+    orders: list[Order] = []
+    for _ in range(20 * num_orders if len(space.fitting) else 0):
+        length = int(rng.integers(1, space.max_length + 1))
+        order = space.filled(rng.permutation(space.fitting).tolist(), length)
+        if order not in seen:
+            seen.add(order)
+            orders.append(order)
+            if len(orders) == num_orders:
+                break
+    return orders
+
+
+def _bounding(costs: list[int], budget: int, max_length: int) -> Callable[[Order, list[tuple[int, float]]], float]:
+    def bound(order: Order, ranked: list[tuple[int, float]]) -> float:
+        left, room, total = budget - sum(costs[c] for c in order), max_length - len(order), 0.0
+        for chunk, gain in ranked:
+            if not room:
+                break
+            if chunk in order:
+                continue
+            if costs[chunk] > left:
+                return total + gain * left / costs[chunk]
+            total += gain
+            left -= costs[chunk]
+            room -= 1
+        return total
+
+    return bound

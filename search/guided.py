@@ -1,0 +1,87 @@
+"""Policy `model`: score what a model of the values expects to gain most from.
+
+A call of a reranker costs far more than the model does, so the model weighs every order of a pool before each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from search.belief import Belief
+from search.config import SearchConfig
+from search.incumbent import Incumbent
+from search.pool import Pool
+from search.rounds import Proposing
+from search.space import Space
+from search.types import FloatArray, IntArray, Order
+
+MAX_CANDIDATES = 1000
+"""Candidates that fit the budget beyond so many are not looked at: the pool holds each one's single order."""
+MAX_ENUMERATED = 2000
+"""Up to so many feasible orders all are in the pool from the start."""
+NUM_SEEDS = 3
+"""Orders whose neighbours join a larger problem's pool each round."""
+NUM_CHUNKS = 12
+"""Candidates that are tried at each place of them, and heads that are left out of the fills."""
+
+
+def guided(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+    """Propose `batch_size` orders a round, until nothing is expected to gain enough (`patience`)."""
+    names = np.flatnonzero(costs <= budget)[:MAX_CANDIDATES]
+    if not len(names):
+        return
+    space = Space(costs[names], budget, config.max_length)
+    pool = Pool(space.costs, budget, space.max_length)
+    belief = Belief(pool)
+    enumerated = space.all_orders(MAX_ENUMERATED)
+    belief.extend(pool.add(space.opening() if enumerated is None else enumerated))
+    widened: set[Order] = set()
+    while rows := _picks(belief, incumbent, config):
+        values = yield [tuple(names[list(pool.order(row))].tolist()) for row in rows]
+        belief.learn(values)
+        if enumerated is None and not belief.flat:
+            best = tuple(names.searchsorted(incumbent.order).tolist())
+            _widen(space, pool, belief, incumbent.value, best, widened)
+
+
+def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig) -> list[int]:
+    """Pool rows to score next, each after the ones before it were foretold; fewer or none when the rest is hopeless."""
+    rows: list[int] = []
+    while len(rows) < config.batch_size and belief.open.any():
+        if not belief.flat:
+            gains = belief.expected_gains(incumbent.value)
+            if gains.max() <= belief.least_gain(config.patience):
+                break
+        elif incumbent.num_scored and belief.all_chunks_seen:
+            break
+        else:
+            gains = np.where(belief.open, belief.deviations().sum(0), -np.inf)
+        rows.append(int(_settled(gains).argmax()))
+        belief.foretell(rows[-1])
+    return rows
+
+
+def _widen(space: Space, pool: Pool, belief: Belief, value: float, best: Order, widened: set[Order]) -> None:
+    """Add to the pool orders made of the most hopeful candidates, and neighbours of the most promising orders."""
+    hopes = belief.hopes()[: len(space.costs)]  # the single candidates open the pool
+    by_hope = _ranked(hopes).tolist()
+    by_density = _ranked((hopes - hopes.min()) / np.maximum(space.costs, 1)).tolist()
+    starts = range(min(NUM_CHUNKS, len(by_hope)))
+    fills = [space.filled(ranking[start:]) for ranking in (by_hope, by_density) for start in starts]
+    belief.extend(pool.add(space.rows(fills)))
+    promising = _ranked(belief.expected_gains(value))[: 4 * NUM_SEEDS].tolist()
+    seeds = [seed for seed in (best, *map(pool.order, promising)) if seed not in widened][:NUM_SEEDS]
+    widened.update(seeds)
+    neighbours = (order for seed in seeds for order in space.neighbours(seed, by_hope[:NUM_CHUNKS]))
+    belief.extend(pool.add(space.rows(neighbours)))
+
+
+def _ranked(scores: FloatArray) -> IntArray:
+    """Places by score, largest first, the earlier of equals."""
+    return np.argsort(-_settled(scores), kind="stable")
+
+
+def _settled(scores: FloatArray) -> FloatArray:
+    """Scores rounded to a billionth of the largest, so that no machine's last bits decide between near ties."""
+    scale = float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)) or 1.0
+    return np.round(scores / scale, 9)

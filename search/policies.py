@@ -1,0 +1,49 @@
+"""Policies: what is scored next.
+
+A search does no I/O: it yields orders to be scored and is sent their values, so that one core serves one
+query, many in lock-step, and scorers that are awaited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from numpy.typing import ArrayLike
+
+from search.baselines import at_random, beam, best_first, greedy
+from search.config import Policy, SearchConfig, checked_config
+from search.guided import guided
+from search.mcts import carrot, paper
+from search.result import Searching
+from search.rounds import in_rounds
+from search.types import IntArray
+from search.validation import checked_problem
+
+POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig], Searching]] = {
+    "model": partial(in_rounds, guided),
+    "paper": paper,
+    "carrot": carrot,
+    "best-first": partial(in_rounds, best_first),
+    "beam": partial(in_rounds, beam),
+    "greedy": partial(in_rounds, greedy),
+    "random": partial(in_rounds, at_random),
+}
+
+
+def searching(costs: ArrayLike, budget: int, config: SearchConfig) -> Searching:
+    """Return a coroutine that yields orders to be scored and returns the result.
+
+    Each yield is one round: a non-empty list of feasible orders, none of which was yielded before.
+    Send one finite value per order, `[len(orders)]`, higher is better, or throw a `Stop` to end with what was found.
+
+    Args:
+        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
+        budget: The most that an order may cost, a whole number >= 1.
+        config: The settings.
+
+    Raises:
+        SearchError: At the call for a bad problem or config, at a `send` for bad values.
+    """
+    config = checked_config(config)
+    return POLICIES[config.policy](*checked_problem(costs, budget), config)

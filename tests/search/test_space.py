@@ -1,0 +1,102 @@
+from itertools import permutations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search.space import Space, children_of
+from tests.search.worlds import problems
+
+lengths = st.none() | st.integers(1, 4)
+
+
+def make(problem, max_length=None):
+    costs, budget = problem
+    return Space(np.array(costs, dtype=np.int64), budget, max_length)
+
+
+def every_order(problem, max_length):
+    costs, budget = problem
+    return {
+        order
+        for length in range(1, (max_length or len(costs)) + 1)
+        for order in permutations(range(len(costs)), length)
+        if sum(costs[chunk] for chunk in order) <= budget
+    }
+
+
+def as_orders(rows, num_chunks):
+    return [tuple(chunk for chunk in row if chunk < num_chunks) for row in rows.tolist()]
+
+
+@given(problems, lengths)
+def test_all_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
+    space, (costs, _) = make(problem, max_length), problem
+    expected = every_order(problem, max_length)
+    orders = as_orders(space.all_orders(len(expected)), len(costs))
+    assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
+    assert not expected or space.max_length == max(map(len, expected))
+    if expected:
+        assert space.all_orders(len(expected) - 1) is None
+
+
+@given(problems, lengths)
+def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
+    costs, budget = problem
+    children = children_of(np.array(costs, dtype=np.int64), budget, max_length)
+    everything = every_order(problem, max_length)
+    for order in {(), *everything}:
+        expected = [longer for longer in everything if longer[:-1] == order]
+        assert children(order) == sorted(expected, key=lambda longer: (costs[longer[-1]], longer[-1]))
+
+
+@given(problems, lengths)
+def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_length):
+    costs, _ = problem
+    orders = as_orders(make(problem, max_length).opening(), len(costs))
+    feasible = every_order(problem, max_length)
+    assert set(orders) <= feasible
+    assert len(set(orders)) == len(orders)
+    assert {order for order in feasible if len(order) == 1} <= set(orders)
+
+
+@given(problems, lengths, st.data())
+def test_neighbours_are_the_orders_one_step_away(problem, max_length, data):
+    costs, _ = problem
+    feasible = every_order(problem, max_length)
+    if feasible:
+        order = data.draw(st.sampled_from(sorted(feasible)))
+        found = set(make(problem, max_length).neighbours(order, range(len(costs))))
+        assert found - {order} == {other for other in feasible if one_step(order, other)}
+
+
+def one_step(order, other):
+    def without(order):
+        return {(*order[:place], *order[place + 1 :]) for place in range(len(order))}
+
+    if order == other:
+        return False
+    if len(order) != len(other):
+        shorter, longer = sorted((order, other), key=len)
+        return shorter in without(longer)
+    moved = set(order) == set(other) and bool(without(order) & without(other))
+    differing = sum(mine != theirs for mine, theirs in zip(order, other, strict=True))
+    swapped = set(order) == set(other) and differing == 2
+    exchanged = set(order) != set(other) and differing == 1
+    return moved or swapped or exchanged
+
+
+def test_long_orders_change_at_their_ends_and_between_neighbours_only():
+    space = make(([1] * 30, 30))
+    order = tuple(range(12))
+    found = set(space.neighbours(order, range(30)))
+    assert (1, 0, *order[2:]) in found and (2, 1, 0, *order[3:]) not in found
+    assert (*order, 20) in found and (20, *order) in found and (0, 20, *order[1:]) not in found
+    assert len(found) < 18 * (2 + 12) + 12 * 5
+
+
+def test_filling_takes_what_still_fits():
+    space = make(([4, 3, 2, 9], 6))
+    assert space.filled([3, 0, 1, 2]) == (0, 2)
+    assert space.filled([3, 0, 1, 2], 1) == (0,)
+    assert space.filled([3]) == ()
