@@ -155,7 +155,7 @@ def show_reply(reply: Reply) -> None:
         say(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
     chosen_by = ", ".join(
         f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
-        for name in ("reranker", "iterations", "exploration", "cost_weight", "orders_scored")
+        for name in ("policy", "reranker", "iterations", "exploration", "cost_weight", "orders_scored")
         if name in trace
     )
     say(

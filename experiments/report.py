@@ -97,7 +97,8 @@ def write_report(
             "caption": "One line per method, one mark per budget. Up is better, left is cheaper.",
         }
     ]
-    if reply is not None and "result" in reply.selection.trace:
+    result = reply.selection.trace.get("result") if reply is not None else None
+    if reply is not None and result is not None and result.tree is not None:
         figures.append(
             {
                 "file": "tree",

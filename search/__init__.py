@@ -9,7 +9,7 @@ section 4. Its symbols are kept: value V, total reward W, visits n, all visits N
 exploration c, cost weight lambda, utility U.
 """
 
-from search.config import SearchConfig
+from search.config import Policy, SearchConfig
 from search.drivers import Run, search, search_many
 from search.errors import SearchError, Stop
 from search.exhaustive import count_orders, exhaustive
@@ -20,6 +20,7 @@ from search.types import Order, Problem, ScoreOrders, ScoreProblemOrders
 
 __all__ = [
     "Order",
+    "Policy",
     "Problem",
     "Run",
     "ScoreOrders",

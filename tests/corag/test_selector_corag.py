@@ -285,3 +285,14 @@ def test_many_questions_at_once_find_what_one_by_one_finds(name):
     assert [s.ids for s in together] == [s.ids for s in alone]
     assert [s.value for s in together] == pytest.approx([s.value for s in alone], abs=1e-6)
     assert [s.trace["orders_scored"] for s in together] == [s.trace["orders_scored"] for s in alone]
+
+
+@pytest.mark.parametrize("policy", ["model", "paper", "carrot", "best-first", "beam", "greedy", "random"])
+def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy):
+    selector = Corag(reranker=HashReranker(3), policy=policy, max_scored=40, iterations=20, tokens=CHARACTERS)
+    bound = Upper(reranker=HashReranker(3), tokens=CHARACTERS).select("who?", POOL, 30)
+    found = selector.select("who?", POOL, 30)
+    assert 0 < found.cost_tokens <= 30
+    assert found.value <= bound.value
+    assert found.trace["policy"] == policy
+    assert found.trace["orders_scored"] <= 40

@@ -60,4 +60,4 @@ def test_no_rounds_are_refused():
     with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
         BenchConfig("search", rounds=0)
     with pytest.raises(InputError, match="seeds must be at least 1, got 0"):
-        BenchConfig(seeds=0)
+        BenchConfig("search", seeds=0)
