@@ -78,6 +78,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
         "bm25": "corag.rerankers.bm25:Bm25",
+        "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
 )
 

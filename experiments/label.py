@@ -21,7 +21,6 @@ from corag.console import progress
 from corag.data import DataFolder, Query
 from corag.errors import DataError, InputError
 from corag.optional import require
-from corag.registry import RERANKERS
 from corag.selectors.base import Problem, check_budget
 from corag.selectors.corag import Corag, scaled
 from corag.text import ChunkConfig
@@ -45,7 +44,7 @@ class LabelConfig:
         data: Data folder.
         out: The table to write (Parquet). An interrupted run goes on where it stopped.
         splits: Which questions, splits separated by commas.
-        rerankers: Separated by commas; all of them by default.
+        rerankers: Separated by commas; by default those that need no download.
         iterations: Counts, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
@@ -64,7 +63,7 @@ class LabelConfig:
     data: str
     out: str
     splits: str = "train,dev"
-    rerankers: str = ",".join(RERANKERS.names)
+    rerankers: str = "minilm-cosine,minilm-maxsim,bm25"
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"

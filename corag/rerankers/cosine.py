@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.minilm import MAX_TOKENS, Backend, minilm_encoder
+from corag.engine.backends import Backend, Precision
+from corag.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -19,17 +20,20 @@ class MiniLMCosine:
     """Cosine similarity in [0, 1]; negative cosines, which mean unrelated as 0 does, count as 0.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.minilm`.
+        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        precision: `fp32` or `bf16`.
 
     Attributes:
         max_tokens: The window; what is longer is cut at the end, and counted.
+        identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
     """
 
     max_tokens = MAX_TOKENS
 
-    def __init__(self, *, backend: Backend = "auto") -> None:
+    def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32") -> None:
         self.name = "minilm-cosine"
-        self.encoder = minilm_encoder(backend)
+        self.encoder = minilm_encoder(backend, precision)
+        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.backend} {precision}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
@@ -50,7 +54,7 @@ class CosineScorer:
     """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text.
 
     Attributes:
-        num_truncated: Distinct orders so far that did not fit the window.
+        truncated_orders: Orders so far that did not fit the window.
     """
 
     order_matters = True
@@ -59,8 +63,12 @@ class CosineScorer:
         self._encoder = reranker.encoder
         self._query = reranker.query_vector(query)
         self._tokens = self._encoder.tokenize([chunk.text for chunk in chunks])
-        self._truncated: set[Order] = set()
-        self.num_truncated = 0
+        self.truncated_orders: set[Order] = set()
+
+    @property
+    def num_truncated(self) -> int:
+        """Distinct orders so far that did not fit the window."""
+        return len(self.truncated_orders)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -82,8 +90,7 @@ class CosineScorer:
         """Return the token ids of an order's joined text, cut to the window, and count it if it was cut."""
         ids = np.concatenate([self._tokens.ids[i] for i in order])
         if len(ids) > MAX_TOKENS or self._tokens.truncated[list(order)].any():
-            self._truncated.add(order)
-            self.num_truncated = len(self._truncated)
+            self.truncated_orders.add(order)
         return ids[:MAX_TOKENS]
 
 

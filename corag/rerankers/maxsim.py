@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.minilm import MAX_TOKENS, Backend, Float32, MiniLMEncoder, minilm_encoder
+from corag.engine.backends import Backend, Precision
+from corag.engine.source import Float32
+from corag.minilm import MAX_TOKENS, MiniLMEncoder, minilm_encoder
 from corag.rerankers.cache import BoundedCache
 from corag.types import Chunk, FloatArray, Order
 
@@ -21,7 +23,8 @@ class MiniLMMaxSim:
     """Late-interaction value in [0, 1]; the order of chunks does not matter to it.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.minilm`.
+        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
 
     Attributes:
@@ -30,9 +33,9 @@ class MiniLMMaxSim:
 
     max_tokens = MAX_TOKENS
 
-    def __init__(self, *, backend: Backend = "auto", cache_chunks: int = 2048) -> None:
+    def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32", cache_chunks: int = 2048) -> None:
         self.name = "minilm-maxsim"
-        self._encoder: MiniLMEncoder = minilm_encoder(backend)
+        self._encoder: MiniLMEncoder = minilm_encoder(backend, precision)
         self._cache: BoundedCache[str, Float32] = BoundedCache(cache_chunks)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

@@ -31,8 +31,10 @@ TEXTS = [
 ]
 LONG = "word " * (MAX_TOKENS + 1)
 
-# `__wrapped__` loads anew, past the encoder that the process keeps.
-load_anew = minilm_encoder.__wrapped__
+
+def load_anew(backend):
+    """Load past the encoder that the process keeps."""
+    return minilm._load_encoder.__wrapped__(backend, "fp32")
 
 
 @pytest.fixture(scope="module", params=["openvino", "torch"])

@@ -20,6 +20,7 @@ from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim
 from corag.rerankers.scorers import SEPARATOR
 from corag.types import Reranker
+from tests.corag.engine_worlds import save_bert
 
 QUESTION = "Which river flows through the capital of Germany?"
 PASSAGES = [
@@ -45,9 +46,15 @@ LONG = "river " * 600
 texts = st.sampled_from([*PASSAGES, *ODD]) | st.text(max_size=20)
 
 
+@pytest.fixture(scope="module")
+def settings_of(tmp_path_factory):
+    """What has to be given to build a reranker: a model where it brings none."""
+    return {"cross-encoder": {"model": save_bert(tmp_path_factory.mktemp("models") / "bert"), "backend": "torch"}}
+
+
 @pytest.fixture(params=corag.RERANKERS.names, scope="module")
-def reranker(request):
-    return corag.reranker(request.param)
+def reranker(request, settings_of):
+    return corag.reranker(request.param, **settings_of.get(request.param, {}))
 
 
 def chunks_of(texts):
@@ -97,6 +104,7 @@ def test_blank_texts_are_worth_nothing(reranker):
     assert reranker.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("reranker", sorted(set(corag.RERANKERS.names) - {"cross-encoder"}), indirect=True)
 def test_relevant_beats_irrelevant(reranker):
     values = reranker.score(QUESTION, PASSAGES)
     assert values[2] == values.min()

@@ -1,0 +1,93 @@
+"""One switch for what runs a model: OpenVINO or PyTorch, fp32 or bf16, CPU or CUDA.
+
+fp32 is the default everywhere, so that values do not depend on the machine. bf16 rounds every product to 8 bits:
+faster, for rankings that need not repeat to the last digit.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.engine.openvino import openvino_forward
+from corag.engine.source import Float32, Forward, Source
+from corag.errors import InputError
+from corag.optional import require
+
+Backend = Literal["auto", "openvino", "torch"]
+Precision = Literal["fp32", "bf16"]
+
+# On a CPU enough to occupy the cores, few enough to stay in their caches; a GPU wants more at a time.
+_BATCH_TOKENS = {"cpu": 2048, "cuda": 16384}
+
+
+def resolve_backend(backend: Backend, device: str = "cpu") -> Literal["openvino", "torch"]:
+    """Return the backend that `auto` stands for: OpenVINO on a CPU where it is installed, else PyTorch.
+
+    Raises:
+        InputError: No such backend, or one that does not run on the device.
+    """
+    if backend not in get_args(Backend):
+        raise InputError(f"backend {backend!r} is unknown; use 'auto', 'openvino' or 'torch'")
+    if not isinstance(device, str) or not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise InputError(f"device {device!r} is unknown; use 'cpu', 'cuda' or 'cuda:N'")
+    if backend == "openvino" and device != "cpu":
+        raise InputError(f"backend 'openvino' runs on the CPU, not on {device!r}; use backend='torch'")
+    if backend == "auto":
+        return "openvino" if device == "cpu" and importlib.util.find_spec("openvino") else "torch"
+    return backend
+
+
+def load_forward(source: Source, backend: Backend, precision: Precision = "fp32", device: str = "cpu") -> Forward:
+    """Load a model.
+
+    Args:
+        source: The model.
+        backend: See `resolve_backend`.
+        precision: `fp32`, or `bf16`, which OpenVINO takes only where the CPU has it; PyTorch emulates it.
+        device: `cpu`, `cuda` or `cuda:N`.
+
+    Raises:
+        InputError: No such backend, precision or device, or they do not go together here.
+        MissingExtraError: The backend is not installed.
+    """
+    if precision not in get_args(Precision):
+        raise InputError(f"precision {precision!r} is unknown; use 'fp32' or 'bf16'")
+    if resolve_backend(backend, device) == "openvino":
+        return openvino_forward(source, precision)
+    return _torch_forward(source, precision, device)
+
+
+def batch_tokens(device: str) -> int:
+    """Return the most tokens that a batch should have on a device."""
+    return _BATCH_TOKENS[device.partition(":")[0]]
+
+
+def _torch_forward(source: Source, precision: Precision, device: str) -> Forward:
+    torch = require("torch", "models")
+    _check_cuda(torch, device)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    model = source.load().to(device=device, dtype=dtype)
+
+    def forward(inputs: Mapping[str, NDArray[np.int64]]) -> Float32:
+        tensors = {name: torch.from_numpy(values).to(device) for name, values in inputs.items()}
+        with torch.inference_mode():
+            output = model(**tensors)[0]
+        return cast(Float32, output.float().cpu().numpy())
+
+    return forward
+
+
+def _check_cuda(torch: Any, device: str) -> None:
+    kind, _, index = device.partition(":")
+    num_devices = torch.cuda.device_count()
+    if kind == "cuda" and int(index or 0) >= num_devices:
+        raise InputError(
+            f"device {device!r} is not there: PyTorch {torch.__version__} sees {num_devices} CUDA devices; use "
+            "device='cpu', or install a PyTorch built for CUDA on a machine that has one"
+        )
