@@ -48,21 +48,19 @@ class ExtractiveReader:
         ]
         if not spans:
             return Answer("", confidence=0.0)
-        texts = [" ".join(context[start:end].split()) for start, end in spans]
+        # Repeated sentences would only say the same twice: the first of them stands for all.
+        first: dict[str, Span] = {}
+        for start, end in spans:
+            first.setdefault(" ".join(context[start:end].split()), (start, end))
+        texts = list(first)
         vectors = self._embed([query, *texts])
         cosines = vectors[1:] @ vectors[0]
-        # Repeated sentences would only say the same twice.
-        best: list[int] = []
-        for index in np.argsort(-cosines, kind="stable").tolist():
-            if texts[index] not in {texts[other] for other in best}:
-                best.append(index)
-            if len(best) == self.sentences:
-                break
-        chosen = sorted(best)
+        best = np.argsort(-cosines, kind="stable")[: self.sentences].tolist()
+        chosen = [texts[index] for index in sorted(best)]
         return Answer(
-            " ".join(texts[index] for index in chosen),
+            " ".join(chosen),
             confidence=float(np.clip(cosines[best[0]], 0.0, 1.0)),
-            spans=tuple(spans[index] for index in chosen),
+            spans=tuple(first[text] for text in chosen),
         )
 
     def _embed(self, texts: list[str]) -> FloatArray:
