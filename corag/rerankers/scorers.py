@@ -136,7 +136,7 @@ class JointScorer(Protocol):
 
 
 def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> list[FloatArray]:
-    """Score orders of many questions, in shared batches where their reranker can do that.
+    """Score orders of many questions, in shared batches where their scorers are `JointScorer`s.
 
     Args:
         requests: Scorers, each at most once, with the orders to score.
