@@ -63,14 +63,15 @@ def bench_search(rounds: int, num_seeds: int) -> dict[str, list[dict[str, Any]]]
 def core_rows(rounds: int) -> list[dict[str, Any]]:
     """Time the tree search under its settings, and on trees of about 1,000, 10,000 and 100,000 nodes."""
     costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
+    tree = SearchConfig(policy="paper")
     settings = {
-        "10 iterations": SearchConfig(),
-        "10 iterations, every child backed up": SearchConfig(backup="all-children"),
-        "10 iterations, parent's visits": SearchConfig(visits="parent"),
-        "10 iterations, chosen by utility": SearchConfig(choice="utility"),
+        "10 iterations": tree,
+        "10 iterations, every child backed up": replace(tree, backup="all-children"),
+        "10 iterations, parent's visits": replace(tree, visits="parent"),
+        "10 iterations, chosen by utility": replace(tree, choice="utility"),
         "model, at most 60 orders": SearchConfig(policy="model", max_scored=60),
     }
-    trees = {f"tree of {size} nodes": SearchConfig(iterations=n) for size, n in TREE_ITERATIONS.items()}
+    trees = {f"tree of {size} nodes": replace(tree, iterations=n) for size, n in TREE_ITERATIONS.items()}
 
     def run(config: SearchConfig) -> SearchResult:
         return search.search(costs, _free_scorer, BUDGET_TOKENS, config)

@@ -223,7 +223,9 @@ def _search_all(
     tokens: TokenCounter,
 ) -> list[tuple[Order, int]]:
     """Return the order that each count of iterations finds, and how many orders it had scored by then."""
-    config = search.SearchConfig(iterations=max(iterations), exploration=exploration, cost_weight=cost_weight)
+    config = search.SearchConfig(
+        policy="paper", iterations=max(iterations), exploration=exploration, cost_weight=cost_weight
+    )
     inner_budget = budget_tokens + problem.separator_tokens
     score = scaled(problem.scorer(reranker), problem, inner_budget, "query")
     scored: list[int] = []
@@ -256,6 +258,7 @@ def _exact_order(
 ) -> Order:
     selector = Corag(
         reranker=reranker,
+        policy="paper",
         iterations=iterations,
         exploration=exploration,
         cost_weight=cost_weight,

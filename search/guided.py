@@ -41,7 +41,7 @@ def guided(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumb
         belief.learn(values)
         if enumerated is None and not belief.flat:
             best = tuple(names.searchsorted(incumbent.order).tolist())
-            _widen(space, pool, belief, incumbent.value, best, widened)
+            _widen(space, pool, belief, incumbent.worth, best, widened)
 
 
 def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig) -> list[int]:
@@ -49,10 +49,10 @@ def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig) -> list[i
     rows: list[int] = []
     while len(rows) < config.batch_size and belief.open.any():
         if not belief.flat:
-            gains = belief.expected_gains(incumbent.value)
-            if gains.max() <= belief.least_gain(config.patience):
+            gains = belief.expected_gains(incumbent.worth)
+            if config.patience is not None and gains.max() <= belief.least_gain(config.patience):
                 break
-        elif incumbent.num_scored and belief.all_chunks_seen:
+        elif config.patience is not None and incumbent.num_scored and belief.all_chunks_seen:
             break
         else:
             gains = np.where(belief.open, belief.deviations().sum(0), -np.inf)

@@ -1,4 +1,4 @@
-"""The best order so far.
+"""The best order so far: the one of largest worth, its value less what its cost is weighed at.
 
 Ties: lower cost, then fewer candidates, then the lexicographically smaller order, that is, the
 better-ranked candidates.
@@ -13,6 +13,7 @@ import numpy as np
 
 from search.result import SearchResult
 from search.types import FloatArray, IntArray, Order
+from search.utility import cost_share
 
 
 class Incumbent:
@@ -20,15 +21,21 @@ class Incumbent:
 
     Args:
         costs: Cost of each candidate, `[num_candidates]`.
+        budget: The most that an order may cost.
+        cost_weight: What the whole budget takes off a value, >= 0.
 
     Attributes:
+        value: Value of the best order; 0 before any was scored.
         num_scored: Orders seen.
         orders: The best order after each round.
     """
 
-    def __init__(self, costs: IntArray) -> None:
+    def __init__(self, costs: IntArray, budget: int = 1, cost_weight: float = 0.0) -> None:
         self._costs = costs
+        self._budget = budget
+        self._cost_weight = cost_weight
         self._best: tuple[float, int, int, Order] = (inf, 0, 0, ())
+        self.value = 0.0
         self.num_scored = 0
         self.orders: list[Order] = []
 
@@ -38,8 +45,8 @@ class Incumbent:
         return self._best[-1]
 
     @property
-    def value(self) -> float:
-        """Its value; 0 before any order was scored."""
+    def worth(self) -> float:
+        """Its worth; 0 before any order was scored."""
         return -self._best[0] if self.orders else 0.0
 
     @property
@@ -47,12 +54,19 @@ class Incumbent:
         """Its cost."""
         return self._best[1]
 
-    def update(self, orders: Sequence[Order], values: FloatArray) -> None:
-        """Take in a round: orders and their values, `[len(orders)]`."""
-        leaders = np.flatnonzero(values == values.max()).tolist()
-        self._best = min(self._best, *(self._rank(orders[leader], float(values[leader])) for leader in leaders))
+    def update(self, orders: Sequence[Order], values: FloatArray) -> FloatArray:
+        """Take in a round: orders and their values, `[len(orders)]`; return what they are worth, alike."""
+        worths = values
+        if self._cost_weight:
+            costs = np.array([self._costs[list(order)].sum() for order in orders])
+            worths = values - self._cost_weight * cost_share(costs, self._budget)
+        leaders = np.flatnonzero(worths == worths.max()).tolist()
+        best = min((self._rank(orders[leader], float(worths[leader])), leader) for leader in leaders)
+        if best[0] < self._best:
+            self._best, self.value = best[0], float(values[best[1]])
         self.num_scored += len(orders)
         self.orders.append(self.order)
+        return worths
 
     def result(self, *, utility: float, complete: bool, error: Exception | None = None) -> SearchResult:
         """Return the result of a search without a tree."""
@@ -68,6 +82,6 @@ class Incumbent:
             error=error,
         )
 
-    def _rank(self, order: Order, value: float) -> tuple[float, int, int, Order]:
+    def _rank(self, order: Order, worth: float) -> tuple[float, int, int, Order]:
         """Smaller is better."""
-        return -value, int(self._costs[list(order)].sum()), len(order), order
+        return -worth, int(self._costs[list(order)].sum()), len(order), order

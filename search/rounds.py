@@ -1,7 +1,8 @@
 """The rounds of a search without a tree: a policy proposes, the scorer disposes.
 
 A policy is a generator of rounds. It yields orders that it has not yielded before, the ones it wants most
-first; it is resumed once they are scored, with their values, and the incumbent then knows them.
+first; it is resumed once they are scored, with their worths, and the incumbent then knows them. What an order is
+worth, its value or that minus lambda * cost / B, is the config's `choice`; the policy searches for the most of it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Propose = Callable[[IntArray, int, SearchConfig, Incumbent], Proposing]
 
 def in_rounds(propose: Propose, costs: IntArray, budget: int, config: SearchConfig) -> Searching:
     """Run a policy as far as the config allows."""
-    incumbent = Incumbent(costs)
+    incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
     proposing = propose(costs, budget, config, incumbent)
     orders, error = next(proposing, None), None
     while orders:
@@ -33,10 +34,10 @@ def in_rounds(propose: Propose, costs: IntArray, budget: int, config: SearchConf
         except Stop as stop:
             error = stop.error
             break
-        incumbent.update(orders, values)
+        worths = incumbent.update(orders, values)
         if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
             break
-        orders = _resumed(proposing, values)
+        orders = _resumed(proposing, worths)
     return incumbent.result(
         utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
         complete=_all_scored(costs, budget, config, incumbent.num_scored),
@@ -44,9 +45,9 @@ def in_rounds(propose: Propose, costs: IntArray, budget: int, config: SearchConf
     )
 
 
-def _resumed(proposing: Proposing, values: FloatArray) -> list[Order] | None:
+def _resumed(proposing: Proposing, worths: FloatArray) -> list[Order] | None:
     try:
-        return proposing.send(values)
+        return proposing.send(worths)
     except StopIteration:
         return None
 

@@ -53,7 +53,7 @@ def checkpoint(tmp_path_factory):
     scale=st.sampled_from(["query", "raw"]),
 )
 def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, tokens, scale):
-    searched = Corag(reranker=HashReranker(seed), iterations=100, scale=scale, tokens=tokens)
+    searched = Corag(reranker=HashReranker(seed), policy="paper", iterations=100, scale=scale, tokens=tokens)
     bound = Upper(reranker=HashReranker(seed), tokens=tokens)
     # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
     assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
@@ -63,7 +63,8 @@ def test_finds_the_order_that_only_a_combination_reveals():
     selection = Corag(reranker=RELATED, iterations=50, tokens=CHARACTERS).select("who?", POOL, 40)
     assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
     assert selection.text == "a dog ran\n\nthe cat sat"
-    assert Corag(reranker=RELATED, iterations=1, tokens=CHARACTERS).select("who?", POOL, 40).ids == ("c2",)
+    first_round = Corag(reranker=RELATED, policy="paper", iterations=1, tokens=CHARACTERS).select("who?", POOL, 40)
+    assert first_round.ids == ("c2",)
 
 
 def test_scale_changes_the_walk_alone():
@@ -104,7 +105,7 @@ def test_settings_that_no_search_has(setting):
 
 
 def test_trace_tells_how_it_came_about():
-    trace = Corag(reranker=RELATED, iterations=2, tokens=CHARACTERS).select("who?", POOL, 25).trace
+    trace = Corag(reranker=RELATED, policy="paper", iterations=2, tokens=CHARACTERS).select("who?", POOL, 25).trace
     assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
         "table", 2, 0.3, 0.1,
     )  # fmt: skip
@@ -145,10 +146,15 @@ def test_agent_decides(checkpoint, query, reranker, iterations):
     assert (trace["exploration"], trace["cost_weight"]) == pytest.approx((1.0, 0.25))
     assert trace["probabilities"][reranker] == pytest.approx(1 / (1 + math.exp(-10)))
     assert set(embedder.embedded) == {query}
-    same = Corag(reranker=reranker, iterations=iterations, exploration=1.0, cost_weight=0.25, tokens=CHARACTERS).select(
-        query, POOL, 40
-    )
+    settings = {"policy": "paper", "iterations": iterations, "exploration": 1.0, "cost_weight": 0.25}
+    same = Corag(reranker=reranker, **settings, tokens=CHARACTERS).select(query, POOL, 40)
     assert essence(selection) == essence(same)
+
+
+def test_the_tree_is_searched_where_an_agent_decides_and_a_model_else(checkpoint):
+    assert Corag(reranker=RELATED).config.policy == "model"
+    assert Corag(agent=checkpoint, embedder=SignEmbedder()).config.policy == "paper"
+    assert Corag(agent=checkpoint, embedder=SignEmbedder(), policy="beam").config.policy == "beam"
 
 
 def test_given_reranker_stands_in_for_the_predicted_one(checkpoint):
@@ -210,7 +216,7 @@ def test_corag_fixed_uses_the_recorded_setting(checkpoint):
     assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
         "bm25", 7, 0.3, 0.1,
     )  # fmt: skip
-    same = Corag(reranker=Bm25(), iterations=7, exploration=0.3, cost_weight=0.1, tokens=CHARACTERS)
+    same = Corag(reranker=Bm25(), policy="paper", iterations=7, exploration=0.3, cost_weight=0.1, tokens=CHARACTERS)
     assert essence(selection)[:-1] == essence(same.select("cat?", POOL, 40))[:-1]
 
 

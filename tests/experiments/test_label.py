@@ -107,6 +107,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
         for row in rows:
             selection = Corag(
                 reranker=rerankers[row["reranker"]],
+                policy="paper",
                 iterations=row["iterations"],
                 exploration=row["exploration"],
                 cost_weight=row["cost_weight"],

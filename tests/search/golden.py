@@ -12,17 +12,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 from search import SearchConfig, SearchResult, SearchTree, search
-from tests.search.worlds import HashScorer, TableScorer
+from tests.search.worlds import HashScorer, TableScorer, paper_config
 
 FOLDER = Path(__file__).parent.parent / "golden"
 PROBLEMS = {
-    "paper": ([3, 2, 4, 1, 3], 8, SearchConfig()),
-    "public_code": ([3, 2, 4, 1, 3], 8, SearchConfig(backup="all-children", visits="parent", choice="mean")),
-    "greedy": ([3, 2, 4, 1, 3], 8, SearchConfig(iterations=6, exploration=0, cost_weight=0)),
+    "paper": ([3, 2, 4, 1, 3], 8, paper_config()),
+    "public_code": ([3, 2, 4, 1, 3], 8, paper_config(backup="all-children", visits="parent", choice="mean")),
+    "greedy": ([3, 2, 4, 1, 3], 8, paper_config(iterations=6, exploration=0, cost_weight=0)),
     "carrot": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="carrot", max_scored=20)),
     "model": ([3, 2, 4, 1, 3], 8, SearchConfig(policy="model")),
     "model_large": ([3, 2, 4, 1, 3] * 5, 12, SearchConfig(policy="model", iterations=5)),
-    "complete": ([2, 5, 2], 6, SearchConfig(iterations=50, choice="value-minus-cost", max_length=2)),
+    "complete": ([2, 5, 2], 6, paper_config(iterations=50, choice="value-minus-cost", max_length=2)),
 }
 
 

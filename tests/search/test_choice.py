@@ -1,11 +1,11 @@
 import pytest
 
-from search import SearchConfig, search
-from tests.search.worlds import TableScorer
+from search import search
+from tests.search.worlds import TableScorer, paper_config
 
 
 def pick(choice, table, costs, budget, **settings):
-    config = SearchConfig(iterations=50, choice=choice, exploration=0, **settings)
+    config = paper_config(iterations=50, choice=choice, exploration=0, **settings)
     return search(costs, TableScorer(table), budget, config).order
 
 
@@ -30,7 +30,7 @@ def test_choice_by_hand(choice, cost_weight, expected):
 def test_mean_and_utility_may_turn_away_from_an_incumbent():
     # 1: (0,) leads with 0.75.  2: (0, 1) is worth 0, so (0,) falls to 0.375 and (1,) leads with 0.5.
     table = {(0,): 0.75, (1,): 0.5, (0, 1): 0.0, (1, 0): 0.0}
-    config = SearchConfig(iterations=2, exploration=0, cost_weight=0, choice="mean")
+    config = paper_config(iterations=2, exploration=0, cost_weight=0, choice="mean")
     assert search([1, 1], TableScorer(table), 2, config).incumbents == ((0,), (1,))
 
 
@@ -47,14 +47,14 @@ def test_ties(choice, costs, budget, expected):
     def always_half(orders):
         return [0.5] * len(orders)
 
-    config = SearchConfig(iterations=50, choice=choice, exploration=0, cost_weight=0)
+    config = paper_config(iterations=50, choice=choice, exploration=0, cost_weight=0)
     assert search(costs, always_half, budget, config).order == expected
 
 
 def test_a_later_tie_with_fewer_tokens_replaces_the_incumbent():
     # Both pairs are worth 1; (0, 1) costs 5 and is found first, (1, 2) costs 4.
     table = {(0,): 0.75, (1,): 0.5, (2,): 0.0, (0, 1): 1.0, (0, 2): 0.0, (1, 0): 0.0, (1, 2): 1.0}
-    config = SearchConfig(iterations=3, exploration=0, cost_weight=0, max_length=2)
+    config = paper_config(iterations=3, exploration=0, cost_weight=0, max_length=2)
     result = search([3, 2, 2], TableScorer(table), 6, config)
     assert result.incumbents == ((0,), (0, 1), (1, 2))
 

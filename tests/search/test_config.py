@@ -12,7 +12,7 @@ def test_defaults():
         "iterations": 10, "exploration": 2.4, "cost_weight": 0.1,
         "backup": "best-child", "visits": "total", "choice": "value",
         "max_length": None, "deadline_ms": None, "on_error": "raise",
-        "policy": "paper", "max_scored": None, "batch_size": 8, "patience": 6.0, "beam_width": 3, "seed": 0,
+        "policy": "model", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3, "seed": 0,
     }  # fmt: skip
 
 
@@ -45,6 +45,18 @@ def test_counts_with_another_least(field, value, least):
 def test_weights(field, value):
     with pytest.raises(SearchError, match=rf"{field} is {value!r}; it must be a finite number of at least 0"):
         SearchConfig(**{field: value})
+
+
+def test_patience_may_be_without_limit():
+    assert SearchConfig(patience=None).patience is None
+
+
+@pytest.mark.parametrize("choice", ["mean", "utility"])
+def test_choices_by_visits_need_a_tree(choice):
+    for policy in ("paper", "carrot"):
+        SearchConfig(policy=policy, choice=choice)
+    with pytest.raises(SearchError, match=f"choice is '{choice}', which policy 'beam' .*set policy to paper or carrot"):
+        SearchConfig(policy="beam", choice=choice)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_whole_floats_are_costs():
 
 
 def test_zero_costs_and_equal_values():
-    result = search([0, 0, 0], zeros, 1, SearchConfig(iterations=100))
+    result = search([0, 0, 0], zeros, 1, SearchConfig(policy="paper", iterations=100))
     assert (result.order, result.num_scored, result.complete) == ((0,), 3 + 6 + 6, True)
 
 
@@ -44,7 +44,7 @@ def test_duplicated_costs_are_different_candidates():
 
 
 def test_thousand_candidates():
-    result = search(np.full(1000, 100), HashScorer(3), 1024)
+    result = search(np.full(1000, 100), HashScorer(3), 1024, SearchConfig(policy="paper"))
     assert result.num_calls == 10
     assert result.num_scored >= 1000 + 9 * 991
     assert result.cost <= 1024
@@ -56,7 +56,7 @@ def test_costs_at_the_upper_bound_do_not_overflow():
 
 
 def test_result_compares_without_its_tree_and_prints_short():
-    first, second = search([1, 2], HashScorer(0), 3), search([1, 2], HashScorer(0), 3)
+    first, second = (search([1, 2], HashScorer(0), 3, SearchConfig(policy="paper")) for _ in range(2))
     assert first == second
     assert first.tree is not second.tree
     assert "tree" not in repr(first)
@@ -247,7 +247,7 @@ def test_a_run_is_driven_by_hand(policy):
 
 
 def test_a_run_is_stopped_by_hand():
-    run = Run([1, 1], 2)
+    run = Run([1, 1], 2, SearchConfig(policy="paper"))
     run.send(np.array([0.5, 0.25]))
     run.stop()
     assert run.result.order == (0,) and run.asked == []

@@ -3,8 +3,8 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from search import SearchConfig, SearchError, SearchTree, Stop, search, searching
-from tests.search.worlds import TableScorer
+from search import SearchError, SearchTree, Stop, search, searching
+from tests.search.worlds import TableScorer, paper_config
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
 PAIRS = {
@@ -23,7 +23,7 @@ def by_order(tree: SearchTree, column: str) -> dict:
 
 def run(table, budget, **settings):
     scorer = TableScorer(table)
-    return search([1, 1, 1], scorer, budget, SearchConfig(**settings)), scorer
+    return search([1, 1, 1], scorer, budget, paper_config(**settings)), scorer
 
 
 def test_best_child_backup_by_hand():
@@ -82,13 +82,13 @@ def test_cost_weight_turns_the_walk():
     # Costs 4 and 1 of 8: U(0)=0.5-lambda/2, U(1)=0.25-lambda/8, equal at lambda=2/3.
     for cost_weight, second in ((0.6, (0, 1)), (0.7, (1, 0))):
         scorer = TableScorer(table)
-        search([4, 1], scorer, 8, SearchConfig(iterations=2, exploration=0, cost_weight=cost_weight))
+        search([4, 1], scorer, 8, paper_config(iterations=2, exploration=0, cost_weight=cost_weight))
         assert scorer.calls[1] == [second]
 
 
 def test_walk_ties_go_to_lower_cost_then_better_rank():
     scorer = TableScorer(dict.fromkeys([(0,), (1,), (2,), (1, 0), (1, 2)], 0.5))
-    search([2, 1, 1], scorer, 3, SearchConfig(iterations=2, cost_weight=0))
+    search([2, 1, 1], scorer, 3, paper_config(iterations=2, cost_weight=0))
     # (1,) and (2,) cost 1: rank decides.  Children come cheapest first.
     assert scorer.calls == [[(1,), (2,), (0,)], [(1, 2), (1, 0)]]
 
@@ -110,7 +110,7 @@ def test_carrot_is_the_public_code_whatever_else_is_said():
 
 def test_the_last_expansion_is_cut_to_the_cheapest_children():
     scorer = TableScorer(PAIRS)
-    result = search([1, 1, 1], scorer, 2, SearchConfig(max_scored=4, exploration=0, cost_weight=0))
+    result = search([1, 1, 1], scorer, 2, paper_config(max_scored=4, exploration=0, cost_weight=0))
     # As by hand above, but of (1, 0) and (1, 2) only the first may be scored.
     assert scorer.calls == [[(0,), (1,), (2,)], [(1, 0)]]
     visits, total, closed = (by_order(result.tree, column) for column in ("visits", "total", "closed"))
@@ -131,7 +131,7 @@ def test_a_cap_that_cuts_nothing_leaves_the_tree_whole():
 @pytest.mark.parametrize("max_scored", [None, 4])
 def test_a_stop_leaves_the_tree_as_it_was_before_the_round(max_scored):
     short, _ = run(PAIRS, 2, iterations=1)
-    running = searching([1, 1, 1], 2, SearchConfig(max_scored=max_scored))
+    running = searching([1, 1, 1], 2, paper_config(max_scored=max_scored))
     running.send(None)
     running.send([PAIRS[(chunk,)] for chunk in range(3)])
     with pytest.raises(StopIteration) as stop:
@@ -150,7 +150,7 @@ def test_ends_early_when_every_order_was_scored():
 
 
 def test_coroutine_is_driven_by_hand():
-    running = searching([1, 2], 2, SearchConfig(cost_weight=0))
+    running = searching([1, 2], 2, paper_config(cost_weight=0))
     assert next(running) == [(0,), (1,)]
     with pytest.raises(StopIteration) as stop:
         running.send(np.array([0.25, 0.5]))
@@ -160,6 +160,6 @@ def test_coroutine_is_driven_by_hand():
 
 def test_bad_problem_is_refused_at_the_call():
     with pytest.raises(SearchError, match="budget is 0"):
-        searching([1], 0, SearchConfig())
+        searching([1], 0, paper_config())
     with pytest.raises(SearchError, match="config is a dict; it must be a SearchConfig"):
         searching([1], 1, {})

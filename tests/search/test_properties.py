@@ -2,9 +2,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import SearchConfig, exhaustive, search, search_many
+from search import exhaustive, search, search_many
 from tests.search.reference import search_by_objects
-from tests.search.worlds import HashScorer, configs, problems, scorers
+from tests.search.worlds import HashScorer, configs, paper_config, problems, scorers
 
 
 @given(problems, configs, scorers)
@@ -61,7 +61,7 @@ def test_tree_invariants(problem, config, scorer):
 @given(problems, st.sampled_from(["best-child", "all-children"]), scorers)
 def test_with_ample_iterations_equals_exhaustive(problem, backup, scorer):
     costs, budget = problem
-    found = search(costs, scorer, budget, SearchConfig(iterations=10_000, backup=backup))
+    found = search(costs, scorer, budget, paper_config(iterations=10_000, backup=backup))
     best = exhaustive(costs, scorer, budget)
     assert found.complete
     assert found.num_scored == best.num_scored
@@ -107,7 +107,7 @@ def test_many_equals_one_by_one(work, seed):
 @given(problems, scorers)
 def test_without_exploration_and_cost_the_first_steps_are_greedy(problem, scorer):
     costs, budget = problem
-    search(costs, scorer, budget, SearchConfig(iterations=2, exploration=0, cost_weight=0))
+    search(costs, scorer, budget, paper_config(iterations=2, exploration=0, cost_weight=0))
     if len(scorer.calls) == 2:
         can_grow = [
             (chunk,)

@@ -47,8 +47,14 @@ problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12)
 large_problems = st.tuples(st.lists(st.integers(0, 6), min_size=6, max_size=14), st.integers(10, 60))
 """Mostly with more feasible orders than policy `model` lists."""
 
+
+def paper_config(**settings) -> SearchConfig:
+    """The settings of a tree search."""
+    return SearchConfig(**{"policy": "paper", **settings})
+
+
 configs = st.builds(
-    SearchConfig,
+    paper_config,
     iterations=st.integers(1, 30),
     exploration=st.sampled_from([0.0, 0.3, 2.4]),
     cost_weight=st.sampled_from([0.0, 0.1, 0.5]),
@@ -57,6 +63,7 @@ configs = st.builds(
     choice=st.sampled_from(["value", "value-minus-cost", "mean", "utility"]),
     max_length=st.none() | st.integers(1, 4),
 )
+"""The tree search with its settings."""
 
 scorers = st.builds(HashScorer, st.integers(0, 10**6), st.sampled_from([1, 4, 2**20]))
 
@@ -66,7 +73,9 @@ policy_configs = st.builds(
     iterations=st.integers(1, 30),
     max_scored=st.none() | st.integers(1, 60),
     batch_size=st.integers(4, 9),
-    patience=st.sampled_from([0.0, 3.0, 6.0, 20.0]),
+    patience=st.sampled_from([0.0, 3.0, 6.0, 20.0, None]),
+    choice=st.sampled_from(["value", "value-minus-cost"]),
+    cost_weight=st.sampled_from([0.0, 0.1, 0.5]),
     beam_width=st.integers(1, 4),
     seed=st.integers(0, 3),
     max_length=st.none() | st.integers(1, 4),
