@@ -23,6 +23,7 @@ from rich.panel import Panel
 
 from corag.console import progress, say, stderr, stdout, table
 from corag.errors import CoragError, InputError
+from corag.rerankers.window import WindowPolicy
 
 if TYPE_CHECKING:
     from corag.ask import Reply
@@ -43,6 +44,8 @@ class AskConfig:
         method: Selector.
         agent: Checkpoint folder; method `corag` then takes reranker and settings from it.
         reranker: Values chunks, for methods that rerank and without an agent.
+        window: What becomes of orders that are longer than the reranker's window, for methods that rerank: they are no
+            candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
         num_candidates: Chunks that the index offers.
         reader: Answers from the context.
         model: Model of reader `ollama`.
@@ -58,6 +61,7 @@ class AskConfig:
     method: str = "corag"
     agent: str | None = None
     reranker: str | None = None
+    window: WindowPolicy | None = None
     num_candidates: int = 20
     reader: str = "extractive"
     model: str | None = None
@@ -117,6 +121,8 @@ def run_ask(config: AskConfig) -> None:
         settings["agent"] = config.agent
     if config.reranker is not None:
         settings["reranker"] = config.reranker
+    if config.window is not None:
+        settings["window"] = config.window
     reading = {name: value for name, value in (("model", config.model), ("host", config.host)) if value is not None}
     reply = ask(
         config.question,

@@ -100,10 +100,18 @@ class MiniLMEncoder:
         Raises:
             InputError: A text is not valid Unicode.
         """
-        encodings = encode(self._tokenizer, texts)
-        ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
-        truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
-        return Tokens(ids, truncated)
+        whole = self.whole_ids(texts)
+        return Tokens(
+            [ids[:MAX_TOKENS] for ids in whole], np.array([len(ids) > MAX_TOKENS for ids in whole], dtype=bool)
+        )
+
+    def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Return the token ids of each text, without special tokens and uncut.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""

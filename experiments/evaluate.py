@@ -21,6 +21,7 @@ from corag.console import progress, stdout, table
 from corag.data import DataFolder, Query
 from corag.errors import InputError
 from corag.registry import SELECTORS
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text import ChunkConfig
 from corag.tokens import token_counter
 from corag.types import Reader, Selection, Selector, TokenCounter
@@ -63,6 +64,8 @@ class EvaluateConfig:
         budget: The most tokens a selection may cost.
         pool: Where candidates come from: the question's own list, or the nearest chunks of the corpus.
         reranker: Values chunks for every method that reranks.
+        window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
+            scored in overlapping windows (windows), or are cut (truncate) and counted.
         agent: Checkpoint folder; `corag` then predicts its settings, `corag-fixed` uses its best single one.
         reader: Answers the questions.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
@@ -81,6 +84,7 @@ class EvaluateConfig:
     budget: int = 256
     pool: PoolName = "auto"
     reranker: str = "minilm-maxsim"
+    window: WindowPolicy = DEFAULT_POLICY
     agent: str | None = None
     reader: str = "extractive"
     tokenizer: str = "minilm"
@@ -182,6 +186,8 @@ def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Se
             settings["reranker"] = config.reranker
         if name in ("corag", "corag-fixed") and config.agent is not None:
             settings["agent"] = config.agent
+        if name in ("naive", "upper", PLAIN, "corag", "corag-fixed"):
+            settings["window"] = config.window
         if name == "corag-fixed" and config.agent is None:
             raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
         selectors[name] = corag.selector("corag" if name == PLAIN else name, **settings)

@@ -21,6 +21,7 @@ from corag.console import progress
 from corag.data import DataFolder, Query
 from corag.errors import DataError, InputError
 from corag.optional import require
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Problem, check_budget
 from corag.selectors.corag import Corag, scaled
 from corag.text import ChunkConfig
@@ -49,6 +50,8 @@ class LabelConfig:
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
         budget: The most tokens a selection may cost.
+        window: What becomes of orders that are longer than a reranker's window: they are no candidates (forbid), are
+            scored in overlapping windows (windows), or are cut (truncate).
         pool: Where candidates come from: the question's own list, or the nearest chunks of the corpus.
         reader: Answers the questions.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
@@ -68,6 +71,7 @@ class LabelConfig:
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
     budget: int = 256
+    window: WindowPolicy = DEFAULT_POLICY
     pool: PoolName = "auto"
     reader: str = "extractive"
     tokenizer: str = "minilm"
@@ -156,7 +160,7 @@ def label(config: LabelConfig) -> Path:
         with progress("label", quiet=config.quiet) as report:
             for number, query in enumerate(queries, start=1):
                 if query.id not in journal.units:
-                    rows = label_query(query, pool, rerankers, grid, reader, config.budget, tokens)
+                    rows = label_query(query, pool, rerankers, grid, reader, config.budget, tokens, config.window)
                     journal.add(query.id, list(rows))
                 report(number, len(queries))
         table = [
@@ -184,12 +188,15 @@ def label_query(
     reader: Reader,
     budget_tokens: int,
     tokens: TokenCounter,
+    window: WindowPolicy = DEFAULT_POLICY,
 ) -> Iterator[dict[str, Any]]:
     """Yield one row per configuration of the grid for one question."""
     problem = Problem(query.question, pool.candidates(query), tokens)
     read: dict[str, dict[str, float]] = {}
     for reranker, exploration, cost_weight in itertools.product(rerankers, grid.explorations, grid.cost_weights):
-        outcomes = _search_all(problem, budget_tokens, reranker, grid.iterations, exploration, cost_weight, tokens)
+        outcomes = _search_all(
+            problem, budget_tokens, reranker, grid.iterations, exploration, cost_weight, tokens, window
+        )
         for iterations, (order, num_scored) in zip(grid.iterations, outcomes, strict=True):
             text = problem.text(order)
             if text not in read:
@@ -209,7 +216,7 @@ def label_query(
                 "cost_tokens": int(tokens.count([text])[0]) if text else 0,
                 "chunks": len(order),
                 "orders_scored": num_scored,
-                "value": float(problem.scorer(reranker)([order])[0]) if order else 0.0,
+                "value": float(problem.scorer(reranker, window)([order])[0]) if order else 0.0,
             }
 
 
@@ -221,20 +228,23 @@ def _search_all(
     exploration: float,
     cost_weight: float,
     tokens: TokenCounter,
+    window: WindowPolicy,
 ) -> list[tuple[Order, int]]:
     """Return the order that each count of iterations finds, and how many orders it had scored by then."""
     config = search.SearchConfig(
         policy="paper", iterations=max(iterations), exploration=exploration, cost_weight=cost_weight
     )
     inner_budget = budget_tokens + problem.separator_tokens
-    score = scaled(problem.scorer(reranker), problem, inner_budget, "query")
+    scorer = problem.scorer(reranker, window)
+    limits = problem.limits(scorer, inner_budget)
+    score = scaled(scorer, problem, inner_budget, "query")
     scored: list[int] = []
 
     def count_and_score(orders: Sequence[Order]) -> FloatArray:
         scored.append(len(orders))
         return score(orders)
 
-    result = search.search(problem.costs, count_and_score, inner_budget, config)
+    result = search.search(limits.costs, count_and_score, limits.budget, config)
     found: list[tuple[Order, int]] = []
     for count in iterations:
         ran = min(count, len(result.incumbents))
@@ -242,7 +252,7 @@ def _search_all(
         num_scored = sum(scored[:ran])
         if order and int(tokens.count([problem.text(order)])[0]) > budget_tokens:
             # Only under tokenizers whose counts do not add up: search again the way the selector does.
-            order = _exact_order(problem, budget_tokens, reranker, count, exploration, cost_weight, tokens)
+            order = _exact_order(problem, budget_tokens, reranker, count, exploration, cost_weight, tokens, window)
         found.append((order, num_scored))
     return found
 
@@ -255,6 +265,7 @@ def _exact_order(
     exploration: float,
     cost_weight: float,
     tokens: TokenCounter,
+    window: WindowPolicy,
 ) -> Order:
     selector = Corag(
         reranker=reranker,
@@ -262,6 +273,7 @@ def _exact_order(
         iterations=iterations,
         exploration=exploration,
         cost_weight=cost_weight,
+        window=window,
         tokens=tokens,
     )
     chosen = selector.select_from(problem, budget_tokens).ids

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
     Attributes:
         value: What a reranker said.
-        truncated: Whether the text did not fit its window.
+        truncated: Whether the text was longer than its window.
     """
 
     value: float

@@ -6,13 +6,16 @@ the value a bi-encoder retriever would give the finished prompt.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.backends import Backend, Precision
+from corag.errors import InputError
 from corag.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.rerankers.window import Fitter, Window, WindowPolicy
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -22,22 +25,27 @@ class MiniLMCosine:
     Args:
         backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
         precision: `fp32` or `bf16`.
+        max_tokens: The window: tokens of text, special tokens not among them, 1 to 510. The model was published with
+            254, and trained on shorter texts still.
 
     Attributes:
-        max_tokens: The window; what is longer is cut at the end, and counted.
+        max_tokens: The window; see `corag.rerankers.window`.
         identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
     """
 
-    max_tokens = MAX_TOKENS
-
-    def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32") -> None:
+    def __init__(
+        self, *, backend: Backend = "auto", precision: Precision = "fp32", max_tokens: int = MAX_TOKENS
+    ) -> None:
+        if not isinstance(max_tokens, int) or not 1 <= max_tokens <= MAX_TOKENS:
+            raise InputError(f"max_tokens is {max_tokens!r}; minilm-cosine takes 1 to {MAX_TOKENS}")
         self.name = "minilm-cosine"
+        self.max_tokens = max_tokens
         self.encoder = minilm_encoder(backend, precision)
-        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.backend} {precision}"
+        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.backend} {precision} max_tokens={max_tokens}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
-        ids = self.encoder.tokenize(texts).ids
+        ids = [whole[: self.max_tokens] for whole in self.encoder.whole_ids(texts)]
         return _cosines(self.query_vector(query), self.encoder.sentence_embeddings(ids), ids)
 
     def query_vector(self, query: str) -> FloatArray:
@@ -54,21 +62,39 @@ class CosineScorer:
     """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text.
 
     Attributes:
-        truncated_orders: Orders so far that did not fit the window.
+        reranker: Scorers of one reranker share batches.
+        window: What of an order is seen at once.
     """
 
     order_matters = True
 
     def __init__(self, reranker: MiniLMCosine, query: str, chunks: Sequence[Chunk]) -> None:
-        self._encoder = reranker.encoder
+        self.reranker = reranker
         self._query = reranker.query_vector(query)
-        self._tokens = self._encoder.tokenize([chunk.text for chunk in chunks])
-        self.truncated_orders: set[Order] = set()
+        self._ids = reranker.encoder.whole_ids([chunk.text for chunk in chunks])
+        self.window = Window(reranker.max_tokens, np.array([len(ids) for ids in self._ids], dtype=np.int64))
+        self._fitter = Fitter(reranker.max_tokens)
+
+    def under(self, policy: WindowPolicy) -> CosineScorer:
+        """Return the same scorer with a policy of its own, and nothing counted yet."""
+        scorer = copy.copy(self)
+        scorer._fitter = Fitter(self.window.tokens, policy)
+        return scorer
+
+    @property
+    def policy(self) -> WindowPolicy:
+        """What becomes of orders that are longer than the window."""
+        return self._fitter.policy
+
+    @property
+    def overlong_orders(self) -> set[Order]:
+        """Orders so far that were longer than the window."""
+        return self._fitter.overlong_orders
 
     @property
     def num_truncated(self) -> int:
-        """Distinct orders so far that did not fit the window."""
-        return len(self.truncated_orders)
+        """Distinct orders so far that were cut."""
+        return self._fitter.num_truncated
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
@@ -77,21 +103,17 @@ class CosineScorer:
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CosineScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, embedded in shared batches."""
-        joined = [[scorer._joined(order) for order in orders] for scorer, orders in requests]
-        encoder = requests[0][0]._encoder
-        vectors = encoder.sentence_embeddings([ids for rows in joined for ids in rows])
-        ends = np.cumsum([len(rows) for rows in joined])
-        return [
-            _cosines(scorer._query, of_scorer, rows)
-            for (scorer, _), of_scorer, rows in zip(requests, np.split(vectors, ends[:-1]), joined, strict=True)
+        given = [
+            scorer._fitter.rows(orders, [np.concatenate([scorer._ids[i] for i in order]) for order in orders])
+            for scorer, orders in requests
         ]
-
-    def _joined(self, order: Order) -> NDArray[np.int64]:
-        """Return the token ids of an order's joined text, cut to the window, and count it if it was cut."""
-        ids = np.concatenate([self._tokens.ids[i] for i in order])
-        if len(ids) > MAX_TOKENS or self._tokens.truncated[list(order)].any():
-            self.truncated_orders.add(order)
-        return ids[:MAX_TOKENS]
+        encoder = requests[0][0].reranker.encoder
+        vectors = encoder.sentence_embeddings([ids for rows in given for ids in rows.ids])
+        ends = np.cumsum([len(rows.ids) for rows in given])
+        return [
+            rows.pooled(_cosines(scorer._query, of_scorer, rows.ids))
+            for (scorer, _), of_scorer, rows in zip(requests, np.split(vectors, ends[:-1]), given, strict=True)
+        ]
 
 
 def _cosines(query: FloatArray, vectors: NDArray[np.float32], ids: Sequence[NDArray[np.int64]]) -> FloatArray:

@@ -6,6 +6,7 @@ tokenised once; the pair for an order is put together from token ids.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from corag.engine.pairs import PairTokenizer, Question
 from corag.engine.source import Source
 from corag.errors import InputError
 from corag.rerankers.scorers import SEPARATOR
+from corag.rerankers.window import Fitter, Window, WindowPolicy
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -34,8 +36,8 @@ class CrossEncoder:
         trust_remote_code: Whether code that comes with the model may run.
 
     Attributes:
-        max_tokens: The window: tokens of question and text together, special tokens included. A longer text is cut
-            at its end, and counted; a question never is.
+        max_tokens: The window: tokens of question and text together, special tokens included. A question is never
+            cut; see `corag.rerankers.window` for texts.
         identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
 
     Raises:
@@ -75,7 +77,7 @@ class CrossEncoder:
         Raises:
             InputError: The question leaves no room for a text, or something is not valid Unicode.
         """
-        return self.values(self._tokenizer.question(query), self.tokenize(texts))
+        return self.values([(self._tokenizer.question(query), self.tokenize(texts))])[0]
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CrossEncoderScorer:
         """Return a scoring function that tokenises question and chunks once; see `score`."""
@@ -85,53 +87,85 @@ class CrossEncoder:
         """Return the token ids of each text, uncut."""
         return self._tokenizer.tokenize(texts)
 
-    def values(self, question: Question, texts: Sequence[Int64]) -> FloatArray:
-        """Return the value of each text, given as token ids, `[len(texts)]`."""
-        values = np.zeros(len(texts), dtype=np.float64)
-        filled = np.array([row for row, text in enumerate(texts) if len(text)], dtype=np.intp)
-        ids, types = question.pairs([texts[row] for row in filled])
-        for batch in self._engine.run(ids, types if self._takes_types else None):
+    def values(self, requests: Sequence[tuple[Question, Sequence[Int64]]]) -> list[FloatArray]:
+        """Return for each question the value of each of its texts, given as token ids, in shared batches."""
+        ids: list[Int64] = []
+        types: list[Int64] = []
+        for question, texts in requests:
+            of_question = question.pairs(texts)
+            ids += of_question[0]
+            types += of_question[1]
+        filled = np.flatnonzero([len(text) for _, texts in requests for text in texts])
+        values = np.zeros(len(ids), dtype=np.float64)
+        of_filled = [types[row] for row in filled] if self._takes_types else None
+        for batch in self._engine.run([ids[row] for row in filled], of_filled):
             # The logistic function, written so that no logit overflows.
             values[filled[batch.rows]] = 0.5 + 0.5 * np.tanh(0.5 * batch.output[:, 0].astype(np.float64))
-        return values
+        return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
 class CrossEncoderScorer:
     """Scores orders from the token ids of their chunks.
 
     Where the tokenizer gives the joined text other ids than its chunks have side by side, the joined text of each
-    order is tokenised instead: slower, equal values.
+    order is tokenised instead: slower, equal values. The lengths in `window` are then near, not exact: an order that
+    fits by them and yet is longer is, under `forbid`, worth 0 and not handed to the model.
 
     Attributes:
-        truncated_orders: Orders so far that did not fit the window.
+        reranker: Scorers of one reranker share batches.
+        window: What of an order is seen at once.
     """
 
     order_matters = True
 
     def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:
-        self._reranker = reranker
+        self.reranker = reranker
         self._question = question
         self._texts = texts
-        self._ids = reranker.tokenize(texts) if reranker.joins_ids else []
-        self.truncated_orders: set[Order] = set()
+        self._ids = reranker.tokenize(texts)
+        separator_tokens = 0 if reranker.joins_ids else len(reranker.tokenize([SEPARATOR])[0])
+        lengths = np.array([len(ids) for ids in self._ids], dtype=np.int64) + separator_tokens
+        self.window = Window(question.room, lengths, separator_tokens)
+        self._fitter = Fitter(question.room)
+
+    def under(self, policy: WindowPolicy) -> CrossEncoderScorer:
+        """Return the same scorer with a policy of its own, and nothing counted yet."""
+        scorer = copy.copy(self)
+        scorer._fitter = Fitter(self.window.tokens, policy)
+        return scorer
+
+    @property
+    def policy(self) -> WindowPolicy:
+        """What becomes of orders that are longer than the window."""
+        return self._fitter.policy
+
+    @property
+    def overlong_orders(self) -> set[Order]:
+        """Orders so far that were longer than the window."""
+        return self._fitter.overlong_orders
 
     @property
     def num_truncated(self) -> int:
-        """Distinct orders so far that did not fit the window."""
-        return len(self.truncated_orders)
+        """Distinct orders so far that were cut."""
+        return self._fitter.num_truncated
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
-        joined = self._joined(orders)
-        room = self._question.room
-        self.truncated_orders.update(order for ids, order in zip(joined, orders, strict=True) if len(ids) > room)
-        return self._reranker.values(self._question, joined)
+        return self.score_jointly([(self, orders)])[0]
+
+    @staticmethod
+    def score_jointly(requests: Sequence[tuple[CrossEncoderScorer, Sequence[Order]]]) -> list[FloatArray]:
+        """Return the values of each scorer's orders, run in shared batches."""
+        given = [scorer._fitter.rows(orders, scorer._joined(orders)) for scorer, orders in requests]
+        asked = [(scorer._question, rows.ids) for (scorer, _), rows in zip(requests, given, strict=True)]
+        values = requests[0][0].reranker.values(asked)
+        return [rows.pooled(of_rows) for rows, of_rows in zip(given, values, strict=True)]
 
     def _joined(self, orders: Sequence[Order]) -> list[Int64]:
         """Return the token ids of the joined text of each order."""
-        if self._reranker.joins_ids:
+        if self.reranker.joins_ids:
             return [np.concatenate([self._ids[index] for index in order]) for order in orders]
-        return self._reranker.tokenize([SEPARATOR.join(self._texts[index] for index in order) for order in orders])
+        return self.reranker.tokenize([SEPARATOR.join(self._texts[index] for index in order) for order in orders])
 
 
 def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:

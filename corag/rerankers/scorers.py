@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.errors import ScoringError
+from corag.rerankers.window import Window, WindowPolicy
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 
 SEPARATOR = "\n\n"
@@ -47,6 +48,10 @@ class MemoScorer:
         scorer: Computes values.
         name: The reranker's name, for error messages.
         ids: Ids of the chunks that orders index, for error messages.
+
+    Attributes:
+        window: What of an order the reranker sees at once; None where it declares no window.
+        policy: What becomes of longer orders; None likewise.
     """
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
@@ -55,11 +60,19 @@ class MemoScorer:
         self._ids = ids
         self._values: dict[Order, float] = {}
         self.order_matters = scorer.order_matters
+        self.window: Window | None = getattr(scorer, "window", None)
+        self.policy: WindowPolicy | None = getattr(scorer, "policy", None)
 
     @property
     def num_truncated(self) -> int:
-        """Distinct orders so far that did not fit the reranker's window."""
+        """Distinct orders so far that were cut to fit the reranker's window."""
         return self.scorer.num_truncated
+
+    @property
+    def overlong_orders(self) -> set[Order]:
+        """Orders so far that were longer than the reranker's window, for rerankers that declare one."""
+        overlong: set[Order] = getattr(self.scorer, "overlong_orders", set())
+        return overlong
 
     @property
     def num_computed(self) -> int:
@@ -127,7 +140,13 @@ class MemoScorer:
 
 
 class JointScorer(Protocol):
-    """A scorer whose orders can share batches with those of other questions."""
+    """A scorer whose orders can share batches with those of other questions.
+
+    Attributes:
+        reranker: Only scorers of one and the same share batches.
+    """
+
+    reranker: Any
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
@@ -147,7 +166,7 @@ def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> li
     Raises:
         ScoringError: A reranker returned another number of values, or what is no finite number.
     """
-    groups: dict[Callable[..., list[FloatArray]], list[tuple[MemoScorer, list[Order]]]] = {}
+    groups: dict[tuple[Callable[..., list[FloatArray]], int], list[tuple[MemoScorer, list[Order]]]] = {}
     for memo, orders in requests:
         if not (new := memo.missing(orders)):
             continue
@@ -155,8 +174,8 @@ def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> li
         if joint is None:
             memo.learn(new, memo.scorer(new))
         else:
-            groups.setdefault(joint, []).append((memo, new))
-    for joint, members in groups.items():
+            groups.setdefault((joint, id(cast(JointScorer, memo.scorer).reranker)), []).append((memo, new))
+    for (joint, _), members in groups.items():
         answers = joint([(memo.scorer, new) for memo, new in members])
         for (memo, new), values in zip(members, answers, strict=True):
             memo.learn(new, values)

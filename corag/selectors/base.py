@@ -12,13 +12,15 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
 from corag.rerankers.scorers import SEPARATOR, MemoScorer
+from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
+from corag.selectors.limits import Limits, combined
 from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter
 
@@ -65,16 +67,59 @@ class Problem:
         counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
         self.separator_tokens = int(counts[0])
         self.costs: NDArray[np.int64] = counts[1:] + self.separator_tokens
-        self._scorers: dict[int, tuple[Reranker, MemoScorer]] = {}
+        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, MemoScorer]] = {}
 
-    def scorer(self, reranker: Reranker) -> MemoScorer:
-        """Return the reranker bound to this query, with a memory that lasts as long as the problem."""
+    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> MemoScorer:
+        """Return the reranker bound to this query, with a memory that lasts as long as the problem.
+
+        Args:
+            reranker: The reranker.
+            window: What becomes of orders that are longer than its window, where it declares one.
+        """
+        key = (id(reranker), window)
         # The reranker is kept beside its scorer so that its id stays its own.
-        if id(reranker) not in self._scorers:
+        if key not in self._scorers:
             bound = reranker.scorer(self.query, self.chunks)
+            if getattr(bound, "window", None) is not None:
+                bound = cast(WindowedScorer, bound).under(window)
             scorer = MemoScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
-            self._scorers[id(reranker)] = (reranker, scorer)
-        return self._scorers[id(reranker)][1]
+            self._scorers[key] = (reranker, scorer)
+        return self._scorers[key][1]
+
+    def limits(self, scorer: MemoScorer, budget_tokens: int) -> Limits:
+        """Return what may be chosen within a budget for the sum of `costs`, and, where it forbids more, a window."""
+        window = scorer.window
+        if window is None or scorer.policy != "forbid":
+            return Limits(self.costs, budget_tokens)
+        return combined(self.costs, budget_tokens, window.lengths, window.tokens + window.separator_tokens)
+
+    def window_trace(self, scorer: MemoScorer, limits: Limits) -> dict[str, Any]:
+        """Return what to note about the reranker's window: nothing where it declares none.
+
+        `binds` says whether it kept any order from being chosen, cut or split one; `overlong` counts the longer orders
+        that were asked for.
+        """
+        window = scorer.window
+        if window is None:
+            return {}
+        overlong = len(scorer.overlong_orders)
+        noted = {
+            "policy": scorer.policy,
+            "tokens": window.tokens,
+            "binds": limits.window_binds or overlong > 0,
+            "overlong": overlong,
+        }
+        if not limits.window_binds or len(limits.fitting):
+            return {"window": noted}
+        shortest = int(window.lengths.min()) - window.separator_tokens
+        return {
+            "window": noted,
+            "reason": (
+                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window, which "
+                f"beside this question has room for {window.tokens} tokens (the shortest candidate has {shortest}); "
+                "cut smaller chunks, or use window='windows', which looks at a longer text in parts"
+            ),
+        }
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""

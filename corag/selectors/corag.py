@@ -16,7 +16,9 @@ from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import MemoScorer, score_together
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.limits import Limits
 from corag.selectors.naive import DEFAULT_RERANKER
 from corag.types import Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
@@ -54,6 +56,8 @@ class Corag(BudgetedSelector):
         scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
             this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
             are.
+        window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
+            Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
             each question.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -72,6 +76,7 @@ class Corag(BudgetedSelector):
         exploration: float = DEFAULT_EXPLORATION,
         cost_weight: float = 0.1,
         scale: Scale = "query",
+        window: WindowPolicy = DEFAULT_POLICY,
         agent: str | Path | ConfigurationAgent | None = None,
         embedder: Embedder | None = None,
         tokens: TokenCounter | None = None,
@@ -80,6 +85,7 @@ class Corag(BudgetedSelector):
         if scale not in get_args(Scale):
             raise InputError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}")
         self.scale = scale
+        self.window = check_policy(window)
         self.agent = load_agent(agent)
         self.config = search.SearchConfig(
             policy=policy or ("model" if self.agent is None else "paper"),
@@ -139,7 +145,7 @@ class Corag(BudgetedSelector):
         """Return how to search: as predicted, or with the fixed settings."""
         if prediction is None:
             assert self._reranker is not None
-            return Plan(self._reranker, self.config)
+            return Plan(self._reranker, self.config, self.window)
         config = replace(
             self.config,
             iterations=prediction.iterations,
@@ -147,7 +153,7 @@ class Corag(BudgetedSelector):
             cost_weight=prediction.cost_weight,
         )
         reranker = self._reranker or self._by_name(prediction.reranker)
-        return Plan(reranker, config, {"probabilities": dict(prediction.probabilities)})
+        return Plan(reranker, config, self.window, {"probabilities": dict(prediction.probabilities)})
 
 
 class CoragFixed(Corag):
@@ -156,6 +162,7 @@ class CoragFixed(Corag):
     Args:
         agent: A checkpoint folder or a loaded agent.
         scale: See `Corag`.
+        window: See `Corag`.
         tokens: The answering model's token counter.
     """
 
@@ -166,6 +173,7 @@ class CoragFixed(Corag):
         *,
         agent: str | Path | ConfigurationAgent,
         scale: Scale = "query",
+        window: WindowPolicy = DEFAULT_POLICY,
         tokens: TokenCounter | None = None,
     ) -> None:
         loaded = load_agent(agent)
@@ -183,6 +191,7 @@ class CoragFixed(Corag):
             exploration=fixed.exploration,
             cost_weight=fixed.cost_weight,
             scale=scale,
+            window=window,
             tokens=tokens,
         )
 
@@ -194,11 +203,13 @@ class Plan:
     Attributes:
         reranker: Values orders.
         config: Settings of the search.
+        window: What becomes of orders that are longer than the reranker's window.
         trace: What to note about where they come from.
     """
 
     reranker: Reranker
     config: search.SearchConfig
+    window: WindowPolicy = DEFAULT_POLICY
     trace: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -213,8 +224,11 @@ def search_choices(
         plans: How to search each problem.
         scale: See `Corag`.
     """
-    scorers = [problem.scorer(plan.reranker) for problem, plan in zip(problems, plans, strict=True)]
-    scalings = _scalings(scorers, problems, budgets, scale)
+    scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
+    limits = [
+        problem.limits(scorer, budget) for problem, scorer, budget in zip(problems, scorers, budgets, strict=True)
+    ]
+    scalings = _scalings(scorers, limits, scale)
 
     def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
         orders: dict[int, list[Order]] = {}
@@ -224,12 +238,11 @@ def search_choices(
         # The pairs of a problem lie side by side, so its values do.
         return np.concatenate([scalings[index](found) for index, found in zip(orders, values, strict=True)])
 
-    given = [(problem.costs, budget) for problem, budget in zip(problems, budgets, strict=True)]
-    results = search.search_many(given, score, [plan.config for plan in plans])
-    return [_choice(*found) for found in zip(results, scorers, plans, strict=True)]
+    results = search.search_many([(of_one.costs, of_one.budget) for of_one in limits], score, [p.config for p in plans])
+    return [_choice(*found) for found in zip(results, problems, scorers, limits, plans, strict=True)]
 
 
-def _choice(result: search.SearchResult, scorer: MemoScorer, plan: Plan) -> Choice:
+def _choice(result: search.SearchResult, problem: Problem, scorer: MemoScorer, limits: Limits, plan: Plan) -> Choice:
     value = float(scorer([result.order])[0]) if result.order else 0.0
     return Choice(
         result.order,
@@ -244,7 +257,9 @@ def _choice(result: search.SearchResult, scorer: MemoScorer, plan: Plan) -> Choi
             "orders_computed": scorer.num_computed,
             "truncated": scorer.num_truncated,
             "chunk_values": scorer([(index,) for index in result.order]).tolist(),
-            "result": result,
+            # Where the window binds, the tree's costs are in the unit of `limits`; the result's are tokens always.
+            "result": replace(result, cost=int(problem.costs[list(result.order)].sum())),
+            **problem.window_trace(scorer, limits),
             **plan.trace,
         },
     )
@@ -264,20 +279,15 @@ class Scaling:
 
 def scaled(scorer: MemoScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
     """Return the scorer on the scale on which values enter the search; see `Corag`."""
-    (scaling,) = _scalings([scorer], [problem], [budget_tokens], scale)
+    (scaling,) = _scalings([scorer], [problem.limits(scorer, budget_tokens)], scale)
     return lambda orders: scaling(scorer(orders))
 
 
-def _scalings(
-    scorers: Sequence[MemoScorer], problems: Sequence[Problem], budgets: Sequence[int], scale: Scale
-) -> list[Scaling]:
+def _scalings(scorers: Sequence[MemoScorer], limits: Sequence[Limits], scale: Scale) -> list[Scaling]:
     if scale == "raw":
         return [Scaling()] * len(scorers)
     # The first expansion scores the same orders: they are remembered.
-    singles = [
-        [(int(index),) for index in np.flatnonzero(problem.costs <= budget)]
-        for problem, budget in zip(problems, budgets, strict=True)
-    ]
+    singles = [[(int(index),) for index in of_one.fitting] for of_one in limits]
     values = score_together(list(zip(scorers, singles, strict=True)))
     return [_scaling(of_problem) for of_problem in values]
 

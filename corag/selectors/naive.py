@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from corag.registry import reranker as make_reranker
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
 from corag.types import Reranker, TokenCounter
 
@@ -16,20 +17,35 @@ class Naive(BudgetedSelector):
 
     Args:
         reranker: Name or object.
+        window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
         tokens: The answering model's token counter.
     """
 
     name = "naive"
 
-    def __init__(self, *, reranker: str | Reranker = DEFAULT_RERANKER, tokens: TokenCounter | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        reranker: str | Reranker = DEFAULT_RERANKER,
+        window: WindowPolicy = DEFAULT_POLICY,
+        tokens: TokenCounter | None = None,
+    ) -> None:
         super().__init__(tokens=tokens)
         self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
+        self.window = check_policy(window)
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        scorer = problem.scorer(self.reranker)
-        singles = scorer([(index,) for index in range(len(problem.chunks))])
-        order = fill([int(i) for i in np.argsort(-singles, kind="stable")], problem.costs, budget_tokens)
+        scorer = problem.scorer(self.reranker, self.window)
+        limits = problem.limits(scorer, budget_tokens)
+        offered = limits.fitting if limits.window_binds else np.arange(len(problem.chunks))
+        singles = scorer([(int(index),) for index in offered])
+        ranking = offered[np.argsort(-singles, kind="stable")].tolist()
+        order = fill(ranking, limits.costs, limits.budget)
         value = float(scorer([order])[0]) if order else 0.0
+        while self.window == "forbid" and order in scorer.overlong_orders:
+            # Its length is not always the sum of its parts' lengths; alone, every chunk fits.
+            order = order[:-1]
+            value = float(scorer([order])[0])
         return Choice(
             order,
             value,
@@ -38,5 +54,6 @@ class Naive(BudgetedSelector):
                 "orders_scored": len(singles),
                 "scorer_calls": 1,
                 "truncated": scorer.num_truncated,
+                **problem.window_trace(scorer, limits),
             },
         )

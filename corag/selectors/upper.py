@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import search
 from corag.registry import reranker as make_reranker
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.naive import DEFAULT_RERANKER
 from corag.types import Reranker, TokenCounter
@@ -17,6 +18,7 @@ class Upper(BudgetedSelector):
         max_length: The most chunks of a combination.
         max_orders: The most orders to score; beyond it a clear error instead of a run without end. Where the
             order of chunks does not matter to the reranker, each set counts once.
+        window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
         tokens: The answering model's token counter.
     """
 
@@ -28,18 +30,21 @@ class Upper(BudgetedSelector):
         reranker: str | Reranker = DEFAULT_RERANKER,
         max_length: int = 5,
         max_orders: int = 25_000,
+        window: WindowPolicy = DEFAULT_POLICY,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
         self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
         self.max_length, self.max_orders = max_length, max_orders
+        self.window = check_policy(window)
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        scorer = problem.scorer(self.reranker)
+        scorer = problem.scorer(self.reranker, self.window)
+        limits = problem.limits(scorer, budget_tokens)
         result = search.exhaustive(
-            problem.costs,
+            limits.costs,
             scorer,
-            budget_tokens,
+            limits.budget,
             self.max_length,
             max_orders=self.max_orders,
             ordered=scorer.order_matters,
@@ -52,5 +57,6 @@ class Upper(BudgetedSelector):
                 "orders_scored": result.num_scored,
                 "scorer_calls": result.num_calls,
                 "truncated": scorer.num_truncated,
+                **problem.window_trace(scorer, limits),
             },
         )

@@ -152,7 +152,7 @@ def test_only_the_text_is_cut_and_only_counted_once(bert):
     assert scorer.num_truncated == 0
     scorer([(0, 1), (1, 0), (0, 1)])
     scorer([(1, 0)])
-    assert (scorer.num_truncated, scorer.truncated_orders) == (2, {(0, 1), (1, 0)})
+    assert (scorer.num_truncated, scorer.overlong_orders) == (2, {(0, 1), (1, 0)})
     reranker = CrossEncoder(model=bert, backend="torch", max_tokens=12)
     long, cut = reranker.score("river " * 5, ["x y z z z", "x y z z"])
     assert long == cut

@@ -150,6 +150,7 @@ def test_cache_is_shared_by_threads():
 class Joint(Recorder):
     """A recorder whose orders can share batches; counts them in `batches`."""
 
+    reranker = "recorder"
     batches: ClassVar[list[int]] = []
 
     @staticmethod

@@ -48,16 +48,16 @@ class CountingScorer:
 
     def __init__(self, reranker, query, texts):
         self.reranker, self.query, self.texts = reranker, query, texts
-        self.truncated_orders = set()
+        self.overlong_orders = set()
 
     @property
     def num_truncated(self):
-        return len(self.truncated_orders)
+        return len(self.overlong_orders)
 
     def __call__(self, orders):
         joined = ["|".join(self.texts[index] for index in order) for order in orders]
         self.reranker.asked.extend(joined)
-        self.truncated_orders |= {o for o, text in zip(orders, joined, strict=True) if len(text) > self.reranker.window}
+        self.overlong_orders |= {o for o, text in zip(orders, joined, strict=True) if len(text) > self.reranker.window}
         return [value_of(self.query, text) for text in joined]
 
 
@@ -199,12 +199,12 @@ def test_what_values_depend_on_keeps_them_apart(tmp_path):
 
 
 @pytest.mark.parametrize("runs", [1, 2])
-def test_truncated_orders_are_counted_whoever_knew_them(tmp_path, runs):
+def test_overlong_orders_are_counted_whoever_knew_them(tmp_path, runs):
     for _ in range(runs):
         scorer = Stored(Counting(window=4), tmp_path / "values.sqlite").scorer("who?", CHUNKS)
         scorer([*ORDERS, (3, 0)])
         scorer([(3, 0)])
-    assert scorer.truncated_orders == {(3, 0), (3, 0, 4)}
+    assert scorer.overlong_orders == {(3, 0), (3, 0, 4)}
     assert scorer.num_truncated == 2
 
 
