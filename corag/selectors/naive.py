@@ -13,7 +13,7 @@ DEFAULT_RERANKER = "minilm-maxsim"
 
 
 class Naive(BudgetedSelector):
-    """Every chunk valued by itself; the best that still fits is taken until nothing fits.
+    """Every chunk that fits valued by itself; the best that still fits is taken until nothing fits.
 
     Args:
         reranker: Name or object.
@@ -37,10 +37,9 @@ class Naive(BudgetedSelector):
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
         scorer = problem.scorer(self.reranker, self.window)
         limits = problem.limits(scorer, budget_tokens)
-        offered = limits.fitting if limits.window_binds else np.arange(len(problem.chunks))
-        singles = scorer([(int(index),) for index in offered])
-        ranking = offered[np.argsort(-singles, kind="stable")].tolist()
-        order = fill(ranking, limits.costs, limits.budget)
+        offered = limits.fitting
+        singles = scorer([(index,) for index in offered.tolist()])
+        order = fill(offered[np.argsort(-singles, kind="stable")].tolist(), limits.costs, limits.budget)
         value = float(scorer([order])[0]) if order else 0.0
         while self.window == "forbid" and order in scorer.overlong_orders:
             # Its length is not always the sum of its parts' lengths; alone, every chunk fits.
