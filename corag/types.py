@@ -140,7 +140,7 @@ class Scorer(Protocol):
     Attributes:
         order_matters: False when every permutation of an order has the same value; searches may then
             score each set once.
-        num_truncated: Distinct orders so far whose text did not fit the reranker's window.
+        num_truncated: Distinct orders so far whose text was cut to fit the reranker's window.
     """
 
     order_matters: bool

@@ -80,6 +80,14 @@ def test_flags_may_be_spelt_with_dashes(small_index, capsys):
     assert json.loads(capsys.readouterr().out)["trace"]["orders_scored"] > 0
 
 
+def test_ask_takes_a_policy_for_the_window(small_index, capsys):
+    ask = ["ask", QUESTION, "--index", small_index, "--json", "--reranker", "minilm-cosine"]
+    for policy in ("forbid", "truncate"):
+        assert run(*ask, "--window", policy) == 0
+        noted = json.loads(capsys.readouterr().out)["trace"]["window"]
+        assert noted == {"policy": policy, "tokens": 510, "binds": False, "overlong": 0}
+
+
 def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_data, capsys):
     (tmp_path / "evaluate.yaml").write_text(f"data: {small_data}\nmethods: top-k\nbudget: 40\nlimit: 1\n")
     out = tmp_path / "r.json"

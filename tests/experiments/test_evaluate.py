@@ -241,13 +241,14 @@ def test_numbers_that_cannot_be_are_refused(settings):
 
 
 def test_selectors_share_no_reranker(small_checkpoint):
-    config = EvaluateConfig("data", methods=METHODS, agent=str(small_checkpoint), reranker="bm25")
+    config = EvaluateConfig("data", methods=METHODS, agent=str(small_checkpoint), reranker="bm25", window="forbid")
     selectors = make_selectors(config, token_counter())
     assert list(selectors) == METHODS.split(",")
     assert {name: selector.name for name, selector in selectors.items()}["corag-plain"] == "corag"
     assert selectors["corag"].agent is not None and selectors["corag-plain"].agent is None
     assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
     assert selectors["naive"].reranker is not selectors["upper"].reranker
+    assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
 
 
 def test_a_question_with_an_empty_pool_is_counted(tmp_path):
