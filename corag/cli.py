@@ -23,7 +23,6 @@ from rich.panel import Panel
 
 from corag.console import progress, say, stderr, stdout, table
 from corag.errors import CoragError, InputError
-from corag.rerankers.window import WindowPolicy
 
 if TYPE_CHECKING:
     from corag.ask import Reply
@@ -61,7 +60,7 @@ class AskConfig:
     method: str = "corag"
     agent: str | None = None
     reranker: str | None = None
-    window: WindowPolicy | None = None
+    window: str | None = None
     num_candidates: int = 20
     reader: str = "extractive"
     model: str | None = None

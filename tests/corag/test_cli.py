@@ -86,6 +86,8 @@ def test_ask_takes_a_policy_for_the_window(small_index, capsys):
         assert run(*ask, "--window", policy) == 0
         noted = json.loads(capsys.readouterr().out)["trace"]["window"]
         assert noted == {"policy": policy, "tokens": 510, "binds": False, "overlong": 0}
+    assert run(*ask, "--window", "cut") == MISTAKE
+    assert "window is 'cut'; it must be one of forbid, windows, truncate" in capsys.readouterr().err.replace("\n", " ")
 
 
 def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_data, capsys):
