@@ -90,6 +90,8 @@ SELECTORS: Registry[Selector] = Registry(
         "corag": "corag.selectors.corag:Corag",
         "corag-fixed": "corag.selectors.corag:CoragFixed",
         "upper": "corag.selectors.upper:Upper",
+        "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
+        "car": "corag.selectors.car:Car",
     },
 )
 
