@@ -61,8 +61,9 @@ class Selection:
     """The chunks chosen for one query, in prompt order.
 
     Attributes:
-        chunks: The chosen chunks in the order in which they stand in the prompt.
-        text: Their joined text, exactly what goes into the prompt.
+        chunks: The chosen chunks in the order in which they stand in the prompt; of a summarising selector, those
+            that its text was made from.
+        text: Exactly what goes into the prompt: their joined text, or what a summarising selector made of them.
         cost_tokens: Tokens of `text` under the answering model's tokenizer; never above `budget_tokens`.
         budget_tokens: The most tokens that `text` may cost.
         value: What the reranker gives this ordered combination; 0.0 for an empty selection.

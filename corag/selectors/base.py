@@ -30,14 +30,18 @@ class Choice:
     """What a selector decided.
 
     Attributes:
-        order: Candidate indices in prompt order; empty when nothing fits.
+        order: Candidate indices in prompt order; empty when nothing fits. With a text of its own: the candidates
+            that it was made from.
         value: The reranker's value of that order.
         trace: What a person may want to know about how it came about.
+        text: What goes into the prompt, when it is not the joined chunks but, say, a summary of them. Its tokens,
+            counted as a whole, must be at most the budget.
     """
 
     order: Order
     value: float
     trace: Mapping[str, Any] = field(default_factory=dict)
+    text: str | None = None
 
 
 class Problem:
@@ -152,7 +156,7 @@ class BudgetedSelector(ABC):
 
     @abstractmethod
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        """Return an order whose summed `problem.costs` are at most `budget_tokens`."""
+        """Return an order whose summed `problem.costs` are at most `budget_tokens`, or a choice with its own text."""
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Choose chunks for one query.
@@ -225,10 +229,10 @@ class BudgetedSelector(ABC):
             if choice is None:
                 choice = self._choose(offered, inner_budget) if offered.chunks else Choice((), 0.0)
             chosen = list(choice.order)
-            text = offered.text(choice.order)
+            text = offered.text(choice.order) if choice.text is None else choice.text
             cost = int(self.tokens.count([text])[0]) if chosen else 0
             summed_costs = int(offered.costs[chosen].sum())
-            if cost <= budget_tokens or len(chosen) < 2 or summed_costs > inner_budget:
+            if cost <= budget_tokens or len(chosen) < 2 or summed_costs > inner_budget or choice.text is not None:
                 break
             # Under some tokenizers a joined text costs more than its parts. What joining was seen to cost is
             # charged to the separators: this combination no longer fits, what fits alone still does, so the
