@@ -26,5 +26,6 @@ def keep_best(problem: Problem, count: int, budget_tokens: int) -> Order:
 
 def unscored(problem: Problem, order: Order, trace: Mapping[str, Any] | None = None) -> Choice:
     """Return a choice that no reranker valued: its value is the mean similarity of what was chosen."""
+    # The value of a ranking is not the value of a combination; the mean similarity is what is known.
     value = float(problem.similarities[list(order)].mean()) if order else 0.0
     return Choice(order, value, {"orders_scored": 0, "scorer_calls": 0, **(trace or {})})

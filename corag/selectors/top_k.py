@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from corag.errors import InputError
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
+from corag.selectors.ranked import by_similarity, unscored
 from corag.types import TokenCounter
 
 
@@ -24,8 +25,4 @@ class TopK(BudgetedSelector):
         self.k = k
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        ranking = sorted(range(len(problem.chunks)), key=lambda index: (-problem.similarities[index], index))
-        order = fill(ranking, problem.costs, budget_tokens, self.k)
-        # The value of a ranking is not the value of a combination; the mean similarity is what is known.
-        value = float(problem.similarities[list(order)].mean()) if order else 0.0
-        return Choice(order, value, {"orders_scored": 0, "scorer_calls": 0})
+        return unscored(problem, fill(by_similarity(problem), problem.costs, budget_tokens, self.k))

@@ -97,6 +97,17 @@ class SignEmbedder:
         return np.array([[1.0, 0.0] if "?" in text else [0.0, 1.0] for text in texts], dtype=np.float32)
 
 
+class HashEmbedder:
+    """Gives every text a direction of its own."""
+
+    name, dimension = "hash", 8
+
+    def embed(self, texts):
+        rows = [np.random.default_rng(crc32(repr(text).encode())).normal(size=8) for text in texts]
+        vectors = np.array(rows, dtype=np.float32).reshape(len(texts), 8)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
 def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True) -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
@@ -131,6 +142,8 @@ def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
     settings = {"tokens": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
+    if name == "mmr":
+        settings["embedder"] = HashEmbedder()
     if name == "corag-fixed":
         settings["agent"] = checkpoint
     return corag.selector(name, **settings)

@@ -1,0 +1,112 @@
+"""`mmr`: similar to the question, and not to what is chosen already.
+
+Carbonell and Goldstein, "The use of MMR, diversity-based reranking for reordering documents and producing summaries"
+(1998). Letters: N candidates, D dimensions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corag.errors import InputError
+from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.ranked import unscored
+from corag.selectors.vectors import Vectors, unit_vectors
+from corag.types import Embedder, Order, TokenCounter
+
+
+def marginal_relevance(
+    similarities: ArrayLike,
+    vectors: ArrayLike,
+    *,
+    relevance_weight: float = 0.5,
+    costs: NDArray[np.int64] | None = None,
+    budget: int | None = None,
+    limit: int | None = None,
+) -> Order:
+    """Return candidates in the order in which maximal marginal relevance takes them.
+
+    Each step takes the candidate with the largest
+    `relevance_weight * similarity - (1 - relevance_weight) * largest cosine to one already taken` (the equation of
+    section 2); the second term is 0 for the first. Of equal candidates the first in the list.
+
+    Args:
+        similarities: To the query, `[N]`.
+        vectors: Embeddings of the candidates, `[N, D]`, of any length but 0.
+        relevance_weight: lambda of the paper, in [0, 1]; 1 is the ranking by similarity.
+        costs: Tokens of each candidate, `[N]`; none for free.
+        budget: The most that the taken ones may cost together. A candidate that no longer fits is passed over and
+            counts neither for nor against others.
+        limit: The most candidates to take.
+
+    Raises:
+        InputError: Shapes that do not fit, a number that is not finite, a vector of length 0.
+    """
+    if not 0 <= relevance_weight <= 1:
+        raise InputError(f"relevance_weight must be from 0 to 1, got {relevance_weight!r}; 0.5 to 0.8 are usual")
+    relevance = np.asarray(similarities, dtype=np.float64)
+    unit = unit_vectors(vectors)
+    if relevance.shape != unit.shape[:1]:
+        raise InputError(
+            f"there are {len(unit)} vectors for similarities of the shape {relevance.shape}; give one each"
+        )
+    if not np.isfinite(relevance).all():
+        raise InputError("a similarity is not a finite number; check the embeddings")
+    prices = np.zeros(len(unit), dtype=np.int64) if costs is None else costs
+    left = int(prices.sum()) if budget is None else budget
+    redundancy = np.zeros(len(unit))
+    open_ones = np.ones(len(unit), dtype=bool)
+    taken: list[int] = []
+    while limit is None or len(taken) < limit:
+        fits = open_ones & (prices <= left)
+        if not fits.any():
+            break
+        scores = relevance_weight * relevance - (1 - relevance_weight) * redundancy
+        index = int(np.where(fits, scores, -np.inf).argmax())
+        cosines = unit @ unit[index]
+        redundancy = np.maximum(redundancy, cosines) if taken else cosines
+        open_ones[index] = False
+        left -= int(prices[index])
+        taken.append(index)
+    return tuple(taken)
+
+
+class Mmr(BudgetedSelector):
+    """Maximal marginal relevance over the candidates that fit.
+
+    Args:
+        relevance_weight: Similarity to the question against novelty; see `marginal_relevance`.
+        k: The most chunks to take; None for as many as fit.
+        embedder: Embeds the chunks; name or object. Its cosines should be those of the candidates' similarities.
+        tokens: The answering model's token counter.
+    """
+
+    name = "mmr"
+
+    def __init__(
+        self,
+        *,
+        relevance_weight: float = 0.5,
+        k: int | None = None,
+        embedder: str | Embedder = "minilm",
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        if not 0 <= relevance_weight <= 1:
+            raise InputError(f"relevance_weight must be from 0 to 1, got {relevance_weight!r}; 0.5 to 0.8 are usual")
+        if k is not None and (not isinstance(k, int) or k < 1):
+            raise InputError(f"k must be a whole number of at least 1, or None, got {k!r}; 3 to 20 are usual")
+        self.relevance_weight, self.k = relevance_weight, k
+        self._vectors = Vectors(embedder)
+
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        order = marginal_relevance(
+            problem.similarities,
+            self._vectors.of([chunk.text for chunk in problem.chunks]),
+            relevance_weight=self.relevance_weight,
+            costs=problem.costs,
+            budget=budget_tokens,
+            limit=self.k,
+        )
+        return unscored(problem, order)
