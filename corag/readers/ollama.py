@@ -1,23 +1,20 @@
-"""A reader that asks a model of an Ollama server (https://github.com/ollama/ollama/blob/main/docs/api.md).
+"""A reader that asks a model of an Ollama server.
 
-A reply counts only when it is whole: one that breaks off is asked for again or becomes an error, and is
-never returned as an answer. This module knows nothing about chunks, selections or token budgets.
+This module knows nothing about chunks, selections or token budgets.
 """
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import string
-import textwrap
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator
 
-from corag.errors import InputError, MissingExtraError, ReaderError
+from corag.errors import InputError
+from corag.ollama_chat import Messages, OllamaChat, OllamaError, require_setting
 from corag.types import Answer
+
+__all__ = ["NO_ANSWER", "SYSTEM", "TEMPLATE", "OllamaError", "OllamaReader"]
 
 NO_ANSWER = "I don't know"
 """What the default prompt tells the model to say when the context does not hold the answer."""
@@ -31,40 +28,13 @@ SYSTEM = (
 
 TEMPLATE = "<context>\n{context}\n</context>\n\nQuestion: {query}"
 
-_DEFAULT_HOST = "http://127.0.0.1:11434"
-_CONNECT_TIMEOUT_S = 10.0
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*context\s*>)", re.IGNORECASE)
-
-_Messages = list[dict[str, str]]
-_T = TypeVar("_T")
-
-
-class OllamaError(ReaderError):
-    """An Ollama server gave no whole answer.
-
-    Attributes:
-        partial_text: The longest part of an answer that any try received; empty when none came.
-        can_retry: Whether the same request may succeed later.
-        num_tries: Requests sent before giving up.
-    """
-
-    def __init__(self, message: str, *, partial_text: str = "", can_retry: bool = False) -> None:
-        super().__init__(message)
-        self.partial_text = partial_text
-        self.can_retry = can_retry
-        self.num_tries = 1
-
-    def __str__(self) -> str:
-        tries = f" (tried {self.num_tries} times)" if self.num_tries > 1 else ""
-        return super().__str__() + tries
 
 
 class OllamaReader:
     """Answers questions with a model of an Ollama server; needs `pip install 'corag[ollama]'`.
 
-    A try is repeated after an unreachable server, a time-out, HTTP 429 or 5xx, and a broken or malformed
-    reply; not after any other 4xx, and not after an empty reply or one that stopped for length, since the
-    same seed would bring the same again. Threads may share one reader. It holds no connection between calls.
+    Threads may share one reader. When a try is repeated, see `corag.ollama_chat.OllamaChat`.
 
     Attributes:
         name: `ollama/` and the model.
@@ -114,36 +84,28 @@ class OllamaReader:
         on_token: Callable[[str], None] | None = None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        _require(bool(model.strip()), "model", model, "the name of a model (see `ollama list`)")
-        _require(0 < timeout_s < math.inf, "timeout_s", timeout_s, "a finite number above 0")
-        _require(retries >= 0, "retries", retries, "at least 0")
-        _require(0 <= backoff_s < math.inf, "backoff_s", backoff_s, "a finite number of at least 0")
-        _require(0 <= max_backoff_s < math.inf, "max_backoff_s", max_backoff_s, "a finite number of at least 0")
-        _require(0 <= temperature < math.inf, "temperature", temperature, "a finite number of at least 0")
-        _require(seed >= 0, "seed", seed, "at least 0")
-        _require(num_ctx is None or num_ctx >= 1, "num_ctx", num_ctx, "at least 1, or None for the server's own")
-        _require(
-            _fields(template) == {"context", "query"},
-            "template",
-            template,
-            "a text with {context} and {query}",
+        require_setting(
+            _fields(template) == {"context", "query"}, "template", template, "a text with {context} and {query}"
+        )
+        self._chat = OllamaChat(
+            model=model,
+            host=host,
+            timeout_s=timeout_s,
+            retries=retries,
+            backoff_s=backoff_s,
+            max_backoff_s=max_backoff_s,
+            temperature=temperature,
+            seed=seed,
+            num_ctx=num_ctx,
+            sleep=sleep,
         )
         self.name = f"ollama/{model}"
         self.model = model
-        self.host = host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST
-        self._timeout_s = timeout_s
-        self._retries = retries
-        self._backoff_s = backoff_s
-        self._max_backoff_s = max_backoff_s
-        self._options = {"temperature": temperature, "seed": seed}
-        if num_ctx is not None:
-            self._options["num_ctx"] = num_ctx
+        self.host = self._chat.host
         self._stream = stream
         self._system = system
         self._template = template
         self._on_token = on_token
-        self._sleep = sleep
-        self._client = _connect(self.host, timeout_s)
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the model's reply, stripped; the text is empty when the model says `NO_ANSWER`.
@@ -152,14 +114,7 @@ class OllamaReader:
             InputError: The query is empty.
             OllamaError: No try brought a whole reply.
         """
-        messages = self._messages(query, context)
-        relay = _Relay(self._on_token)
-
-        def attempt() -> str:
-            with closing(self._pieces(messages, stream=self._stream)) as pieces:
-                return relay.read(pieces)
-
-        reply = self._with_retries(attempt).strip()
+        reply = self._chat.ask(self._messages(query, context), stream=self._stream, on_token=self._on_token).strip()
         return Answer("" if _says_no_answer(reply) else reply)
 
     def stream(self, query: str, context: str) -> Iterator[str]:
@@ -172,7 +127,7 @@ class OllamaReader:
             InputError: The query is empty.
             OllamaError: While iterating: the reply did not begin or did not end.
         """
-        return self._streamed(self._messages(query, context))
+        return self._chat.stream(self._messages(query, context))
 
     def check(self) -> None:
         """Return when the server is there and has the model; send one request and never retry.
@@ -180,13 +135,9 @@ class OllamaReader:
         Raises:
             OllamaError: The server or the model is missing; the message says what to do.
         """
-        import pydantic
+        self._chat.check()
 
-        # The client insists on a field that some models lack; the server knows these models all the same.
-        with self._clear_errors(), suppress(pydantic.ValidationError):
-            self._client.show(self.model)
-
-    def _messages(self, query: str, context: str) -> _Messages:
+    def _messages(self, query: str, context: str) -> Messages:
         if not query.strip():
             raise InputError(f"query must hold a question, got {query!r}")
         # A context must not close its own quotation and go on as if it were the user.
@@ -195,197 +146,6 @@ class OllamaReader:
             {"role": "system", "content": self._system},
             {"role": "user", "content": self._template.format(context=quoted, query=query)},
         ]
-
-    def _streamed(self, messages: _Messages) -> Iterator[str]:
-        def begin() -> tuple[str, Generator[str]]:
-            pieces = self._pieces(messages, stream=True)
-            return next(pieces), pieces
-
-        first, rest = self._with_retries(begin)
-        with closing(rest):
-            yield first
-            yield from rest
-
-    def _with_retries(self, attempt: Callable[[], _T]) -> _T:
-        num_tries, wait_s, partial_text = 0, self._backoff_s, ""
-        while True:
-            num_tries += 1
-            try:
-                return attempt()
-            except OllamaError as error:
-                partial_text = max(partial_text, error.partial_text, key=len)
-                if num_tries > self._retries or not error.can_retry:
-                    error.num_tries, error.partial_text = num_tries, partial_text
-                    raise
-            self._sleep(min(wait_s, self._max_backoff_s))
-            wait_s *= 2
-
-    def _pieces(self, messages: _Messages, *, stream: bool) -> Generator[str]:
-        """Send one request and yield its pieces, one or more, none empty; raise unless the reply is whole."""
-        text = ""
-        with closing(self._parts(messages, stream=stream)) as parts:
-            while True:
-                with self._clear_errors(text):
-                    part = next(parts, None)
-                if part is None:
-                    raise self._broken_off("it ended without its last line", text)
-                if part.message.content:
-                    text += part.message.content
-                    yield part.message.content
-                if part.done:
-                    break
-        self._require_whole(text, part.done_reason)
-
-    def _parts(self, messages: _Messages, *, stream: bool) -> Generator[Any]:
-        reply = self._client.chat(model=self.model, messages=messages, stream=stream, options=self._options)
-        if stream:
-            yield from reply
-        else:
-            yield reply
-
-    def _require_whole(self, text: str, done_reason: str | None) -> None:
-        if done_reason == "length":
-            raise OllamaError(
-                f"{self._server} stopped after {len(text)} characters at its limit of length; "
-                "raise num_ctx or lower the token budget",
-                partial_text=text,
-            )
-        if not text.strip():
-            raise OllamaError(
-                f"{self._server} sent an empty reply from model {self.model!r}; "
-                f"try it by hand with `ollama run {self.model}`, or set another model"
-            )
-
-    @property
-    def _server(self) -> str:
-        return f"Ollama at {self.host}"
-
-    def _broken_off(self, reason: object, partial_text: str) -> OllamaError:
-        return OllamaError(
-            f"{self._server} broke off its reply after {len(partial_text)} characters: {_short(reason)}; "
-            "look for the cause in the log of `ollama serve`",
-            partial_text=partial_text,
-            can_retry=True,
-        )
-
-    @contextmanager
-    def _clear_errors(self, partial_text: str = "") -> Iterator[None]:
-        """Turn what the client raises into errors that name the host and the remedy."""
-        import httpx
-        import ollama
-
-        try:
-            yield
-        except (
-            ConnectionError,
-            httpx.ConnectError,
-            httpx.ConnectTimeout,
-            httpx.UnsupportedProtocol,
-        ) as error:
-            raise OllamaError(
-                f"no Ollama server answers at {self.host}: {_short(error)}; start one with `ollama serve`, "
-                "or set host or OLLAMA_HOST to where it runs",
-                can_retry=not isinstance(error, httpx.UnsupportedProtocol),
-            ) from error
-        except httpx.TimeoutException as error:
-            raise OllamaError(
-                f"{self._server} sent nothing for {self._timeout_s:g} s; raise timeout_s, "
-                "or see with `ollama ps` whether the model fits the machine",
-                partial_text=partial_text,
-                can_retry=True,
-            ) from error
-        except httpx.RequestError as error:
-            raise self._broken_off(error, partial_text) from error
-        except ollama.ResponseError as error:
-            raise self._refused(error.status_code, error.error, partial_text) from error
-        except UnicodeEncodeError as error:
-            raise InputError(f"query or context is not valid Unicode: {error}; decode it with its encoding") from error
-        except (ValueError, TypeError, AttributeError) as error:
-            # The client checks neither that a line is an object nor that its error is a text.
-            raise OllamaError(
-                f"{self._server} sent a malformed reply: {_short(error)}; "
-                f"check with `curl {self.host}/api/version` that host is an Ollama server",
-                partial_text=partial_text,
-                can_retry=True,
-            ) from error
-
-    def _refused(self, status: int, reason: object, partial_text: str) -> OllamaError:
-        """Return the error for a reply that carries one; a status below 0 means in mid-stream."""
-        if status < 0:
-            return self._broken_off(reason, partial_text)
-        if status == 404:
-            return OllamaError(
-                f"{self._server} has no model {self.model!r}: {_short(reason)}; "
-                f"get it with `ollama pull {self.model}`, or set host to a server that has it"
-            )
-        if status == 429 or status >= 500:
-            return OllamaError(
-                f"{self._server} failed with HTTP {status}: {_short(reason)}; send fewer requests at once, "
-                "raise retries, or look for the cause in the log of `ollama serve`",
-                can_retry=True,
-            )
-        return OllamaError(
-            f"{self._server} refused the request with HTTP {status}: {_short(reason)}; "
-            f"check the settings against `ollama show {self.model}`, and OLLAMA_API_KEY if it wants a key"
-        )
-
-
-class _Relay:
-    """Hands each part of an answer on once, over all tries."""
-
-    def __init__(self, on_token: Callable[[str], None] | None) -> None:
-        self._on_token = on_token
-        self._delivered = ""
-
-    def read(self, pieces: Iterable[str]) -> str:
-        """Return the joined pieces of one try."""
-        text = ""
-        for piece in pieces:
-            text += piece
-            if self._on_token is not None:
-                self._hand_on(text, self._on_token)
-        if not text.startswith(self._delivered):
-            raise self._contradiction()
-        return text
-
-    def _hand_on(self, text: str, on_token: Callable[[str], None]) -> None:
-        if text.startswith(self._delivered):
-            news, self._delivered = text[len(self._delivered) :], text
-            if news:
-                on_token(news)
-        elif not self._delivered.startswith(text):
-            raise self._contradiction()
-
-    def _contradiction(self) -> OllamaError:
-        return OllamaError(
-            f"a reply broke off after {len(self._delivered)} characters, which on_token has received, "
-            "and the next try said something else; set temperature=0, or ask again without on_token",
-            partial_text=self._delivered,
-        )
-
-
-def _connect(host: str, timeout_s: float) -> Any:
-    try:
-        import httpx
-        import ollama
-    except ImportError as error:
-        raise MissingExtraError(
-            "OllamaReader needs the package 'ollama'; install it with `pip install 'corag[ollama]'`"
-        ) from error
-    try:
-        return ollama.Client(
-            host,
-            timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S)),
-            # Without idle connections there is nothing to close, and none that the server has closed already.
-            limits=httpx.Limits(max_keepalive_connections=0),
-        )
-    except (ValueError, httpx.InvalidURL) as error:
-        raise InputError(f"host must be an address such as {_DEFAULT_HOST}, got {host!r}: {error}") from error
-
-
-def _require(holds: bool, name: str, value: object, rule: str) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {rule}, got {value!r}")
 
 
 def _fields(template: str) -> set[str]:
@@ -398,7 +158,3 @@ def _fields(template: str) -> set[str]:
 
 def _says_no_answer(reply: str) -> bool:
     return reply.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold()
-
-
-def _short(reason: object) -> str:
-    return textwrap.shorten(str(reason), width=200, placeholder=" ...")
