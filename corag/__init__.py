@@ -18,10 +18,12 @@ from corag.registry import (
     READERS,
     RERANKERS,
     SELECTORS,
+    SUMMARIZERS,
     embedder,
     reader,
     reranker,
     selector,
+    summarizer,
 )
 from corag.types import Answer, Candidate, Chunk, Selection
 
@@ -39,6 +41,7 @@ __all__ = [
     "READERS",
     "RERANKERS",
     "SELECTORS",
+    "SUMMARIZERS",
     "Answer",
     "Candidate",
     "Chunk",
@@ -52,6 +55,7 @@ __all__ = [
     "reader",
     "reranker",
     "selector",
+    "summarizer",
     "token_counter",
 ]
 

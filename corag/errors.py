@@ -39,3 +39,7 @@ class BudgetError(CoragError):
 
 class ReaderError(CoragError):
     """A reader could not answer: its server is down, its model is missing, its reply is broken."""
+
+
+class SummarizerError(CoragError):
+    """A summarizer could not shorten texts: its server is down, its reply is broken."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import InputError
-from corag.types import Embedder, Reader, Reranker, Selector
+from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
 
 Part = TypeVar("Part")
 
@@ -98,6 +98,8 @@ SELECTORS: Registry[Selector] = Registry(
         "reorder": "corag.selectors.reorder:Reorder",
         "adaptive-k": "corag.selectors.adaptive_k:AdaptiveK",
         "car": "corag.selectors.car:Car",
+        "edc2": "corag.selectors.edc2:Edc2",
+        "crag": "corag.selectors.crag:Crag",
     },
 )
 
@@ -106,6 +108,14 @@ READERS: Registry[Reader] = Registry(
     {
         "extractive": "corag.readers.extractive:ExtractiveReader",
         "ollama": "corag.readers.ollama:OllamaReader",
+    },
+)
+
+SUMMARIZERS: Registry[Summarizer] = Registry(
+    "summarizer",
+    {
+        "extractive": "corag.summarizers.extractive:ExtractiveSummarizer",
+        "ollama": "corag.summarizers.ollama:OllamaSummarizer",
     },
 )
 
@@ -130,3 +140,8 @@ def selector(name: str, **settings: Any) -> Selector:
 def reader(name: str, **settings: Any) -> Reader:
     """Return a reader by name; an unknown name is an error that lists all names."""
     return READERS.make(name, **settings)
+
+
+def summarizer(name: str, **settings: Any) -> Summarizer:
+    """Return a summarizer by name; an unknown name is an error that lists all names."""
+    return SUMMARIZERS.make(name, **settings)

@@ -108,6 +108,27 @@ class Answer:
     spans: tuple[tuple[int, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryRequest:
+    """Texts to be made shorter.
+
+    Attributes:
+        texts: The texts, in order, none empty.
+        sources: Ids of the chunks that they come from.
+        max_tokens: The most tokens that the summary may have, as the summarizer counts.
+        query: The question or statement that it should keep what matters for; empty for none.
+    """
+
+    texts: tuple[str, ...]
+    sources: tuple[str, ...]
+    max_tokens: int
+    query: str = ""
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1:
+            raise InputError(f"SummaryRequest.max_tokens must be at least 1, got {self.max_tokens}")
+
+
 @runtime_checkable
 class Embedder(Protocol):
     """Turns texts into vectors."""
@@ -186,4 +207,31 @@ class Reader(Protocol):
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer that `context` supports."""
+        ...
+
+
+@runtime_checkable
+class Summarizer(Protocol):
+    """Makes texts shorter; see `corag.summarizers.runs.summarize_all` for many requests, a memory and failures.
+
+    Attributes:
+        name: For people.
+        identity: What a summary depends on besides the request: model, prompt, settings.
+        tokens: Counts tokens.
+        window_tokens: The most tokens of texts that one request may hold, or None for no limit.
+        max_concurrent: Requests that may run at the same time.
+    """
+
+    name: str
+    identity: str
+    tokens: TokenCounter
+    window_tokens: int | None
+    max_concurrent: int
+
+    def summarize(self, request: SummaryRequest) -> str:
+        """Return the summary; empty when the texts hold nothing that matters.
+
+        Raises:
+            CoragError: There is no summary, and why.
+        """
         ...

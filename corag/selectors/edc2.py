@@ -7,14 +7,17 @@ documents, D dimensions.
 
 from __future__ import annotations
 
-from typing import Literal, cast, get_args
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.errors import InputError
-from corag.selectors.vectors import unit_vectors
-from corag.types import FloatArray
+from corag.selectors.base import Problem
+from corag.selectors.summarizing import Fallback, SummarizingSelector
+from corag.selectors.vectors import Vectors, unit_vectors
+from corag.types import Embedder, FloatArray, Summarizer, TokenCounter
 
 Variant = Literal["paper", "code"]
 Clustering = Literal["dynamic", "average", "random"]
@@ -120,3 +123,65 @@ def _check_sizes(tau: int, max_size: int, variant: str) -> None:
         raise InputError(f"max_size must be a whole number of at least tau={tau}, got {max_size!r}; the code has 20")
     if variant not in get_args(Variant):
         raise InputError(f"variant is {variant!r}; it must be one of {', '.join(get_args(Variant))}")
+
+
+class Edc2(SummarizingSelector):
+    """Each cluster of `dynamic_clusters` compressed with the question in mind (section 4.3).
+
+    Args:
+        tau: Size of the first cluster.
+        max_size: The most candidates of a cluster.
+        variant: See `dynamic_clusters`.
+        clustering: `dynamic`, or one of the paper's ablations, `average` and `random`.
+        seed: Of the clustering `random`.
+        embedder: Embeds question and chunks; name or object.
+        summarizer: Name or object; see `SummarizingSelector`, also for the other settings.
+        store: Folder that remembers summaries between runs.
+        fallback: What stands in where nothing was extracted; the paper found the original chunks to be better.
+        min_summary_tokens: The least tokens worth a summary.
+        tokens: The answering model's token counter.
+        summarizer_settings: Settings of a summarizer given by name.
+    """
+
+    name = "edc2"
+
+    def __init__(
+        self,
+        *,
+        tau: int = 3,
+        max_size: int = 20,
+        variant: Variant = "paper",
+        clustering: Clustering = "dynamic",
+        seed: int = 0,
+        embedder: str | Embedder = "minilm",
+        summarizer: str | Summarizer = "extractive",
+        store: str | Path | None = None,
+        fallback: Fallback = "original",
+        min_summary_tokens: int = 32,
+        tokens: TokenCounter | None = None,
+        summarizer_settings: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(
+            summarizer=summarizer,
+            store=store,
+            fallback=fallback,
+            min_summary_tokens=min_summary_tokens,
+            tokens=tokens,
+            summarizer_settings=summarizer_settings,
+        )
+        _check_sizes(tau, max_size, variant)
+        if clustering not in get_args(Clustering):
+            raise InputError(f"clustering is {clustering!r}; it must be one of {', '.join(get_args(Clustering))}")
+        self.clustering: Clustering = clustering
+        self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
+        self._seed = seed
+        self._vectors = Vectors(embedder)
+
+    def _groups(self, problem: Problem) -> list[list[int]]:
+        vectors = self._vectors.of([chunk.text for chunk in problem.chunks])
+        query = self._vectors.of([problem.query])[0]
+        if self.clustering == "average":
+            return average_clusters(query, vectors, **self._sizes)
+        if self.clustering == "random":
+            return random_clusters(query, vectors, **self._sizes, seed=self._seed)
+        return dynamic_clusters(query, vectors, **self._sizes)

@@ -11,6 +11,7 @@ import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
 from corag import Candidate, Chunk
+from corag.errors import SummarizerError
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.tokens import CallableCounter, token_counter
 
@@ -108,6 +109,25 @@ class HashEmbedder:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
+class OddSummarizer:
+    """Begins to say the texts again; of some it says nothing, at others it fails. The same for the same texts."""
+
+    name = identity = "odd"
+    window_tokens = None
+    max_concurrent = 2
+
+    def __init__(self, tokens=None):
+        self.tokens = tokens or token_counter()
+        self.asked = []
+
+    def summarize(self, request):
+        self.asked.append(request)
+        mood = crc32(repr(request.texts).encode()) % 4
+        if mood == 0:
+            raise SummarizerError("no mood")
+        return "" if mood == 1 else " and ".join(request.texts)
+
+
 def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True) -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
@@ -137,13 +157,20 @@ def save_agent(path, **changes):
     return path
 
 
+SUMMARIZING = ("edc2", "crag")
+EMBEDDING = ("mmr", *SUMMARIZING)
+
+
 def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
     """Build any registered selector; where it takes a reranker, a cheap one."""
     settings = {"tokens": tokens} if tokens else {}
     if name in ("naive", "corag", "upper"):
         settings["reranker"] = reranker or HashReranker()
-    if name == "mmr":
+    if name in EMBEDDING:
         settings["embedder"] = HashEmbedder()
+    if name in SUMMARIZING:
+        settings["summarizer"] = OddSummarizer(tokens)
+        settings["min_summary_tokens"] = 4
     if name == "corag-fixed":
         settings["agent"] = checkpoint
     return corag.selector(name, **settings)

@@ -1,0 +1,193 @@
+"""What selectors share that put summaries of groups of candidates into the prompt."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from corag.errors import InputError
+from corag.registry import summarizer as make_summarizer
+from corag.rerankers.scorers import SEPARATOR
+from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
+from corag.selectors.ranked import by_similarity, unscored
+from corag.summarizers.runs import Summary, summarize_all
+from corag.summarizers.store import SummaryStore
+from corag.types import Summarizer, SummaryRequest, TokenCounter
+
+Fallback = Literal["original", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of the prompt.
+
+    Attributes:
+        text: The part.
+        members: Candidates that it was made from, or is.
+        kind: `summary`, or `original` for the text of a candidate.
+    """
+
+    text: str
+    members: tuple[int, ...]
+    kind: Literal["summary", "original"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be summarized for a question: groups of candidates, best first, and the tokens of each."""
+
+    groups: list[list[int]]
+    shares: list[int]
+
+
+class SummarizingSelector(BudgetedSelector):
+    """Groups candidates and puts a summary of each group into the prompt.
+
+    The budget is shared out equally among the groups; what a short group does not need goes to the others. Where a
+    summary fails, or says that the texts hold nothing that matters, the group's own chunks stand in, as far as they
+    fit its share; the trace counts how often. The finished text is counted as a whole under the answering model's
+    tokenizer, and parts that no longer fit are left out.
+
+    Args:
+        summarizer: Name or object.
+        store: Folder that remembers summaries between runs.
+        fallback: What stands in for a missing summary: the group's chunks (`original`) or nothing (`skip`).
+        min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
+        tokens: The answering model's token counter; handed on to a summarizer given by name.
+        summarizer_settings: Settings of a summarizer given by name.
+    """
+
+    def __init__(
+        self,
+        *,
+        summarizer: str | Summarizer = "extractive",
+        store: str | Path | None = None,
+        fallback: Fallback = "original",
+        min_summary_tokens: int = 32,
+        tokens: TokenCounter | None = None,
+        summarizer_settings: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        if fallback not in get_args(Fallback):
+            raise InputError(f"fallback is {fallback!r}; it must be one of {', '.join(get_args(Fallback))}")
+        if not isinstance(min_summary_tokens, int) or min_summary_tokens < 1:
+            raise InputError(f"min_summary_tokens must be a whole number of at least 1, got {min_summary_tokens!r}")
+        if isinstance(summarizer, str):
+            self.summarizer = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
+        elif summarizer_settings:
+            raise InputError("summarizer_settings are for a summarizer given by name; build this one with them")
+        else:
+            self.summarizer = summarizer
+        self.fallback, self.min_summary_tokens = fallback, min_summary_tokens
+        self._store = None if store is None else SummaryStore(store)
+
+    @abstractmethod
+    def _groups(self, problem: Problem) -> list[list[int]]:
+        """Return groups of candidates, best group first; no candidate twice."""
+
+    def _query(self, problem: Problem) -> str:
+        """Return the question that summaries should keep what matters for; empty for none."""
+        return problem.query
+
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        (choice,) = self._choices([problem], budget_tokens - problem.separator_tokens)
+        return choice
+
+    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
+        asked = [number for number, problem in enumerate(problems) if problem.chunks]
+        choices: list[Choice | None] = [None] * len(problems)
+        made = self._choices([problems[number] for number in asked], budget_tokens)
+        for number, choice in zip(asked, made, strict=True):
+            choices[number] = choice
+        return choices
+
+    def _choices(self, problems: Sequence[Problem], budget_tokens: int) -> list[Choice]:
+        plans = [self._plan(problem, budget_tokens) for problem in problems]
+        requests = [
+            SummaryRequest(
+                tuple(problem.chunks[index].text for index in group),
+                tuple(problem.chunks[index].id for index in group),
+                share,
+                self._query(problem),
+            )
+            for problem, plan in zip(problems, plans, strict=True)
+            for group, share in zip(plan.groups, plan.shares, strict=True)
+        ]
+        summaries = iter(summarize_all(self.summarizer, requests, store=self._store))
+        return [
+            self._assembled(problem, plan, [next(summaries) for _ in plan.groups], budget_tokens)
+            for problem, plan in zip(problems, plans, strict=True)
+        ]
+
+    def _plan(self, problem: Problem, budget_tokens: int) -> Plan:
+        # Chunks of white space have nothing to summarize.
+        groups = [[index for index in group if problem.chunks[index].text.strip()] for group in self._groups(problem)]
+        groups = [group for group in groups if group][: max(1, budget_tokens // self.min_summary_tokens)]
+        room = budget_tokens - problem.separator_tokens * (len(groups) - 1)
+        return Plan(groups, shares([int(problem.costs[group].sum()) for group in groups], max(room, len(groups))))
+
+    def _assembled(self, problem: Problem, plan: Plan, summaries: Sequence[Summary], budget_tokens: int) -> Choice:
+        pieces: list[Piece] = []
+        for group, share, summary in zip(plan.groups, plan.shares, summaries, strict=True):
+            if summary.text:
+                pieces.append(Piece(summary.text, tuple(group), "summary"))
+            elif self.fallback == "original":
+                kept = fill(group, problem.costs, share + problem.separator_tokens)
+                pieces += [Piece(problem.chunks[index].text, (index,), "original") for index in kept]
+        kept_pieces, text = fit(pieces, self.tokens, budget_tokens)
+        failures = [summary.failure for summary in summaries if summary.failure is not None]
+        trace: dict[str, Any] = {
+            "pieces": [
+                {"kind": piece.kind, "sources": [problem.chunks[index].id for index in piece.members]}
+                for piece in kept_pieces
+            ],
+            "summarizer": self.summarizer.name,
+            "summarizer_calls": sum(summary.num_calls for summary in summaries),
+            "summaries_failed": len(failures),
+            "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),
+            **({"failure": failures[0]} if failures else {}),
+        }
+        if not kept_pieces:
+            # No share holds a whole chunk, or nothing was worth it: the best chunk that fits stands in.
+            order = fill(by_similarity(problem), problem.costs, budget_tokens + problem.separator_tokens, 1)
+            return unscored(problem, order if self.fallback == "original" else (), trace)
+        order = tuple(dict.fromkeys(index for piece in kept_pieces for index in piece.members))
+        choice = unscored(problem, order, trace)
+        return Choice(choice.order, choice.value, choice.trace, text)
+
+
+def shares(sizes: Sequence[int], total: int) -> list[int]:
+    """Share out a total: everybody gets what it needs or an equal part, whichever is less.
+
+    Args:
+        sizes: What each needs, at least 1.
+        total: What there is, at least 1 for each.
+
+    Returns:
+        A share for each, at least 1 and at most its size; together at most the total.
+    """
+    given = [0] * len(sizes)
+    left, open_ones = total, len(sizes)
+    for index in sorted(range(len(sizes)), key=lambda index: sizes[index]):
+        given[index] = max(1, min(sizes[index], left // open_ones))
+        left -= given[index]
+        open_ones -= 1
+    return given
+
+
+def fit(pieces: Sequence[Piece], tokens: TokenCounter, budget_tokens: int) -> tuple[list[Piece], str]:
+    """Return the pieces that fit, in order, and their joined text, which costs at most the budget as a whole.
+
+    A piece that does not fit beside those before it is passed over.
+    """
+    kept: list[Piece] = []
+    text = ""
+    for piece in pieces:
+        longer = SEPARATOR.join([*(one.text for one in kept), piece.text])
+        if int(tokens.count([longer])[0]) <= budget_tokens:
+            kept.append(piece)
+            text = longer
+    return kept, text

@@ -1,0 +1,1 @@
+"""Summarizers: texts and a token limit in, a shorter text out."""

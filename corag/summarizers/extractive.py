@@ -1,0 +1,99 @@
+"""`extractive`: the sentences that say most of what the texts say, and nothing twice.
+
+Runs offline. A sentence counts for as much as it resembles the others (Radev et al., "Centroid-based summarization of
+multiple documents", 2004) or, with a question, as it resembles the question; maximal marginal relevance keeps
+sentences that repeat each other out. Sentences are embedded once while they are remembered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corag.errors import InputError
+from corag.selectors.mmr import marginal_relevance
+from corag.selectors.vectors import Vectors
+from corag.summarizers.cut import cut_to_tokens
+from corag.text import sentence_spans
+from corag.tokens import token_counter
+from corag.types import Embedder, FloatArray, SummaryRequest, TokenCounter
+
+
+class ExtractiveSummarizer:
+    """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
+
+    Args:
+        relevance_weight: What a sentence says against what it repeats; lambda of maximal marginal relevance.
+        query_weight: With a question: its share in what a sentence counts for, the rest being centrality.
+        embedder: Name or object.
+        tokens: Counts tokens; MiniLM's counter by default.
+    """
+
+    max_concurrent = 1
+    window_tokens = None
+
+    def __init__(
+        self,
+        *,
+        relevance_weight: float = 0.6,
+        query_weight: float = 0.8,
+        embedder: str | Embedder = "minilm",
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        for name, value in (("relevance_weight", relevance_weight), ("query_weight", query_weight)):
+            if not 0 <= value <= 1:
+                raise InputError(f"{name} must be from 0 to 1, got {value!r}; 0.5 to 0.8 are usual")
+        self.name = "extractive"
+        self.relevance_weight, self.query_weight = relevance_weight, query_weight
+        self.tokens: TokenCounter = tokens or token_counter()
+        embedder_name = embedder if isinstance(embedder, str) else embedder.name
+        self.identity = f"extractive 1 {embedder_name} {relevance_weight} {query_weight} {self.tokens.name}"
+        self._vectors = Vectors(embedder)
+
+    def summarize(self, request: SummaryRequest) -> str:
+        """Return sentences of the texts, those of one text on one line; empty for texts without any."""
+        sentences = _sentences(request.texts)
+        if not sentences:
+            return ""
+        texts = [text for _, text in sentences]
+        worth, vectors = self._worth(texts, request.query)
+        # A sentence is counted with the space that joins it to the next.
+        costs = self.tokens.count([f"{text} " for text in texts])
+        chosen = list(
+            marginal_relevance(
+                worth, vectors, relevance_weight=self.relevance_weight, costs=costs, budget=request.max_tokens
+            )
+        )
+        while chosen:
+            summary = _in_order(sentences, chosen)
+            if int(self.tokens.count([summary])[0]) <= request.max_tokens:
+                return summary
+            chosen.pop()
+        return cut_to_tokens(texts[int(worth.argmax())], self.tokens, request.max_tokens)
+
+    def _worth(self, texts: list[str], query: str) -> tuple[FloatArray, FloatArray]:
+        """Return what each sentence counts for, `[N]`, and its vector, `[N, D]`."""
+        vectors = self._vectors.of(texts)
+        # The mean cosine to all sentences is the cosine to their mean, but for its length.
+        centrality: FloatArray = vectors @ vectors.mean(axis=0)
+        if not query:
+            return centrality, vectors
+        relevance = vectors @ self._vectors.of([query])[0]
+        return self.query_weight * relevance + (1 - self.query_weight) * centrality, vectors
+
+
+def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
+    """Return each different sentence once, with the number of the first text that it stands in."""
+    found: dict[str, int] = {}
+    for number, text in enumerate(texts):
+        for start, end in sentence_spans(text):
+            if sentence := text[start:end].strip():
+                found.setdefault(sentence, number)
+    return [(number, sentence) for sentence, number in found.items()]
+
+
+def _in_order(sentences: list[tuple[int, str]], chosen: list[int]) -> str:
+    lines: dict[int, list[str]] = {}
+    for index in np.sort(chosen).tolist():
+        number, sentence = sentences[index]
+        lines.setdefault(number, []).append(sentence)
+    return "\n".join(" ".join(line) for line in lines.values())

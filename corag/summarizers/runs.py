@@ -1,0 +1,152 @@
+"""Many requests to a summarizer: side by side, each paid once, cut to size, failures counted and not raised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from corag.errors import CoragError, DataError, InputError
+from corag.summarizers.cut import cut_to_tokens
+from corag.summarizers.store import SummaryStore, request_key
+from corag.types import Summarizer, SummaryRequest
+
+# Summaries of parts are at most this share of the window, so that several of them are summarized together.
+_PART_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of a request.
+
+    Attributes:
+        text: The summary; empty when the texts hold nothing that matters, or it failed.
+        sources: Ids of the chunks that it was made from.
+        failure: Why there is no summary; None when there is one, or rightly none.
+        num_calls: Requests to the summarizer; 0 when it was remembered, more than 1 for texts beyond its window.
+    """
+
+    text: str
+    sources: tuple[str, ...]
+    failure: str | None = None
+    num_calls: int = 0
+
+
+def summarize_all(
+    summarizer: Summarizer, requests: Sequence[SummaryRequest], *, store: SummaryStore | None = None
+) -> list[Summary]:
+    """Return a summary for each request.
+
+    Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is kept in
+    the store as soon as it is there, so that an interrupted run pays for nothing twice. Texts beyond the summarizer's
+    window are summarized in parts, and the summaries of the parts again.
+
+    Args:
+        summarizer: Makes the summaries.
+        requests: What to summarize.
+        store: Remembers summaries between runs.
+
+    Raises:
+        DataError: The store cannot be used.
+    """
+    parts = [_parts(summarizer, request) for request in requests]
+    made = _run(summarizer, [part for of_request in parts for part in of_request], store)
+    results: list[Summary | None] = []
+    again: list[tuple[int, SummaryRequest, int]] = []
+    start = 0
+    for number, (request, of_request) in enumerate(zip(requests, parts, strict=True)):
+        found = made[start : start + len(of_request)]
+        start += len(of_request)
+        calls = sum(summary.num_calls for summary in found)
+        failure = next((summary.failure for summary in found if summary.failure is not None), None)
+        texts = tuple(summary.text for summary in found if summary.text)
+        if failure is None and len(of_request) > 1 and texts:
+            results.append(None)
+            again.append((number, replace(request, texts=texts), calls))
+        else:
+            results.append(Summary("" if failure else "".join(texts), request.sources, failure, calls))
+    if again:
+        for (number, _, calls), summary in zip(
+            again, summarize_all(summarizer, [request for _, request, _ in again], store=store), strict=True
+        ):
+            results[number] = replace(summary, num_calls=summary.num_calls + calls)
+    return [result for result in results if result is not None]
+
+
+def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: SummaryStore | None) -> list[Summary]:
+    keys = [request_key(summarizer, request) for request in requests]
+    first: dict[str, SummaryRequest] = {}
+    for key, request in zip(keys, requests, strict=True):
+        first.setdefault(key, request)
+
+    def make(key: str, request: SummaryRequest) -> Summary:
+        if store is not None and (known := store.get(key)) is not None:
+            return Summary(known, request.sources)
+        try:
+            text = summarizer.summarize(request).strip()
+        except DataError:
+            raise
+        except (CoragError, OSError) as error:
+            # Time-outs are among them. Whoever asked has the texts themselves to fall back on.
+            return Summary("", request.sources, str(error) or type(error).__name__, 1)
+        text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
+        if store is not None:
+            store.put(key, text, summarizer=summarizer.name, sources=request.sources)
+        return Summary(text, request.sources, num_calls=1)
+
+    with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(first)))) as pool:
+        futures = {key: pool.submit(make, key, request) for key, request in first.items()}
+        try:
+            made = {key: future.result() for key, future in futures.items()}
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    paid: set[str] = set()
+    results = []
+    for key, request in zip(keys, requests, strict=True):
+        summary = replace(made[key], sources=request.sources)
+        results.append(replace(summary, num_calls=0) if key in paid else summary)
+        paid.add(key)
+    return results
+
+
+def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
+    """Return requests that fit the window and cover the texts in order; the request itself where it fits.
+
+    Raises:
+        InputError: The window is too small for a few words.
+    """
+    window = summarizer.window_tokens
+    if window is None or _joined_tokens(summarizer, request.texts) <= window:
+        return [request]
+    if window < 2 * _PART_SHARE:
+        raise InputError(f"window_tokens of summarizer {summarizer.name!r} is {window}; it must be at least 8")
+    pieces = [piece for text in request.texts for piece in _pieces(summarizer, text, window)]
+    groups: list[tuple[str, ...]] = []
+    group: tuple[str, ...] = ()
+    for piece in pieces:
+        if group and _joined_tokens(summarizer, (*group, piece)) > window:
+            groups.append(group)
+            group = ()
+        group = (*group, piece)
+    limit = max(1, min(request.max_tokens, window // _PART_SHARE))
+    return [replace(request, texts=texts, max_tokens=limit) for texts in (*groups, group)]
+
+
+def _pieces(summarizer: Summarizer, text: str, window: int) -> list[str]:
+    """Cut a text that is longer than the window, after sentences or words; a longer word is left out."""
+    pieces: list[str] = []
+    rest = text.strip()
+    while rest and _joined_tokens(summarizer, (rest,)) > window:
+        piece = cut_to_tokens(rest, summarizer.tokens, window)
+        if not piece:
+            # A single word beyond the window, such as a line of encoded bytes, says nothing in a summary.
+            rest = "".join(rest.split(maxsplit=1)[1:])
+            continue
+        pieces.append(piece)
+        rest = rest[len(piece) :].strip()
+    return [*pieces, rest] if rest else pieces
+
+
+def _joined_tokens(summarizer: Summarizer, texts: Sequence[str]) -> int:
+    return int(summarizer.tokens.count(["\n\n".join(texts)])[0])
