@@ -7,6 +7,7 @@ With several reference answers the best one counts.
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter
@@ -14,9 +15,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from corag.data import is_evidence
+from corag.errors import InputError
 from corag.optional import require
-from corag.types import Chunk
+from corag.types import Chunk, Embedder
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
@@ -77,3 +81,79 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
         "evidence_precision": useful / len(chunks) if chunks else 0.0,
         "full_evidence": float(found == len(gold)),
     }
+
+
+def substring_match(answer: str, references: Sequence[str]) -> float:
+    """Return 1.0 when a reference stands somewhere in the answer after normalisation, else 0.0.
+
+    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing. The
+    reference must stand between word boundaries, so that "art" does not match "party".
+    """
+    padded = f" {normalize_answer(answer)} "
+    normalized = [normalize_answer(reference) for reference in references]
+    return float(any(f" {reference} " in padded for reference in normalized if reference))
+
+
+def trade_off_efficiency(accuracy: float, mean_candidates: float) -> float:
+    """Return accuracy / ln(1 + candidates returned): TES of CAR (section 5.1).
+
+    Args:
+        accuracy: Share of questions whose evidence is among the candidates returned, in [0, 1].
+        mean_candidates: Candidates returned on average; 0 of them have no efficiency, which counts as 0.
+    """
+    return accuracy / math.log1p(mean_candidates) if mean_candidates > 0 else 0.0
+
+
+def context_recall(selected: Sequence[str], relevant: Sequence[str]) -> float | None:
+    """Return the share of relevant ids that were selected (Adaptive-k, section 4.4); None without any relevant."""
+    wanted = set(relevant)
+    return len(wanted & set(selected)) / len(wanted) if wanted else None
+
+
+def true_k(ranking: Sequence[str], relevant: Sequence[str]) -> int | None:
+    """Return the smallest k whose first k ids hold all relevant ones (Adaptive-k, section 5.5); None if no k does.
+
+    A number of documents. The public code takes the last index, counted from 0, for that number.
+    """
+    missing = set(relevant)
+    for count, name in enumerate(ranking, start=1):
+        missing.discard(name)
+        if not missing:
+            return count if relevant else None
+    return None
+
+
+def diff_k(estimated: Sequence[int], true: Sequence[int | None]) -> float | None:
+    """Return the mean |estimated k - true k| over questions that have a true one (Adaptive-k, section 5.5)."""
+    gaps = [abs(guess - wanted) for guess, wanted in zip(estimated, true, strict=True) if wanted is not None]
+    return sum(gaps) / len(gaps) if gaps else None
+
+
+def change_in_tokens(tokens: int, baseline_tokens: int) -> float:
+    """Return the change from the baseline's tokens in percent, below 0 for fewer: CiT of CRAG (section 3.1.3).
+
+    Raises:
+        InputError: The baseline has no tokens.
+    """
+    if baseline_tokens < 1:
+        raise InputError(f"baseline_tokens must be at least 1, got {baseline_tokens}; leave out questions without any")
+    return 100 * (tokens - baseline_tokens) / baseline_tokens
+
+
+def answer_similarity(answer: str, other: str, embedder: Embedder) -> float:
+    """Return the cosine of two answers' embeddings, in [-1, 1]: CosSim of CRAG (section 3.1.3)."""
+    one, two = embedder.embed([answer, other]).astype(float)
+    return float(one @ two)
+
+
+def redundancy(texts: Sequence[str], embedder: Embedder) -> float:
+    """Return how much a selection repeats itself: the mean, over its texts, of the largest cosine to another.
+
+    Negative cosines count as 0, as does a text alone. A copy among different texts shows in two of the terms.
+    """
+    if len(texts) < 2:
+        return 0.0
+    vectors = embedder.embed(texts).astype(float)
+    cosines = np.clip(vectors @ vectors.T, 0.0, 1.0)
+    np.fill_diagonal(cosines, 0.0)
+    return float(cosines.max(axis=1).mean())
