@@ -100,6 +100,8 @@ SELECTORS: Registry[Selector] = Registry(
         "car": "corag.selectors.car:Car",
         "edc2": "corag.selectors.edc2:Edc2",
         "crag": "corag.selectors.crag:Crag",
+        "raptor": "corag.selectors.raptor:Raptor",
+        "self-route": "corag.selectors.self_route:SelfRoute",
     },
 )
 

@@ -12,8 +12,10 @@ import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
 from corag import Candidate, Chunk
 from corag.errors import SummarizerError
+from corag.raptor.build import RaptorConfig
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.tokens import CallableCounter, token_counter
+from corag.types import Answer
 
 
 class HashReranker:
@@ -157,7 +159,16 @@ def save_agent(path, **changes):
     return path
 
 
-SUMMARIZING = ("edc2", "crag")
+class OddReader:
+    """Answers every other context; the same for the same context."""
+
+    name = "odd"
+
+    def answer(self, query, context):
+        return Answer("Yes." if crc32(context.encode()) % 2 else "")
+
+
+SUMMARIZING = ("edc2", "crag", "raptor")
 EMBEDDING = ("mmr", *SUMMARIZING)
 
 
@@ -170,7 +181,9 @@ def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
         settings["embedder"] = HashEmbedder()
     if name in SUMMARIZING:
         settings["summarizer"] = OddSummarizer(tokens)
-        settings["min_summary_tokens"] = 4
+        settings.update({"config": RaptorConfig(8)} if name == "raptor" else {"min_summary_tokens": 4})
+    if name == "self-route":
+        settings["reader"] = OddReader()
     if name == "corag-fixed":
         settings["agent"] = checkpoint
     return corag.selector(name, **settings)

@@ -1,0 +1,124 @@
+"""The tree: nodes and their vectors, kept in a folder of JSON and a NumPy file without pickles.
+
+Knows neither models nor questions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from corag.errors import DataError, IndexMismatchError
+from corag.types import FloatArray
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A chunk or a summary.
+
+    Attributes:
+        id: The chunk's id; of a summary `layer/number`.
+        text: The chunk's text, or the summary.
+        layer: 0 for chunks, and one more than its children's for a summary.
+        children: Ids of the nodes that it sums up; empty for chunks.
+        sources: Ids of the chunks below it; a chunk's own.
+    """
+
+    id: str
+    text: str
+    layer: int
+    children: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class RaptorTree:
+    """Nodes, layer by layer from the chunks up, and a unit vector for each.
+
+    Attributes:
+        nodes: All nodes.
+        vectors: `[len(nodes), D]`.
+        embedder: Name of the embedder that made the vectors.
+        num_failed: Summaries that failed and have the beginning of their children's texts instead.
+    """
+
+    nodes: tuple[Node, ...]
+    vectors: FloatArray
+    embedder: str
+    num_failed: int = 0
+
+    @cached_property
+    def places(self) -> Mapping[str, int]:
+        """Place of each node, by id."""
+        return {node.id: place for place, node in enumerate(self.nodes)}
+
+    @property
+    def num_layers(self) -> int:
+        """Layers, that of the chunks included."""
+        return max((node.layer for node in self.nodes), default=-1) + 1
+
+    def layer(self, number: int) -> list[Node]:
+        """Return the nodes of a layer."""
+        return [node for node in self.nodes if node.layer == number]
+
+    def vectors_of(self, nodes: Sequence[Node]) -> FloatArray:
+        """Return the vectors of some nodes, `[len(nodes), D]`."""
+        return self.vectors[[self.places[node.id] for node in nodes]]
+
+    def save(self, folder: str | Path) -> None:
+        """Write the tree into a folder; the file that makes it one is written last.
+
+        Raises:
+            DataError: The folder cannot be written.
+        """
+        target = Path(folder)
+        content = {
+            "version": VERSION,
+            "embedder": self.embedder,
+            "num_failed": self.num_failed,
+            "nodes": [asdict(node) for node in self.nodes],
+        }
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            (target / "tree.json").unlink(missing_ok=True)
+            np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
+            part = target / f"tree.json.{os.getpid()}"
+            part.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+            part.replace(target / "tree.json")
+        except OSError as error:
+            raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
+
+    @classmethod
+    def load(cls, folder: str | Path) -> RaptorTree:
+        """Read a tree from its folder.
+
+        Raises:
+            DataError: The folder holds no whole tree.
+            IndexMismatchError: The tree is of another version.
+        """
+        source = Path(folder)
+        try:
+            content = json.loads((source / "tree.json").read_text(encoding="utf-8"))
+            if content["version"] != VERSION:
+                raise IndexMismatchError(
+                    f"the tree in {source} is of version {content['version']!r}, this corag reads {VERSION}; "
+                    "build it anew"
+                )
+            nodes = tuple(
+                Node(row["id"], row["text"], row["layer"], tuple(row["children"]), tuple(row["sources"]))
+                for row in content["nodes"]
+            )
+            vectors = np.load(source / "vectors.npy", allow_pickle=False)
+            if vectors.ndim != 2 or len(vectors) != len(nodes):
+                raise ValueError(f"{len(nodes)} nodes have vectors of the shape {vectors.shape}")
+            return cls(nodes, vectors, content["embedder"], content["num_failed"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
