@@ -29,6 +29,7 @@ from tests.corag.selector_worlds import (
 )
 
 NAMES = corag.SELECTORS.names
+TAKING = [name for name in NAMES if name != "none"]
 CHARACTERS = CallableCounter(len, name="characters")
 
 
@@ -111,18 +112,16 @@ def test_no_candidates(selector):
     assert selection.trace["reason"] == "there are no candidates"
 
 
+@pytest.mark.parametrize("name", [name for name in TAKING if name not in SUMMARIZING], indirect=True)
 def test_every_chunk_over_budget(selector, name):
-    if name in ("none", *SUMMARIZING):
-        pytest.skip("takes nothing whatever fits, or summarizes what does not")
     selection = selector.select("a?", offer("a" * 12, "b" * 11, "c" * 13), 10)
     assert len(selection) == 0
     assert "every one of the 3 candidates" in selection.trace["reason"]
     assert "the cheapest costs 11" in selection.trace["reason"]
 
 
+@pytest.mark.parametrize("name", TAKING, indirect=True)
 def test_exact_fit(selector, name):
-    if name == "none":
-        pytest.skip("takes nothing whatever fits")
     assert selector.select("a?", offer("a" * 10), 10).cost_tokens == 10
     if name in SUMMARIZING:
         return
@@ -140,17 +139,15 @@ def test_fills_to_the_last_token(checkpoint, name):
     assert selector.select("a?", offer("aaaa", "bbbb"), 9).cost_tokens == 4
 
 
+@pytest.mark.parametrize("name", TAKING, indirect=True)
 def test_huge_chunk_among_small_ones(selector, name):
-    if name == "none":
-        pytest.skip("takes nothing whatever fits")
     selection = selector.select("a?", offer("a" * 100_000, "a dog", "b cat"), 20)
     assert selection.ids
     assert name in SUMMARIZING or "c0" not in selection.ids
 
 
+@pytest.mark.parametrize("name", TAKING, indirect=True)
 def test_joining_that_costs_more_than_the_parts_leaves_what_fits_alone(checkpoint, name):
-    if name == "none":
-        pytest.skip("takes nothing whatever fits")
     # 9 + 9 for the chunks and 4 for the separator seem to fit 30; joined they cost 8 ** 2 = 64.
     squared = CallableCounter(lambda text: len(text) ** 2, name="squared")
     selector = cheap_selector(name, checkpoint, tokens=squared)
