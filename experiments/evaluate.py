@@ -257,9 +257,11 @@ def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounte
     # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
     cost = int(tokens.count([selection.text])[0]) if selection.text else 0
     trace = selection.trace
+    # Of a chunk that went into a summary nobody knows whether its evidence is still there.
+    shown = [chunk for chunk in selection.chunks if chunk.text in selection.text]
     return {
         **(answer_figures(answer, query.answers) if query.answers else {}),
-        **(evidence_figures(selection.chunks, query.gold) or {}),
+        **(evidence_figures(shown, query.gold) or {}),
         "cost_tokens": cost,
         "chunks": len(selection),
         "over_budget": int(cost > selection.budget_tokens),

@@ -212,5 +212,6 @@ class Car(BudgetedSelector):
         ranking = by_similarity(problem)[: self._max_candidates]
         distances = 1.0 - problem.similarities[ranking]
         found = cluster_cutoff(distances, method=self._method, **self._settings)
-        trace = {"cutoff": found.cutoff, "clusterer": dict(found.params), "silhouette": found.silhouette}
+        silhouette = None if np.isnan(found.silhouette) else found.silhouette
+        trace = {"cutoff": found.cutoff, "clusterer": dict(found.params), "silhouette": silhouette}
         return unscored(problem, keep_best(problem, found.cutoff, budget_tokens), trace)

@@ -9,7 +9,7 @@ import corag
 
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
-    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama",
+    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "umap",
 }  # fmt: skip
 
 WATCH = """

@@ -274,6 +274,14 @@ def test_the_budget_is_counted_anew(small_data):
     assert (found["scorer_calls"], found["orders_scored"], found["truncated"]) == (0, 0, 0)
 
 
+def test_what_went_into_a_summary_is_no_evidence_unless_it_stands_there_whole(small_data):
+    query = DataFolder.open(small_data).queries[0]
+    chunks = (Chunk("varn", "one two three four"), Chunk("other", "five six"))
+    summary = Selection(chunks, "One to four.\n\nfive six", 9, 20, value=0.5, method="edc2")
+    found = figures(query, summary, "", token_counter())
+    assert (found["evidence_recall"], found["evidence_precision"], found["chunks"]) == (0.0, 0.0, 2)
+
+
 def test_averages_by_hand():
     totals = dict.fromkeys(TOTALS, 1)
     rows = [

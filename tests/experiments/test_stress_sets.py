@@ -1,0 +1,116 @@
+"""Candidates with exactly the share of noise, or of rewritings, that was asked for."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.data import DataFolder
+from corag.errors import InputError
+from corag.ollama_chat import OllamaChat, OllamaError
+from corag.text import Document
+from experiments.stress_sets import (
+    OllamaRewriter,
+    is_noise,
+    noisy_pool,
+    redundant_pool,
+    rotated,
+    write_noise_set,
+    write_redundancy_set,
+)
+from tests.ollama_server import OllamaServer, Reply
+
+
+@given(
+    st.lists(st.booleans(), max_size=20),
+    st.integers(1, 10),
+    st.sampled_from([0.0, 0.2, 0.5, 1.0]),
+    st.sampled_from([None, 3]),
+)
+def test_a_pool_has_its_share_of_noise_or_is_none(noise, size, rate, seed):
+    ranking = [f"p{rank}" for rank in range(len(noise))]
+    pool = noisy_pool(ranking, noise, size=size, rate=rate, seed=seed)
+    num_noise = round(rate * size)
+    if sum(noise) < num_noise or len(noise) - sum(noise) < size - num_noise:
+        assert pool is None
+    else:
+        ranks = [ranking.index(name) for name in pool]
+        assert ranks == sorted(set(ranks))
+        assert (len(pool), sum(noise[rank] for rank in ranks)) == (size, num_noise)
+        assert pool == noisy_pool(ranking, noise, size=size, rate=rate, seed=seed)
+
+
+def test_the_best_ranked_of_both_kinds():
+    assert noisy_pool("abcdef", [True, False, True, True, False, False], size=4, rate=0.5) == ["a", "b", "c", "e"]
+
+
+@pytest.mark.parametrize(("rate", "originals"), [(0.0, 20), (0.2, 16), (0.4, 12), (0.6, 8), (0.8, 4), (0.95, 1)])
+def test_redundancy_rates_of_the_paper(rate, originals):
+    ranking = [Document(f"p{rank}", f"One {rank}. Two {rank}. Three {rank}.", f"T{rank}") for rank in range(30)]
+    pool = redundant_pool(ranking, size=20, rate=rate, rewrite=rotated)
+    assert pool[:originals] == ranking[:originals]
+    assert len({document.id for document in pool}) == len({document.text for document in pool}) == 20
+    for document in pool[originals:]:
+        original = next(one for one in ranking if one.id == document.id.split("~")[0])
+        assert set(original.text.split()) <= set(document.text.split())
+        assert document.title == original.title
+    assert redundant_pool(ranking[: originals - 1], size=20, rate=rate, rewrite=rotated) is None
+
+
+def test_rotated():
+    assert rotated("One. Two. Three.", 1) == "Two. Three. One."
+    assert rotated("One. Two. Three.", 4) == "Again: Two. Three. One."
+    assert rotated("One.", 2) == "Again: Again: One."
+
+
+@pytest.fixture
+def folder(tmp_path):
+    corpus = [{"id": f"p{n}", "title": "", "text": f"Passage {n}. It is old."} for n in range(6)]
+    corpus[3]["text"] = "Here stands the answer, Paris, too."
+    query = {"id": "q", "question": "Where?", "answers": ["Paris"], "gold": ["p1#0-5"], "split": "dev", "level": "easy"}
+    for name, lines in (("corpus", corpus), ("queries", [query])):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    return DataFolder.open(tmp_path)
+
+
+def test_noise_is_neither_evidence_nor_answer(folder):
+    (query,) = folder.queries
+    assert [name for name in folder.documents if is_noise(folder.documents[name], query)] == ["p0", "p2", "p4", "p5"]
+
+
+def test_sets_are_data_folders(folder, tmp_path):
+    rankings = {"q": list(folder.documents)}
+    assert write_noise_set(folder, folder.queries, rankings, tmp_path / "noise", size=4, rate=0.5) == 1
+    noisy = DataFolder.open(tmp_path / "noise")
+    assert noisy.queries[0].candidates == ("p0", "p1", "p2", "p3")
+    assert (noisy.queries[0].gold, noisy.queries[0].extra) == (("p1#0-5",), {"level": "easy"})
+    kept = write_redundancy_set(
+        folder, folder.queries, rankings, tmp_path / "redundant", size=4, rate=0.5, rewrite=rotated
+    )
+    redundant = DataFolder.open(tmp_path / "redundant")
+    assert (kept, redundant.queries[0].candidates) == (1, ("p0", "p1", "p0~1", "p1~1"))
+    assert redundant.documents["p0~1"].text == "It is old. Passage 0."
+    with pytest.raises(InputError, match="no question has enough passages"):
+        write_noise_set(folder, folder.queries, rankings, tmp_path / "none", size=4, rate=0.0)
+
+
+def test_rewritings_by_a_model_are_paid_once(tmp_path):
+    with OllamaServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
+        rewrite = OllamaRewriter(OllamaChat(host=server.host), tmp_path)
+        assert [rewrite("A text.", 1), rewrite("A text.", 2), rewrite("A text.", 1)] == [
+            "In other words.", "And again.", "In other words.",
+        ]  # fmt: skip
+        with pytest.raises(OllamaError):
+            rewrite("Another text.", 1)
+    assert "<passage>\nA text.\n</passage>" in server.chats[0]["messages"][0]["content"]
+
+
+@pytest.mark.parametrize(("size", "rate", "message"), [(0, 0.5, "size must be"), (4, 1.5, "rate must be")])
+def test_out_of_range(size, rate, message):
+    with pytest.raises(InputError, match=message):
+        noisy_pool([], [], size=size, rate=rate)
+    with pytest.raises(InputError, match=message):
+        redundant_pool([], size=size, rate=rate, rewrite=rotated)
+    with pytest.raises(InputError, match=r"leaves no original among 4 candidates; it must be at most 0\.75"):
+        redundant_pool([], size=4, rate=1.0, rewrite=rotated)
