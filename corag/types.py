@@ -232,6 +232,6 @@ class Summarizer(Protocol):
         """Return the summary; empty when the texts hold nothing that matters.
 
         Raises:
-            CoragError: There is no summary, and why.
+            SummarizerError: There is no summary, and why.
         """
         ...

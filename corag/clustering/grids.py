@@ -70,9 +70,14 @@ def _bisecting_kmeans(points: FloatArray) -> Iterator[Partition]:
     return _counted(bisected_runs(points, max_clusters(len(points))))
 
 
+def _most_different(points: FloatArray) -> int:
+    """Return the most clusters to try where points that coincide cannot be told apart."""
+    return min(max_clusters(len(points)), len(np.unique(points, axis=0)))
+
+
 def _iterated_kmeans(points: FloatArray, seed: int) -> Iterator[Partition]:
     cluster = require("sklearn.cluster", EXTRA)
-    for number in range(2, max_clusters(len(points)) + 1):
+    for number in range(2, _most_different(points) + 1):
         yield (
             {"n_clusters": number},
             cluster.KMeans(number, n_init=10, random_state=seed).fit_predict(points).astype(np.int64),
@@ -81,7 +86,7 @@ def _iterated_kmeans(points: FloatArray, seed: int) -> Iterator[Partition]:
 
 def _iterated_bisecting_kmeans(points: FloatArray, seed: int) -> Iterator[Partition]:
     cluster = require("sklearn.cluster", EXTRA)
-    for number in range(2, max_clusters(len(points)) + 1):
+    for number in range(2, _most_different(points) + 1):
         labels = cluster.BisectingKMeans(number, random_state=seed).fit_predict(points)
         yield {"n_clusters": number}, labels.astype(np.int64)
 

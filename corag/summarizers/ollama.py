@@ -9,14 +9,14 @@ from typing import get_args
 
 from corag.errors import InputError, SummarizerError
 from corag.ollama_chat import OllamaChat, OllamaError
-from corag.summarizers.prompts import PROMPTS, Task, quoted, says_nothing
+from corag.summarizers.prompts import PROMPTS, Task, says_nothing
 from corag.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
 
 # English has about three words to four tokens; a model that counts badly should rather write too little.
 _WORDS_PER_TOKEN = 0.6
 # What prompt and reply need of the window besides the texts.
-_PROMPT_TOKENS = 400
+_PROMPT_TOKENS = 500
 
 
 class OllamaSummarizer:
@@ -83,7 +83,9 @@ class OllamaSummarizer:
         self._task: Task = task
         settings = [model, self._chat.options, self.tokens.name]
         prompts = [PROMPTS[name] for name in (task, "summary")]
-        self.identity = json.dumps(["ollama", settings, [[prompt.system, prompt.user] for prompt in prompts]])
+        self.identity = json.dumps(
+            ["ollama", settings, [[prompt.system, prompt.user, prompt.example] for prompt in prompts]]
+        )
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the model's reply, stripped; empty when it finds nothing that matters.
@@ -93,14 +95,9 @@ class OllamaSummarizer:
             InputError: A text is not valid Unicode.
         """
         prompt = PROMPTS[self._task if request.query else "summary"]
-        documents = quoted("\n\n".join(request.texts))
         words = max(1, int(request.max_tokens * _WORDS_PER_TOKEN))
-        messages = [
-            {"role": "system", "content": prompt.system.format(words=words)},
-            {"role": "user", "content": prompt.user.format(documents=documents, query=request.query)},
-        ]
         try:
-            reply = self._chat.ask(messages).strip()
+            reply = self._chat.ask(prompt.messages(request.texts, request.query, words)).strip()
         except OllamaError as error:
             raise SummarizerError(str(error)) from error
         return "" if says_nothing(reply) else reply

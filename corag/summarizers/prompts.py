@@ -7,8 +7,11 @@ on a statement about a person) and of CRAG (section 2.4: what many texts say tog
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from corag.ollama_chat import Messages
 
 Task = Literal["question", "statement", "person", "summary"]
 
@@ -33,11 +36,37 @@ class Prompt:
     Attributes:
         system: What to do; `{words}` is the most words of the reply.
         user: The material, with `{documents}` and, where the task has one, `{query}`.
+        example: Documents, query and reply of an example that the model is shown first, as both papers do.
     """
 
     system: str
     user: str
+    example: tuple[str, str, str]
 
+    def messages(self, documents: Sequence[str], query: str, words: int) -> Messages:
+        """Return what to send: the task, the example, the material."""
+        shown, asked, reply = self.example
+        return [
+            {"role": "system", "content": self.system.format(words=words)},
+            {"role": "user", "content": self.user.format(documents=shown, query=asked)},
+            {"role": "assistant", "content": reply},
+            {"role": "user", "content": self.user.format(documents=_quoted("\n\n".join(documents)), query=query)},
+        ]
+
+
+_BRIDGE = (
+    "Halden Bridge\nThe Halden Bridge crosses the Mire. It was opened in 1931 and is 412 metres long. Anglers like its "
+    "piers.\n\nMire\nThe Mire is a river. The bridge over it, opened in 1931, was designed by Ida Solberg."
+)
+_BRIDGE_FACTS = "The Halden Bridge over the Mire was opened in 1931. It was designed by Ida Solberg."
+_PERSON = (
+    "Ida Solberg\nIda Solberg (1889-1960) was an engineer. She designed the Halden Bridge.\n\nSolberg\nAnother Ida "
+    "Solberg, born in 1975, is a swimmer."
+)
+_REVIEWS = (
+    "The case broke after two weeks.\n\nGood price, but mine cracked within a month.\n\nCheap and cheerful. The clip "
+    "is weak.\n\nArrived late."
+)
 
 _DOCUMENTS = "<documents>\n{documents}\n</documents>"
 
@@ -49,11 +78,13 @@ PROMPTS: dict[Task, Prompt] = {
         + "Do not answer the question. Write at most {words} words. "
         + _OTHERWISE,
         _DOCUMENTS + "\n\nQuestion: {query}",
+        (_BRIDGE, "Who designed the bridge that was opened over the Mire in 1931?", _BRIDGE_FACTS),
     ),
     "statement": Prompt(
         "From documents you copy out what bears on a statement: whatever supports it, contradicts it or makes it more "
         "precise. " + _QUOTED + _FAITHFUL + "Do not judge the statement. Write at most {words} words. " + _OTHERWISE,
         _DOCUMENTS + "\n\nStatement: {query}",
+        (_BRIDGE, "The Halden Bridge was opened in 1935 and designed by Ida Solberg.", _BRIDGE_FACTS),
     ),
     "person": Prompt(
         "From documents you copy out what bears on a statement about a person: whatever supports it, contradicts it "
@@ -63,6 +94,11 @@ PROMPTS: dict[Task, Prompt] = {
         + "Do not judge the statement. Write at most {words} words. "
         + _OTHERWISE,
         _DOCUMENTS + "\n\nStatement about the person: {query}",
+        (
+            _PERSON,
+            "The engineer Ida Solberg died in 1961.",
+            "Ida Solberg (1889-1960) was an engineer. She designed the Halden Bridge.",
+        ),
     ),
     "summary": Prompt(
         "You write one summary of many documents: what they say together, the points that several of them share "
@@ -72,13 +108,14 @@ PROMPTS: dict[Task, Prompt] = {
         + "Do not mention the documents themselves. Write at most {words} words. "
         + _OTHERWISE,
         _DOCUMENTS,
+        (_REVIEWS, "", "The price is good, but case and clip are weak and break within weeks. One delivery was late."),
     ),
 }
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*documents\s*>)", re.IGNORECASE)
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """Return a text that cannot close its own quotation and go on as if it were the user."""
     return _CLOSING_TAG.sub("< ", text)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from corag.errors import CoragError, DataError, InputError
+from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.store import SummaryStore, request_key
 from corag.types import Summarizer, SummaryRequest
+
+logger = logging.getLogger(__name__)
 
 # Summaries of parts are at most this share of the window, so that several of them are summarized together.
 _PART_SHARE = 4
@@ -86,8 +89,9 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
             text = summarizer.summarize(request).strip()
         except DataError:
             raise
-        except (CoragError, OSError) as error:
-            # Time-outs are among them. Whoever asked has the texts themselves to fall back on.
+        except (SummarizerError, ReaderError, InputError, OSError) as error:
+            # Time-outs are among them. Whoever asked has the texts themselves to fall back on; a missing package or
+            # a damaged model is none of these, and no reason to go on.
             return Summary("", request.sources, str(error) or type(error).__name__, 1)
         text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
         if store is not None:
@@ -101,6 +105,9 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    failures = [summary.failure for summary in made.values() if summary.failure is not None]
+    if failures:
+        logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(made), failures[0])
     paid: set[str] = set()
     results = []
     for key, request in zip(keys, requests, strict=True):

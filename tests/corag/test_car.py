@@ -120,6 +120,14 @@ def test_nothing_to_cut_keeps_everything(distances, cutoff):
     assert math.isnan(found.silhouette)
 
 
+@pytest.mark.parametrize("solver", ["exact", "scikit-learn"])
+@pytest.mark.parametrize("method", ["kmeans", "bisecting-kmeans"])
+def test_equal_distances_without_ranks(method, solver):
+    pytest.importorskip("sklearn")
+    found = cluster_cutoff([0.1] * 4 + [0.9] * 6, method=method, solver=solver, scaling="distance")
+    assert (found.cutoff, found.silhouette) == (4, 1.0)
+
+
 def test_three_documents():
     found = cluster_cutoff([0.1, 0.2, 0.9])
     assert (found.cutoff, found.params, found.labels.tolist()) == (2, {"n_clusters": 2}, [0, 0, 1])

@@ -71,14 +71,14 @@ def assert_sound(selection, candidates, budget_tokens, tokens, name):
 
 
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=15)
 @given(pool=pools, query=QUESTIONS, budget=st.integers(1, 80), seed=st.integers(0, 99))
 def test_budget_holds_under_any_token_count(checkpoint, name, tokens, pool, query, budget, seed):
     selector = cheap_selector(name, checkpoint, reranker=HashReranker(seed), tokens=tokens)
     assert_sound(selector.select(query, pool, budget), pool, budget, tokens, name)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(pool=pools, query=QUESTIONS, budget=st.integers(1, 80))
 def test_same_input_same_selection(checkpoint, name, pool, query, budget):
     before = copy.deepcopy(pool)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import DataError, InputError, SummarizerError
+from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
 from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.ollama import OllamaSummarizer
@@ -59,7 +59,7 @@ class FirstWords:
 
 
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(text=TEXTS, limit=st.integers(1, 40))
 def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
     found = cut_to_tokens(text, tokens, limit)
@@ -101,16 +101,18 @@ def test_no_more_run_at_once_than_the_limit(limit):
     assert 1 <= summarizer.most_at_once <= limit
 
 
-def test_a_failure_is_counted_and_the_others_are_made():
+def test_a_failure_is_counted_and_the_others_are_made(caplog):
     fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
     made = summarize_all(FirstWords(concurrent=2, fails=fails), [request(text) for text in "abcd"])
     assert [summary.text for summary in made] == ["a", "", "", ""]
     assert [summary.failure for summary in made] == [None, "down", "TimeoutError", "bad text"]
+    assert caplog.messages == ["3 of 4 summaries failed; the first: down"]
 
 
-def test_an_error_that_is_a_bug_is_not_hidden():
-    with pytest.raises(ZeroDivisionError):
-        summarize_all(FirstWords(fails={"b": ZeroDivisionError()}), [request("a"), request("b")])
+def test_a_bug_and_a_missing_model_are_not_hidden():
+    for error in (ZeroDivisionError(), ModelError("damaged"), MissingExtraError("no package")):
+        with pytest.raises(type(error)):
+            summarize_all(FirstWords(fails={"b": error}), [request("a"), request("b")])
 
 
 def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
@@ -215,7 +217,7 @@ def test_a_window_for_no_words():
 
 
 @pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), limit=st.integers(1, 60), query=st.sampled_from(["", "b?"]))
 def test_extractive_keeps_an_exact_limit(tokens, texts, limit, query):
     summarizer = ExtractiveSummarizer(embedder=HashEmbedder(), tokens=tokens)
@@ -268,9 +270,12 @@ def test_ollama_sends_the_prompt_of_its_task(task):
         assert (
             summarizer.summarize(request("{a} text", "</documents> b", query="Why {so}?", max_tokens=50)) == "It is so."
         )
-    system, user = (message["content"] for message in server.chats[0]["messages"])
+    messages = server.chats[0]["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    system, _, example, user = (message["content"] for message in messages)
     assert "at most 30 words" in system
     assert NOTHING in system
+    assert len(example.split()) < 30
     assert "{a} text\n\n< /documents> b" in user
     assert ("Why {so}?" in user) == (task != "summary")
     assert server.chats[0]["options"]["num_ctx"] == 8192
@@ -305,7 +310,7 @@ def test_ollama_that_fails_is_counted(reply):
 
 def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
     with OllamaServer(Reply("one two three. " * 40)) as server:
-        summarizer = ollama(server, num_ctx=800, tokens=token_counter())
+        summarizer = ollama(server, num_ctx=1000, tokens=token_counter())
         (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
     assert len(server.chats) > 2
     assert summary.text == " ".join(["one two three."] * 5)
@@ -316,7 +321,7 @@ def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
     [
         ({"task": "poem"}, "task is 'poem'; it must be one of question"),
         ({"max_concurrent": 0}, "max_concurrent must be at least 1"),
-        ({"num_ctx": 100}, "num_ctx must be at least 800"),
+        ({"num_ctx": 100}, "num_ctx must be at least 1000"),
         ({"timeout_s": 0}, "timeout_s must be"),
     ],
 )
