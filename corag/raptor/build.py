@@ -9,7 +9,7 @@ import numpy as np
 
 from corag.clustering.mixture import Reduction, check_reduction, soft_clusters
 from corag.errors import IndexMismatchError, InputError
-from corag.raptor.tree import Node, RaptorTree
+from corag.raptor.tree import SUMMARY, Node, RaptorTree
 from corag.selectors.vectors import Vectors
 from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.runs import summarize_all
@@ -80,8 +80,9 @@ class RaptorBuilder:
         are `max_layers` above the chunks.
 
         Raises:
-            InputError: Two chunks share an id.
+            InputError: Two chunks share an id, or one has an id that summaries have.
         """
+        _check_ids(chunks)
         if len({chunk.id for chunk in chunks}) < len(chunks):
             raise InputError("two chunks share an id; ids have to be unique: name chunks docid#start-end")
         layer = [_leaf(chunk) for chunk in chunks]
@@ -100,7 +101,7 @@ class RaptorBuilder:
             if len(clusters) >= len(layer):
                 break
             groups = [[layer[index] for index in cluster] for cluster in clusters]
-            layer, failed = self._summed_up([f"{number}/{place}" for place in range(len(groups))], groups)
+            layer, failed = self._summed_up([f"{SUMMARY}{number}/{place}" for place in range(len(groups))], groups)
             num_failed += failed
             nodes += layer
             vectors.append(self.vectors.of([node.text for node in layer]))
@@ -121,6 +122,7 @@ class RaptorBuilder:
                 f"the tree was made with the embedder {tree.embedder!r}, not {self.vectors.embedder.name!r}; "
                 "give that one"
             )
+        _check_ids(chunks)
         known = {node.id for node in tree.layer(0)}
         for chunk in chunks:
             if chunk.id in known:
@@ -177,6 +179,12 @@ class RaptorBuilder:
             sources = tuple(dict.fromkeys(source for node in group for source in node.sources))
             made.append(Node(name, text, group[0].layer + 1, tuple(node.id for node in group), sources))
         return made, num_failed
+
+
+def _check_ids(chunks: Sequence[Chunk]) -> None:
+    for chunk in chunks:
+        if chunk.id.startswith(SUMMARY):
+            raise InputError(f"chunk id {chunk.id!r} begins with {SUMMARY!r}, as those of summaries do; rename it")
 
 
 def _leaf(chunk: Chunk) -> Node:

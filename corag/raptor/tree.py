@@ -19,13 +19,16 @@ from corag.types import FloatArray
 
 VERSION = 1
 
+SUMMARY = "summary/"
+"""What ids of summaries begin with, and ids of chunks do not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A chunk or a summary.
 
     Attributes:
-        id: The chunk's id; of a summary `layer/number`.
+        id: The chunk's id; of a summary `summary/layer/number`.
         text: The chunk's text, or the summary.
         layer: 0 for chunks, and one more than its children's for a summary.
         children: Ids of the nodes that it sums up; empty for chunks.
@@ -47,7 +50,8 @@ class RaptorTree:
         nodes: All nodes.
         vectors: `[len(nodes), D]`.
         embedder: Name of the embedder that made the vectors.
-        num_failed: Summaries that failed and have the beginning of their children's texts instead.
+        num_failed: Summaries that failed since the tree was begun; a node then has the beginning of its children's
+            texts instead.
     """
 
     nodes: tuple[Node, ...]

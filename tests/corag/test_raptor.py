@@ -230,6 +230,9 @@ def test_later_chunks_change_only_what_is_above_them():
             builder().add(tree, twice)
     with pytest.raises(InputError, match="two chunks share an id"):
         builder().build([new, new])
+    for grow in (builder().build, lambda chunks: builder().add(tree, chunks)):
+        with pytest.raises(InputError, match="chunk id 'summary/1/0' begins with 'summary/'"):
+            grow([Chunk("summary/1/0", "x")])
     with pytest.raises(IndexMismatchError, match="made with the embedder 'topic', not 'hash'"):
         RaptorBuilder(Vectors(HashEmbedder()), summarizer).add(tree, [new])
 
