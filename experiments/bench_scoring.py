@@ -49,11 +49,10 @@ COLUMNS = {
     "setting": "setting",
     "seconds": "seconds",
     "tokens_per_s": "tokens/s",
-    "of_bare": "of the bare encoder",
+    "of_bare": "of bare",
     "speedup": "times as fast",
     "same": "same selections",
-    "rank_correlation": "rank corr. with fp32",
-    "rank_correlation_pooled": "pooled",
+    "parity": "rank corr.",
 }
 
 Asked = tuple[str, list[Candidate]]
@@ -234,10 +233,12 @@ def engine_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str,
         parity = rank_parity(values, exact, of_question)
         name = f"{backend} {precision}" + (f" {device}" if device != "cpu" else "")
         bare = sum(batch["input_ids"].size for batch in perfect) / seconds["bare"]
-        rows.append({"setting": f"{name}: bare encoder, no padding", "seconds": seconds["bare"], "tokens_per_s": bare})
+        rows.append(
+            {"setting": f"{name}: bare encoder, no padding", "seconds": seconds["bare"], "tokens_per_s": round(bare)}
+        )
         for key, words in (("together", "engine, all orders at once"), ("each", "engine, an expansion at a time")):
             speed = num_tokens / seconds[key]
-            line = {"seconds": seconds[key], "tokens_per_s": speed, "of_bare": speed / bare}
+            line = {"seconds": seconds[key], "tokens_per_s": round(speed), "of_bare": speed / bare}
             rows.append({"setting": f"{name}: {words}", **line, **(parity if key == "together" else {})})
     return rows
 
@@ -260,7 +261,7 @@ def perfect_batches(lengths: Sequence[int], max_batch_tokens: int) -> list[dict[
     return batches
 
 
-def rank_parity(values: FloatArray, exact: FloatArray, group: Int64) -> dict[str, float]:
+def rank_parity(values: FloatArray, exact: FloatArray, group: Int64) -> dict[str, float | str]:
     """Return Spearman's rank correlation with exact values: the mean over groups, and over all values.
 
     Args:
@@ -269,7 +270,12 @@ def rank_parity(values: FloatArray, exact: FloatArray, group: Int64) -> dict[str
         group: The question of each, `[n]`.
     """
     inside = [_spearman(values[group == one], exact[group == one]) for one in np.unique(group)]
-    return {"rank_correlation": fmean(inside), "rank_correlation_pooled": _spearman(values, exact)}
+    pooled = _spearman(values, exact)
+    return {
+        "rank_correlation": fmean(inside),
+        "rank_correlation_pooled": pooled,
+        "parity": f"{fmean(inside):.4f}, pooled {pooled:.4f}",
+    }
 
 
 def _spearman(one: FloatArray, other: FloatArray) -> float:

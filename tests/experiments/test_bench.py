@@ -61,3 +61,9 @@ def test_no_rounds_are_refused():
         BenchConfig("search", rounds=0)
     with pytest.raises(InputError, match="seeds must be at least 1, got 0"):
         BenchConfig("search", seeds=0)
+
+
+@pytest.mark.parametrize(("setting", "message"), [("questions", "2 to 20"), ("queries", "40 to 200")])
+def test_no_questions_are_refused(setting, message):
+    with pytest.raises(InputError, match=f"{setting} must be at least 1, got 0; {message} are usual"):
+        BenchConfig("scoring", **{setting: 0})
