@@ -30,6 +30,8 @@ class BenchConfig:
         seeds: Sets of 60 problems on which policies are compared; `search` only.
         questions: Questions that are searched in every way; `scoring` only.
         queries: Questions for `select_many` at once; `scoring` only.
+        clock: `wall`: seconds by the clock. `cpu`: seconds of all threads together, for a machine that is shared;
+            `scoring` only, and best with one thread.
         model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with random weights in its head.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
@@ -39,6 +41,7 @@ class BenchConfig:
     seeds: int = 5
     questions: int = 2
     queries: int = 40
+    clock: bench_search.Clock = "wall"
     model: str | None = None
     out: str = "runs/bench"
 
@@ -62,12 +65,14 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         figure = bench_search.quality_plot(measured["curve"])
     else:
         model = Path(config.model) if config.model else None
-        measured = bench_scoring.bench_scoring(rounds, bench_scoring.Sizes(config.questions, config.queries, model))
+        sizes = bench_scoring.Sizes(config.questions, config.queries, model)
+        measured = bench_scoring.bench_scoring(bench_scoring.Timing(rounds, config.clock), sizes)
         columns, title = bench_scoring.COLUMNS, bench_scoring.TITLE
         figure = bench_scoring.speed_plot(measured["curve"])
     result = {
         "part": config.part,
         "rounds": rounds,
+        "clock": config.clock,
         "machine": platform.processor() or platform.machine(),
         "versions": versions(),
         **measured,

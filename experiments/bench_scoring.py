@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from corag.text import ChunkConfig, Document, chunk_document
 from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer, Selection
 from experiments import demo
-from experiments.bench_search import interleaved_medians
+from experiments.bench_search import Clock, interleaved_medians
 from experiments.report import COLORS, new_figure, to_svg
 
 CHUNK_TOKENS, NUM_CANDIDATES, BUDGET_TOKENS = 100, 10, 256
@@ -77,6 +77,23 @@ class Sizes:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """How settings are timed: interleaved, by their medians.
+
+    Attributes:
+        rounds: Runs of each setting.
+        clock: See `bench_search.CLOCKS`.
+    """
+
+    rounds: int
+    clock: Clock = "wall"
+
+    def medians(self, settings: Mapping[str, Any], run: Callable[[Any], object]) -> dict[str, float]:
+        """Return the median seconds of each setting."""
+        return interleaved_medians(settings, run, self.rounds, self.clock)
+
+
+@dataclass(frozen=True)
 class Way:
     """A way to score what the same searches ask for; by default texts are joined for each expansion and run at once.
 
@@ -97,11 +114,11 @@ class Way:
     shared: bool = False
 
 
-def bench_scoring(rounds: int, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
+def bench_scoring(timing: Timing, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
     """Measure the scoring engine.
 
     Args:
-        rounds: Interleaved runs of each setting; their medians count.
+        timing: How settings are timed.
         sizes: How much is measured.
 
     Returns:
@@ -114,8 +131,8 @@ def bench_scoring(rounds: int, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
         folder = sizes.model or make_model(Path(scratch))
         lab = Lab(folder)
         few = asked[: sizes.questions]
-        steps = step_rows(lab, few, rounds)
-        rows = engine_rows(lab, few, rounds) + steps + many_rows(lab, asked[: sizes.queries], rounds)
+        steps = step_rows(lab, few, timing)
+        rows = engine_rows(lab, few, timing) + steps + many_rows(lab, asked[: sizes.queries], timing)
     return {"rows": rows, "curve": [row for row in steps if not row["setting"].endswith(ALONE)]}
 
 
@@ -204,7 +221,7 @@ class Lab:
 # --- Against the bare encoder ---
 
 
-def engine_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str, Any]]:
+def engine_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str, Any]]:
     """Compare the engine's tokens per second with those of the bare encoder on batches without padding."""
     expansions = [of_question for question, candidates in asked for of_question in _expansions(question, candidates)]
     rows_of = [_pairs(lab, question, candidates, orders) for question, candidates, orders in expansions]
@@ -227,7 +244,7 @@ def engine_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str,
             "together": partial(_run_engine, lab, engine, [everything]),
             "each": partial(_run_engine, lab, engine, rows_of),
         }
-        seconds = interleaved_medians(settings, lambda run: run(), rounds)
+        seconds = timing.medians(settings, lambda run: run())
         values = _run_engine(lab, engine, [everything])
         exact = values if exact is None else exact
         parity = rank_parity(values, exact, of_question)
@@ -344,7 +361,7 @@ def factors(lab: Lab) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "batches shared by questions", {"shared": True}
 
 
-def step_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str, Any]]:
+def step_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str, Any]]:
     """Time a sweep of settings over questions: the peer's way, then each factor on top of the last, then each alone."""
     plain = Way()
     chain = {"joined texts, each batch once, torch fp32": plain}
@@ -360,7 +377,7 @@ def step_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str, A
     def run(name: str) -> None:
         found[name] = sweeps[name]()
 
-    seconds = interleaved_medians({name: name for name in sweeps}, run, rounds)
+    seconds = timing.medians({name: name for name in sweeps}, run)
     base, *_ = sweeps
     rows = []
     for name in sweeps:
@@ -533,7 +550,7 @@ class RememberingScorer:
 # --- Many questions at once ---
 
 
-def many_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str, Any]]:
+def many_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str, Any]]:
     """Time `select_many` against selecting for one question after the other, at its fastest backend."""
     runs = lab.runs()
     backend, precision, _ = next(
@@ -559,7 +576,7 @@ def many_rows(lab: Lab, asked: Sequence[Asked], rounds: int) -> list[dict[str, A
                 else [with_.select(query, pool, BUDGET_TOKENS) for query, pool in asked]
             )
 
-        seconds = interleaved_medians({name: name for name in (one_by_one, at_once)}, run, rounds)
+        seconds = timing.medians({name: name for name in (one_by_one, at_once)}, run)
         same = sum(one.ids == other.ids for one, other in zip(found[one_by_one], found[at_once], strict=True))
         rows += [
             {

@@ -8,9 +8,10 @@ from experiments.bench_search import CAPS, Run, curve, interleaved_medians, qual
 from search.policies import POLICIES
 
 
-def test_settings_take_their_turns():
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_settings_take_their_turns(clock):
     calls = []
-    medians = interleaved_medians({"a": 1, "b": 2}, calls.append, rounds=3)
+    medians = interleaved_medians({"a": 1, "b": 2}, calls.append, rounds=3, clock=clock)
     assert calls == [1, 2, 1, 2, 1, 2]
     assert list(medians) == ["a", "b"] and all(seconds >= 0 for seconds in medians.values())
 

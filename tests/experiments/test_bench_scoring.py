@@ -18,6 +18,7 @@ from experiments.bench_scoring import (
     Plain,
     Remembering,
     Sizes,
+    Timing,
     Way,
     factors,
     flag_reranker,
@@ -101,7 +102,7 @@ def test_without_the_peer_its_line_is_missing(lab, asked, monkeypatch):
 
     monkeypatch.setattr(bench_scoring, "require", not_there)
     monkeypatch.setattr(lab, "runs", lambda: [("torch", "fp32", "cpu")])
-    rows = bench_scoring.step_rows(lab, asked[:1], rounds=1)
+    rows = bench_scoring.step_rows(lab, asked[:1], Timing(1))
     assert PEER not in [row["setting"] for row in rows]
     assert rows[0]["speedup"] == 1.0
 
@@ -139,7 +140,7 @@ def test_a_sweep_remembers_where_it_is_told_to(lab, asked):
 
 
 def test_the_engine_runs_what_the_bare_encoder_runs(lab, asked):
-    rows = bench_scoring.engine_rows(lab, asked, rounds=1)
+    rows = bench_scoring.engine_rows(lab, asked, Timing(1))
     by_name = {row["setting"]: row for row in rows}
     bare = by_name["torch fp32: bare encoder, no padding"]
     together = by_name["torch fp32: engine, all orders at once"]
@@ -152,7 +153,9 @@ def test_the_engine_runs_what_the_bare_encoder_runs(lab, asked):
 
 
 def test_the_table_and_its_files(lab, tmp_path, capsys):
-    config = BenchConfig("scoring", rounds=1, questions=1, queries=2, model=str(lab.folder), out=str(tmp_path))
+    config = BenchConfig(
+        "scoring", rounds=1, questions=1, queries=2, clock="cpu", model=str(lab.folder), out=str(tmp_path)
+    )
     result = bench(config)
     assert json.loads((tmp_path / "bench-scoring.json").read_text()) == result
     assert (tmp_path / "bench-scoring.svg").read_text().startswith("<svg")
@@ -175,7 +178,7 @@ def test_the_table_and_its_files(lab, tmp_path, capsys):
 
 def test_more_questions_than_there_are(lab):
     with pytest.raises(InputError, match=r"the demo has \d+ questions; ask for no more"):
-        bench_scoring.bench_scoring(1, Sizes(queries=100_000, model=lab.folder))
+        bench_scoring.bench_scoring(Timing(1), Sizes(queries=100_000, model=lab.folder))
 
 
 def test_the_plot_of_nothing_but_bars():
