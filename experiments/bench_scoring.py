@@ -477,13 +477,17 @@ class Plain:
 
 
 class PlainScorer:
-    """Scores orders, tokenising them anew or not as its reranker's way says."""
+    """Scores orders, tokenising them anew or not as its reranker's way says.
+
+    Attributes:
+        reranker: Scorers of one reranker share batches.
+    """
 
     order_matters = True
     num_truncated = 0
 
     def __init__(self, reranker: Plain, query: str, texts: Sequence[str]) -> None:
-        self._reranker = reranker
+        self.reranker = reranker
         self._query = query
         self._texts = texts
         self._question = reranker.tokenizer.question(query)
@@ -497,13 +501,13 @@ class PlainScorer:
     def score_jointly(requests: Sequence[tuple[PlainScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, run together."""
         asked = [scorer._request(orders) for scorer, orders in requests]
-        values = requests[0][0]._reranker.values(asked)
+        values = requests[0][0].reranker.values(asked)
         return np.split(values, np.cumsum([len(texts) for _, texts in asked])[:-1])
 
     def _request(self, orders: Sequence[Order]) -> tuple[Question, list[Int64]]:
         if self._ids:
             return self._question, [np.concatenate([self._ids[index] for index in order]) for order in orders]
-        tokenizer = self._reranker.tokenizer
+        tokenizer = self.reranker.tokenizer
         texts = [SEPARATOR.join(self._texts[index] for index in order) for order in orders]
         return tokenizer.question(self._query), tokenizer.tokenize(texts)
 
@@ -524,17 +528,22 @@ class Remembering:
         """Return the scoring function of a question, always the same one."""
         if query not in self._scorers:
             memo = MemoScorer(self._reranker.scorer(query, chunks), self.name, [chunk.id for chunk in chunks])
-            self._scorers[query] = RememberingScorer(memo)
+            self._scorers[query] = RememberingScorer(self, memo)
         return self._scorers[query]
 
 
 class RememberingScorer:
-    """Scores only orders that no search of the question has asked for yet."""
+    """Scores only orders that no search of the question has asked for yet.
+
+    Attributes:
+        reranker: Scorers of one reranker share batches.
+    """
 
     order_matters = True
     num_truncated = 0
 
-    def __init__(self, memo: MemoScorer) -> None:
+    def __init__(self, reranker: Remembering, memo: MemoScorer) -> None:
+        self.reranker = reranker
         self._memo = memo
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
