@@ -77,6 +77,7 @@ RERANKERS: Registry[Reranker] = Registry(
     {
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
+        "minilm-pooled": "corag.rerankers.surrogate:MiniLMPooled",
         "bm25": "corag.rerankers.bm25:Bm25",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },

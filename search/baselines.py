@@ -10,12 +10,13 @@ from search.config import SearchConfig
 from search.incumbent import Incumbent
 from search.rounds import Proposing
 from search.space import Space, children_of
+from search.surrogate import Surrogate
 from search.types import IntArray, Order
 
 
-def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
     """Extend the best order by every candidate, as long as that makes it better."""
-    children = children_of(costs, budget, config.max_length)
+    children = _children(costs, budget, config, surrogate)
     current: Order | None = None
     while incumbent.order != current:
         current = incumbent.order
@@ -24,23 +25,23 @@ def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumb
         yield orders
 
 
-def beam(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+def beam(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
     """Extend the `beam_width` best orders of each length, to the end; of equals, the one proposed first."""
-    children = children_of(costs, budget, config.max_length)
+    children = _children(costs, budget, config, surrogate)
     front: list[Order] = [()]
     while orders := [child for order in front for child in children(order)]:
         values = yield orders
         front = [orders[place] for place in np.argsort(-values, kind="stable")[: config.beam_width].tolist()]
 
 
-def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
     """Extend the order of the largest own value plus a bound on what the budget left can add.
 
     The bound fills the budget left with free candidates by gain per cost, the last one in part (the knapsack
     bound of Dantzig, 1957); a candidate's gain is the largest that appending it has brought so far. The empty
     order is worth 0.
     """
-    children = children_of(costs, budget, config.max_length)
+    children = _children(costs, budget, config, surrogate)
     bound = _bounding(costs.tolist(), budget, len(costs) if config.max_length is None else config.max_length)
     gains = np.zeros(len(costs))
     value_of: dict[Order, float] = {(): 0.0}
@@ -58,7 +59,7 @@ def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: In
                 break
 
 
-def at_random(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent) -> Proposing:
+def at_random(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
     """Propose `batch_size` orders a round, each of random candidates up to a random length.
 
     It ends when hardly any order is left: after 20 draws for each order of a round, the round is all there is.
@@ -68,6 +69,13 @@ def at_random(costs: IntArray, budget: int, config: SearchConfig, incumbent: Inc
     seen: set[Order] = set()
     while orders := _draws(rng, space, config.batch_size, seen):
         yield orders
+
+
+def _children(
+    costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None
+) -> Callable[[Order], list[Order]]:
+    children = children_of(costs, budget, config.max_length)
+    return children if surrogate is None else surrogate.thinned(children)
 
 
 def _draws(rng: np.random.Generator, space: Space, num_orders: int, seen: set[Order]) -> list[Order]:

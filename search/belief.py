@@ -16,7 +16,7 @@ Letters: M priors, P orders in the pool, Q new ones, S scored orders, K componen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from functools import cache
 from math import erfc, exp, pi, sqrt
 
@@ -41,6 +41,7 @@ class Prior:
         adjacent: Effect of each ordered pair of neighbours.
         combination: Effect of each set of candidates that no pair explains.
         order: Effect of each order that nothing else explains; it also keeps the algebra stable.
+        trust: Not a variance: how far the expected value rises with a deviation of the guesses.
     """
 
     intercept: float = 25.0
@@ -53,10 +54,13 @@ class Prior:
     adjacent: float = 0.1
     combination: float = 0.0
     order: float = 1e-3
+    trust: float = 0.0
 
 
 PRIORS = (Prior(), Prior(pair=1e-3, adjacent=1e-4, order=1e-4), Prior(combination=0.1, order=0.02))
 """Interactions in pairs; almost additive, order hardly mattering; rough."""
+
+TRUSTING = PRIORS + tuple(replace(prior, trust=trust) for prior in PRIORS for trust in (1.0, 4.0))
 
 MAX_Z = 8
 STEPS_PER_UNIT = 256
@@ -81,19 +85,27 @@ class Belief:
 
     def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS) -> None:
         self._pool = pool
-        self._weights = np.array([astuple(prior) for prior in priors])  # [M, K]
+        table = np.array([astuple(prior) for prior in priors])
+        self._weights, self._trust = table[:, :-1], table[:, -1]  # [M, K], [M]
         num_priors = len(priors)
         self.open = np.empty(0, dtype=np.bool_)
         self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`
         self._variance = np.empty((num_priors, 0))  # [M, P], over the squared amplitude
+        self._guesses = np.empty(0)  # [P]
+        self._novelty = np.empty((num_priors, 0))  # [M, P]: what those of scored orders do not say about each guess
         self._scored: list[int] = []
         self._factor = np.empty((num_priors, 0, 0))  # [M, >=S, P]: whitened covariance of scored orders with all
         self._inverse = np.empty((num_priors, 0, 0))
         self._deviation = np.empty((num_priors, 0))  # [M, S]: of each scored order before it was scored
         self._surprise = np.empty((num_priors, 0))  # [M, <=S]: of each value, in those deviations
+        self._hint = np.empty((num_priors, 0))  # [M, S]: the surprise if each value were its guess
         self._amplitude = np.ones(num_priors)
         self._shares = np.full(num_priors, 1 / num_priors)
         self._origin, self._unit, self._magnitude = 0.0, 0.0, 0.0
+
+    @property
+    def guessing(self) -> bool:
+        return bool(self._trust.any())
 
     @property
     def flat(self) -> bool:
@@ -105,13 +117,16 @@ class Belief:
         """Whether every candidate in the pool is in a scored order."""
         return bool((self._pool.present[self._scored].any(0) == self._pool.present.any(0)).all())
 
-    def extend(self, new: slice) -> None:
-        """Take in the newest orders of the pool."""
+    def extend(self, new: slice, guesses: FloatArray | None = None) -> None:
+        """Take in the newest orders of the pool, and what a surrogate guesses, `[num_new]`, in its deviations."""
         num_scored = len(self._scored)
         num_old, num_new = new.start, new.stop - new.start
         self.open = np.concatenate((self.open, np.ones(num_new, dtype=np.bool_)))
         variance = self._weights @ self._pool.variances(new)
         mean = np.zeros_like(variance)
+        guesses = np.zeros(num_new) if guesses is None else guesses
+        self._guesses = np.concatenate((self._guesses, guesses))
+        novelty = np.broadcast_to(guesses, variance.shape)
         factor = np.zeros((len(self._weights), max(64, self._factor.shape[1]), new.stop))
         factor[:, : self._factor.shape[1], :num_old] = self._factor
         if num_scored:
@@ -121,9 +136,11 @@ class Belief:
             factor[:, :num_scored, new] = whitened
             variance = np.maximum(variance - (whitened**2).sum(1), 0)
             mean = (self._surprise[:, None] @ whitened)[:, 0]
+            novelty = novelty - self._guesses[self._scored[0]] - (self._hint[:, None] @ whitened)[:, 0]
         self._factor = factor
         self._variance = np.concatenate((self._variance, variance), axis=1)
         self._mean = np.concatenate((self._mean, mean), axis=1)
+        self._novelty = np.concatenate((self._novelty, novelty), axis=1)
 
     def foretell(self, row: int) -> None:
         """Narrow the variances as if the order at `row` were scored."""
@@ -137,6 +154,11 @@ class Belief:
         column /= deviation[:, None]
         self._factor[:, num_scored] = column
         self._variance = np.maximum(self._variance - column**2, 0)
+        if not num_scored:
+            self._novelty = self._novelty - self._guesses[row]  # values, too, are counted from the first one
+        hint = self._novelty[:, row] / deviation
+        self._novelty -= hint[:, None] * column
+        self._hint = np.concatenate((self._hint, hint[:, None]), axis=1)
         self._deviation = np.concatenate((self._deviation, deviation[:, None]), axis=1)
         self._scored.append(row)
         self.open[row] = False
@@ -161,8 +183,13 @@ class Belief:
 
     def hopes(self) -> FloatArray:
         """Mean plus two deviations, over the priors by their shares, `[P]`."""
-        hopes: FloatArray = self._shares @ (self._mean + 2 * self.deviations())
+        hopes: FloatArray = self._shares @ (self.means() + 2 * self.deviations())
         return hopes
+
+    def means(self) -> FloatArray:
+        """Expected value of each order under each prior, `[M, P]`, in units from the first value."""
+        means: FloatArray = self._mean + (self._amplitude * self._trust)[:, None] * self._novelty
+        return means
 
     def deviations(self) -> FloatArray:
         """Standard deviation of each order under each prior, `[M, P]`."""
@@ -173,8 +200,17 @@ class Belief:
         """Expected improvement on the value `best`, over the priors by their shares, `[P]`; -inf where not open."""
         plausible = np.flatnonzero(self._shares > 0.01)
         deviation = np.sqrt(self._variance[plausible]) * self._amplitude[plausible, None] + 1e-300
-        ahead = self._mean[plausible] - float(self._from_origin(best)) / self._unit
+        ahead = self.means()[plausible] - float(self._from_origin(best)) / self._unit
         gains = self._shares[plausible] @ (deviation * unit_gain(ahead / deviation))
+        return np.where(self.open, gains, -np.inf)
+
+    def promises(self) -> FloatArray:
+        """Expected improvement on the best guess before any value is known, `[P]`; -inf where not open."""
+        if not self._scored:
+            return np.where(self.open, self._guesses, -np.inf)
+        best = self._guesses[self._scored].max()
+        deviation = np.sqrt(self._variance) + 1e-300
+        gains = self._shares @ (deviation * unit_gain(self._trust[:, None] * (self._guesses - best) / deviation))
         return np.where(self.open, gains, -np.inf)
 
     def least_gain(self, patience: float) -> float:
@@ -205,8 +241,10 @@ class Belief:
         """
         num_values = self._surprise.shape[1]
         power = (self._surprise**2).sum(1)
-        self._amplitude = np.sqrt(power / (num_values - 1))
-        evidence = -0.5 * num_values * np.log(power) - np.log(self._deviation).sum(1)
+        slope = self._trust * (self._surprise * self._hint).sum(1)
+        self._amplitude = 2 * power / (slope + np.sqrt(slope**2 + 4 * (num_values - 1) * power))
+        misfit = ((self._surprise / self._amplitude[:, None] - self._trust[:, None] * self._hint) ** 2).sum(1)
+        evidence = -num_values * np.log(self._amplitude) - misfit / 2 - np.log(self._deviation).sum(1)
         shares = np.exp(evidence - evidence.max())
         self._shares = shares / shares.sum()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from search.errors import SearchError
-from search.validation import check_at_least, check_not_negative
+from search.validation import check_at_least, check_not_negative, check_share
 
 Policy = Literal["model", "paper", "carrot", "best-first", "beam", "greedy", "random"]
 Backup = Literal["best-child", "all-children"]
@@ -47,6 +47,10 @@ class SearchConfig:
             values, >= 0; more orders are scored the higher it is. None goes on for as long as there are rounds and
             orders, which on up to 2,000 feasible orders makes it exact.
         beam_width: Orders that `beam` extends each round, >= 1.
+        prefilter: Share of the children of an expansion, in (0, 1], that go to the scorer: those that the surrogate
+            ranks highest. 1 is exact, and no surrogate is asked. The other children are left out for good, so that
+            such a search is `complete` only where none was. Policy `model` has no children: below 1, whatever the
+            share, it starts from what the surrogate ranks highest and learns how far to trust it. `random` never asks.
         seed: Of the random numbers of `random`, >= 0; nothing else draws any.
     """
 
@@ -64,6 +68,7 @@ class SearchConfig:
     batch_size: int = 8
     patience: float | None = 8.0
     beam_width: int = 3
+    prefilter: float = 1.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -77,6 +82,7 @@ class SearchConfig:
         _check_name("policy", self.policy, Policy)
         check_at_least("batch_size", self.batch_size, 4)
         check_at_least("beam_width", self.beam_width, 1)
+        check_share("prefilter", self.prefilter)
         check_at_least("seed", self.seed, 0)
         if self.choice in TREE_CHOICES and self.policy not in TREE_POLICIES:
             raise SearchError(

@@ -26,15 +26,22 @@ class Run:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
         budget: The most that an order may cost, a whole number >= 1.
         config: The settings.
+        surrogate: A cheap scorer on any scale, asked when `prefilter` is below 1.
 
     Attributes:
         asked: The orders whose values the search waits for; empty once there is a result.
         result: The result, or None while the search is on its way.
     """
 
-    def __init__(self, costs: ArrayLike, budget: int, config: SearchConfig = _DEFAULT) -> None:
+    def __init__(
+        self,
+        costs: ArrayLike,
+        budget: int,
+        config: SearchConfig = _DEFAULT,
+        surrogate: ScoreOrders | None = None,
+    ) -> None:
         self._config = checked_config(config)
-        self._core = searching(costs, budget, config)
+        self._core = searching(costs, budget, config, surrogate)
         self._started_s = perf_counter()
         self.asked: list[Order] = []
         self.result: SearchResult | None = None
@@ -70,7 +77,13 @@ class Run:
             self.asked, self.result = [], stop.value
 
 
-def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: SearchConfig = _DEFAULT) -> SearchResult:
+def search(
+    costs: ArrayLike,
+    score_orders: ScoreOrders,
+    budget: int,
+    config: SearchConfig = _DEFAULT,
+    surrogate: ScoreOrders | None = None,
+) -> SearchResult:
     """Search for the best order within the budget.
 
     Args:
@@ -78,11 +91,12 @@ def search(costs: ArrayLike, score_orders: ScoreOrders, budget: int, config: Sea
         score_orders: Gives one finite value per order, higher is better; called once per round.
         budget: The most that an order may cost, a whole number >= 1.
         config: The settings.
+        surrogate: A cheap scorer on any scale, asked when `prefilter` is below 1; its answers obey the same rules.
 
     Raises:
         SearchError: If the problem or the config breaks a rule, or the scorer's answer does and `on_error` is `raise`.
     """
-    run = Run(costs, budget, config)
+    run = Run(costs, budget, config, surrogate)
     while run.result is None:
         try:
             values = checked_values(score_orders(run.asked), run.asked)
@@ -97,6 +111,7 @@ def search_many(
     problems: Sequence[Problem | tuple[ArrayLike, int]],
     score_orders: ScoreProblemOrders,
     config: SearchConfig | Sequence[SearchConfig] = _DEFAULT,
+    surrogate: ScoreProblemOrders | None = None,
 ) -> list[SearchResult]:
     """Search many problems in lock-step, with one call of the scorer per round over all that still run.
 
@@ -106,12 +121,13 @@ def search_many(
         problems: Costs and budget of each problem.
         score_orders: Gives one finite value per (problem index, order) pair, higher is better.
         config: The settings of all problems, or a sequence with those of each.
+        surrogate: A cheap scorer of pairs on any scale, asked for one problem at a time where `prefilter` is below 1.
 
     Raises:
         SearchError: If a problem or a config breaks a rule, or the scorer's answer does and `on_error` is `raise`.
     """
     runs = [
-        _started(index, problem, its_config)
+        _started(index, problem, its_config, surrogate)
         for index, (problem, its_config) in enumerate(zip(problems, _configs(config, len(problems)), strict=True))
     ]
     while waiting := [run for run in runs if run.result is None]:
@@ -130,15 +146,24 @@ def search_many(
     return [run.result for run in runs if run.result is not None]
 
 
-def _started(index: int, problem: Problem | tuple[ArrayLike, int], config: SearchConfig) -> Run:
+def _started(
+    index: int,
+    problem: Problem | tuple[ArrayLike, int],
+    config: SearchConfig,
+    surrogate: ScoreProblemOrders | None,
+) -> Run:
     try:
         costs, budget = problem
     except (TypeError, ValueError) as error:
         raise SearchError(f"problems[{index}] is {problem!r}; it must be Problem(costs, budget)") from error
     try:
-        return Run(costs, budget, config)
+        return Run(costs, budget, config, None if surrogate is None else _of_problem(surrogate, index))
     except SearchError as error:
         raise SearchError(f"problems[{index}]: {error}") from error
+
+
+def _of_problem(surrogate: ScoreProblemOrders, index: int) -> ScoreOrders:
+    return lambda orders: surrogate([(index, order) for order in orders])
 
 
 def _configs(config: SearchConfig | Sequence[SearchConfig], num_problems: int) -> Sequence[SearchConfig]:

@@ -68,7 +68,9 @@ class Incumbent:
         self.orders.append(self.order)
         return worths
 
-    def result(self, *, utility: float, complete: bool, error: Exception | None = None) -> SearchResult:
+    def result(
+        self, *, utility: float, complete: bool, num_ranked: int = 0, error: Exception | None = None
+    ) -> SearchResult:
         """Return the result of a search without a tree."""
         return SearchResult(
             order=self.order,
@@ -79,6 +81,7 @@ class Incumbent:
             num_calls=len(self.orders),
             incumbents=tuple(self.orders),
             complete=complete,
+            num_ranked=num_ranked,
             error=error,
         )
 

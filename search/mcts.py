@@ -11,14 +11,16 @@ from search.choice import choose
 from search.config import Backup, SearchConfig
 from search.errors import Stop
 from search.result import Searching, SearchResult
+from search.surrogate import Surrogate
 from search.tree import SearchTree
 from search.types import FloatArray, IntArray, Order
 from search.utility import utility
 from search.validation import checked_values
 
 
-def paper(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
+def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
     """Search the tree as the config's `backup` and `visits` say, by default as the paper does."""
+    promising = None if surrogate is None else surrogate.promising
     tree = SearchTree(costs, budget, config.max_length)
     best, num_scored = tree.ROOT, 0
     incumbents: list[Order] = []
@@ -28,8 +30,8 @@ def paper(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
         if room == 0:
             break
         path = _walk(tree, config)
-        orders = tree.expand(path[-1], room)
         try:
+            orders = tree.expand(path[-1], room, promising)
             values = checked_values((yield orders), orders)
         except Stop as stop:
             tree.retract(path[-1])
@@ -50,15 +52,16 @@ def paper(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
         num_scored=num_scored,
         num_calls=len(incumbents),
         incumbents=tuple(incumbents),
-        complete=bool(tree.closed[tree.ROOT]),
+        num_ranked=0 if surrogate is None else surrogate.num_ranked,
+        complete=bool(tree.closed[tree.ROOT]) and not tree.pruned,
         error=error,
         tree=tree,
     )
 
 
-def carrot(costs: IntArray, budget: int, config: SearchConfig) -> Searching:
+def carrot(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
     """Search the tree as the paper's public code does, whatever `backup` and `visits` say."""
-    return paper(costs, budget, replace(config, backup="all-children", visits="parent"))
+    return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
 
 
 def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:

@@ -13,14 +13,16 @@ from numpy.typing import ArrayLike
 
 from search.baselines import at_random, beam, best_first, greedy
 from search.config import Policy, SearchConfig, checked_config
+from search.errors import SearchError
 from search.guided import guided
 from search.mcts import carrot, paper
 from search.result import Searching
 from search.rounds import in_rounds
-from search.types import IntArray
+from search.surrogate import Surrogate
+from search.types import IntArray, ScoreOrders
 from search.validation import checked_problem
 
-POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig], Searching]] = {
+POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig, Surrogate | None], Searching]] = {
     "model": partial(in_rounds, guided),
     "paper": paper,
     "carrot": carrot,
@@ -31,7 +33,9 @@ POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig], Searching]] = {
 }
 
 
-def searching(costs: ArrayLike, budget: int, config: SearchConfig) -> Searching:
+def searching(
+    costs: ArrayLike, budget: int, config: SearchConfig, surrogate: ScoreOrders | None = None
+) -> Searching:
     """Return a coroutine that yields orders to be scored and returns the result.
 
     Each yield is one round: a non-empty list of feasible orders, none of which was yielded before.
@@ -41,9 +45,22 @@ def searching(costs: ArrayLike, budget: int, config: SearchConfig) -> Searching:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
         budget: The most that an order may cost, a whole number >= 1.
         config: The settings.
+        surrogate: A cheap scorer on any scale, for `prefilter` below 1; it is called, where the others are yielded.
 
     Raises:
-        SearchError: At the call for a bad problem or config, at a `send` for bad values.
+        SearchError: At the call for a bad problem or config, at a `send` for bad values; from the surrogate's values
+            at either end of a yield, if `on_error` is `raise`.
     """
     config = checked_config(config)
-    return POLICIES[config.policy](*checked_problem(costs, budget), config)
+    return POLICIES[config.policy](*checked_problem(costs, budget), config, _asked(surrogate, config))
+
+
+def _asked(surrogate: ScoreOrders | None, config: SearchConfig) -> Surrogate | None:
+    if config.prefilter == 1:
+        return None
+    if surrogate is None:
+        raise SearchError(
+            f"prefilter is {config.prefilter}, but there is no surrogate to say which orders are promising; "
+            f"give one, or set prefilter to 1"
+        )
+    return Surrogate(surrogate, config)

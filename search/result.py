@@ -23,6 +23,7 @@ class SearchResult:
         cost: Its cost, in the unit of the budget and never above it.
         num_scored: Orders sent to the scorer.
         num_calls: Calls of the scorer that carried orders of this problem.
+        num_ranked: Orders that the surrogate was asked for; 0 without one.
         incumbents: The best order after each round, that is, call of the scorer, that ran.
         complete: Whether every feasible order was scored.
         error: What stopped the search before its end; None when it ended by itself or at its deadline. Left out of
@@ -38,6 +39,7 @@ class SearchResult:
     num_calls: int
     incumbents: tuple[Order, ...]
     complete: bool
+    num_ranked: int = 0
     error: Exception | None = field(default=None, compare=False)
     tree: SearchTree | None = field(default=None, repr=False, compare=False)
 

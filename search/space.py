@@ -56,7 +56,7 @@ class Space:
     """
 
     def __init__(self, costs: IntArray, budget: int, max_length: int | None) -> None:
-        self.costs, self._budget = costs, budget
+        self.costs, self.budget = costs, budget
         self.fitting = np.flatnonzero(costs <= budget)
         self._costs: list[int] = costs.tolist()
         most = most_that_fit(costs, budget)
@@ -68,7 +68,7 @@ class Space:
         levels, costs = [level], [spent]
         total = len(level)
         while total <= limit and len(levels) < self.max_length:
-            fits = spent[:, None] + self.costs <= self._budget
+            fits = spent[:, None] + self.costs <= self.budget
             np.put_along_axis(fits, level, False, axis=1)
             total += int(fits.sum())
             if total > limit:
@@ -101,7 +101,7 @@ class Space:
         """Return the order that takes each candidate of a ranking that still fits."""
         longest = self.max_length if max_length is None else max_length
         order: list[int] = []
-        left = self._budget
+        left = self.budget
         for chunk in ranking:
             if self._costs[chunk] <= left:
                 order.append(chunk)
@@ -112,7 +112,7 @@ class Space:
 
     def neighbours(self, order: Order, chunks: Sequence[int]) -> Iterator[Order]:
         """Feasible orders one step away: one of `chunks` put in or exchanged, one taken out or moved, two swapped."""
-        size, left = len(order), self._budget - sum(self._costs[chunk] for chunk in order)
+        size, left = len(order), self.budget - sum(self._costs[chunk] for chunk in order)
         places = range(size + 1) if size <= LONG else (0, size)
         for a in range(size if size > 1 else 0):
             rest = (*order[:a], *order[a + 1 :])

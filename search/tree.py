@@ -5,6 +5,7 @@ Letters: N nodes, C candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +35,7 @@ class SearchTree:
         closed: Whether nothing below the node is left to score, `[N]`.
         num_visits: Sum of `visits` over all nodes, the root included.
         budget: The most that an order may cost.
+        pruned: Whether an expansion left out children for good because a surrogate ranked them low.
         cut: Whether the last expansion left out children for want of room; it was then the last of all.
     """
 
@@ -60,6 +62,7 @@ class SearchTree:
     def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
         self.budget = budget
         self.num_visits = 0
+        self.pruned = False
         self.cut = False
         self._max_length = len(costs) if max_length is None else max_length
         self._by_cost = np.argsort(costs, kind="stable")
@@ -94,11 +97,14 @@ class SearchTree:
         first = int(self.first_child[node])
         return slice(first, first + int(self.num_children[node]))
 
-    def expand(self, node: int, room: int | None = None) -> list[Order]:
+    def expand(
+        self, node: int, room: int | None = None, promising: Callable[[list[Order]], IntArray] | None = None
+    ) -> list[Order]:
         """Make every feasible child of an open node that has none yet, and return their orders.
 
         A child is feasible when its candidate is not on the node's path and still fits the budget. A child
-        that has no feasible child itself is made closed. Of more than `room` children the first are made.
+        that has no feasible child itself is made closed. Of more than `room` children the first are made, and with
+        `promising` only those whose places it returns.
         """
         prefix = self.order(node)
         remaining = self.budget - int(self.cost[node])
@@ -107,9 +113,14 @@ class SearchTree:
             closed = np.ones(len(chunks), dtype=np.bool_)
         else:
             closed = _without_partner(costs, remaining)
+        orders = [(*prefix, chunk) for chunk in chunks.tolist()]
+        if promising is not None:
+            kept = promising(orders)
+            self.pruned |= len(kept) < len(orders)
+            chunks, costs, closed, orders = chunks[kept], costs[kept], closed[kept], [orders[place] for place in kept]
         if room is not None and room < len(chunks):
             self.cut = True
-            chunks, costs, closed = chunks[:room], costs[:room], closed[:room]
+            chunks, costs, closed, orders = chunks[:room], costs[:room], closed[:room], orders[:room]
         new = self._append(len(chunks))
         self.first_child[node] = new.start
         self.num_children[node] = len(chunks)
@@ -119,10 +130,12 @@ class SearchTree:
         self.cost[new] = costs + self.cost[node]
         self.first_child[new] = self.NO_CHILD
         self.closed[new] = closed
-        return [(*prefix, chunk) for chunk in chunks.tolist()]
+        return orders
 
     def retract(self, node: int) -> None:
-        """Unmake the children of the node that was expanded last: their values never came."""
+        """Unmake the children, if any were made, of the node that was expanded last: their values never came."""
+        if not self.num_children[node]:
+            return
         self._size = int(self.first_child[node])
         self.first_child[node] = self.NO_CHILD
         self.num_children[node] = 0

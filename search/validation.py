@@ -35,29 +35,35 @@ def check_not_negative(name: str, value: Any) -> None:
         raise SearchError(f"{name} is {value!r}; it must be a finite number of at least 0")
 
 
+def check_share(name: str, value: Any) -> None:
+    """Raise unless `value` is a number in (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
+        raise SearchError(f"{name} is {value!r}; it must be a number above 0 and at most 1")
+
+
 def checked_problem(costs: ArrayLike, budget: int) -> tuple[IntArray, int]:
     """Return costs `[num_candidates]` and budget as integers, or raise `SearchError`."""
     return _checked_costs(costs), _checked_budget(budget)
 
 
-def checked_values(values: object, asked: Sequence[object]) -> FloatArray:
-    """Return a scorer's answer as one finite float per thing `asked`, or raise `SearchError`."""
+def checked_values(values: object, asked: Sequence[object], source: str = "score_orders") -> FloatArray:
+    """Return the answer of a scorer, called `source`, as one finite float per thing `asked`, or raise `SearchError`."""
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise SearchError(
-            f"score_orders returned {type(values).__name__}, which is no array of numbers; "
+            f"{source} returned {type(values).__name__}, which is no array of numbers; "
             f"it must return one value per order"
         ) from error
     if array.shape != (len(asked),):
         raise SearchError(
-            f"score_orders returned values of shape {array.shape} for {len(asked)} orders; "
+            f"{source} returned values of shape {array.shape} for {len(asked)} orders; "
             f"it must return one value per order, in the order in which it was asked"
         )
     if not np.isfinite(array).all():
         worst = int(np.flatnonzero(~np.isfinite(array))[0])
         raise SearchError(
-            f"score_orders returned {array[worst]} for {asked[worst]!r}; values must be finite: "
+            f"{source} returned {array[worst]} for {asked[worst]!r}; values must be finite: "
             f"look for an overflow or an empty text in the scorer"
         )
     return array

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.backends import Backend, Precision
-from corag.engine.source import Float32
-from corag.minilm import MAX_TOKENS, MiniLMEncoder, minilm_encoder
-from corag.rerankers.cache import BoundedCache
+from corag.minilm import MAX_TOKENS, minilm_encoder
+from corag.rerankers.token_states import TokenStates
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -35,8 +34,7 @@ class MiniLMMaxSim:
 
     def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32", cache_chunks: int = 2048) -> None:
         self.name = "minilm-maxsim"
-        self._encoder: MiniLMEncoder = minilm_encoder(backend, precision)
-        self._cache: BoundedCache[str, Float32] = BoundedCache(cache_chunks)
+        self._states = TokenStates(minilm_encoder(backend, precision), cache_chunks)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
@@ -54,19 +52,13 @@ class MiniLMMaxSim:
         Returns:
             `[len(texts), question tokens]` in [0, 1] (0 for an empty text), and `[len(texts)]`.
         """
-        query_tokens = self._encoder.token_embeddings(self._encoder.tokenize([query]).ids)[0]
-        tokens = self._encoder.tokenize(texts)
-        known = self._cache.take(texts)
-        unseen = {text: tokens.ids[row] for row, text in enumerate(texts) if text not in known}
-        fresh = dict(zip(unseen, self._encoder.token_embeddings(list(unseen.values())), strict=True))
-        self._cache.put(fresh)
-        known.update(fresh)
+        query_tokens = self._states.of_query(query)
+        states, truncated = self._states.of_texts(texts)
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
-        for row, text in enumerate(texts):
-            states = known[text]
-            if len(states) and len(query_tokens):
-                maxima[row] = np.clip((states @ query_tokens.T).max(axis=0), 0.0, 1.0)
-        return maxima, tokens.truncated
+        for row, vectors in enumerate(states):
+            if len(vectors) and len(query_tokens):
+                maxima[row] = np.clip((vectors @ query_tokens.T).max(axis=0), 0.0, 1.0)
+        return maxima, truncated
 
 
 class MaxSimScorer:

@@ -1,0 +1,70 @@
+"""A surrogate: a cheap scorer that looks at orders before the scorer does, so that few have to go there.
+
+Its values may be on any scale; only how they rank orders counts, and for policy `model` how they spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import ceil
+
+import numpy as np
+
+from search.config import SearchConfig
+from search.errors import Stop
+from search.types import FloatArray, IntArray, Order, ScoreOrders
+from search.validation import checked_values
+
+MIN_CHILDREN = 2
+"""So many children of an expansion always go to the scorer: one alone could not be compared with anything."""
+
+
+class Surrogate:
+    """Asks a surrogate, checks what it says and counts.
+
+    Args:
+        score_orders: The surrogate, called like a scorer.
+        config: Says which share of children is promising, and what happens when the surrogate fails.
+
+    Attributes:
+        num_ranked: Orders that it was asked for.
+    """
+
+    def __init__(self, score_orders: ScoreOrders, config: SearchConfig) -> None:
+        self._score_orders, self._config = score_orders, config
+        self.num_ranked = 0
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the surrogate's values, `[len(orders)]`.
+
+        Raises:
+            SearchError: They break a rule, and `on_error` is `raise`; whatever the surrogate raised is raised then too.
+            Stop: Either happened and `on_error` is `keep`.
+        """
+        try:
+            values = checked_values(self._score_orders(orders), orders, "surrogate")
+        except Exception as error:
+            if self._config.on_error == "raise":
+                raise
+            raise Stop(error) from error
+        self.num_ranked += len(orders)
+        return values
+
+    def promising(self, orders: Sequence[Order]) -> IntArray:
+        """Return the places of the share `prefilter` of orders with the best values, ascending.
+
+        Ties: the order that comes first.
+        """
+        num_kept = max(MIN_CHILDREN, ceil(self._config.prefilter * len(orders)))
+        if num_kept >= len(orders):
+            return np.arange(len(orders))
+        return np.sort(np.argsort(-self(orders), kind="stable")[:num_kept])
+
+    def thinned(self, children: Callable[[Order], list[Order]]) -> Callable[[Order], list[Order]]:
+        """Return a function that lists only the promising children of an order."""
+
+        def promising_children(order: Order) -> list[Order]:
+            orders = children(order)
+            return [orders[place] for place in self.promising(orders).tolist()]
+
+        return promising_children
