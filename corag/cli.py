@@ -45,6 +45,7 @@ class AskConfig:
         reranker: Values chunks, for methods that rerank and without an agent.
         window: What becomes of orders that are longer than the reranker's window, for methods that rerank: they are no
             candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
+        prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
         num_candidates: Chunks that the index offers.
         reader: Answers from the context.
         model: Model of reader `ollama`.
@@ -61,6 +62,7 @@ class AskConfig:
     agent: str | None = None
     reranker: str | None = None
     window: str | None = None
+    prefilter: float | None = None
     num_candidates: int = 20
     reader: str = "extractive"
     model: str | None = None
@@ -122,6 +124,8 @@ def run_ask(config: AskConfig) -> None:
         settings["reranker"] = config.reranker
     if config.window is not None:
         settings["window"] = config.window
+    if config.prefilter is not None:
+        settings["prefilter"] = config.prefilter
     reading = {name: value for name, value in (("model", config.model), ("host", config.host)) if value is not None}
     reply = ask(
         config.question,
@@ -153,14 +157,29 @@ def show_reply(reply: Reply) -> None:
         }
         for place, chunk in enumerate(selection.chunks, start=1)
     ]
-    columns = {"place": "#", "chunk": "chunk", "tokens": "tokens", "value": "value alone", "text": "begins"}
+    columns = {
+        "place": "#",
+        "chunk": "chunk",
+        "tokens": "tokens",
+        "value": "value alone" if "chunk_values" in trace else "similarity",
+        "text": "begins",
+    }
     if rows:
         console.print(table(rows, columns))
     else:
         say(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
     chosen_by = ", ".join(
         f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
-        for name in ("policy", "reranker", "iterations", "exploration", "cost_weight", "orders_scored")
+        for name in (
+            "policy",
+            "reranker",
+            "iterations",
+            "exploration",
+            "cost_weight",
+            "prefilter",
+            "orders_ranked",
+            "orders_scored",
+        )
         if name in trace
     )
     say(

@@ -66,6 +66,7 @@ class EvaluateConfig:
         reranker: Values chunks for every method that reranks.
         window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
             scored in overlapping windows (windows), or are cut (truncate) and counted.
+        prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
         agent: Checkpoint folder; `corag` then predicts its settings, `corag-fixed` uses its best single one.
         reader: Answers the questions.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
@@ -85,6 +86,7 @@ class EvaluateConfig:
     pool: PoolName = "auto"
     reranker: str = "minilm-maxsim"
     window: WindowPolicy = DEFAULT_POLICY
+    prefilter: float = 1.0
     agent: str | None = None
     reader: str = "extractive"
     tokenizer: str = "minilm"
@@ -184,6 +186,8 @@ def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Se
         settings: dict[str, Any] = {"tokens": tokens}
         if name in ("naive", "upper", PLAIN) or (name == "corag" and config.agent is None):
             settings["reranker"] = config.reranker
+        if name == "corag":
+            settings["prefilter"] = config.prefilter
         if name in ("corag", "corag-fixed") and config.agent is not None:
             settings["agent"] = config.agent
         if name in ("naive", "upper", PLAIN, "corag", "corag-fixed"):

@@ -14,7 +14,9 @@ from search.surrogate import Surrogate
 from search.types import IntArray, Order
 
 
-def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
+def greedy(
+    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
+) -> Proposing:
     """Extend the best order by every candidate, as long as that makes it better."""
     children = _children(costs, budget, config, surrogate)
     current: Order | None = None
@@ -25,7 +27,9 @@ def greedy(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumb
         yield orders
 
 
-def beam(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
+def beam(
+    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
+) -> Proposing:
     """Extend the `beam_width` best orders of each length, to the end; of equals, the one proposed first."""
     children = _children(costs, budget, config, surrogate)
     front: list[Order] = [()]
@@ -34,7 +38,9 @@ def beam(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumben
         front = [orders[place] for place in np.argsort(-values, kind="stable")[: config.beam_width].tolist()]
 
 
-def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
+def best_first(
+    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
+) -> Proposing:
     """Extend the order of the largest own value plus a bound on what the budget left can add.
 
     The bound fills the budget left with free candidates by gain per cost, the last one in part (the knapsack
@@ -59,7 +65,9 @@ def best_first(costs: IntArray, budget: int, config: SearchConfig, incumbent: In
                 break
 
 
-def at_random(costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None) -> Proposing:
+def at_random(
+    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
+) -> Proposing:
     """Propose `batch_size` orders a round, each of random candidates up to a random length.
 
     It ends when hardly any order is left: after 20 draws for each order of a round, the round is all there is.

@@ -41,7 +41,7 @@ class Prior:
         adjacent: Effect of each ordered pair of neighbours.
         combination: Effect of each set of candidates that no pair explains.
         order: Effect of each order that nothing else explains; it also keeps the algebra stable.
-        trust: Not a variance: how far the expected value rises with a deviation of the guesses.
+        trust: Not a variance: how far the expected value rises when a surrogate's guess rises by 1.
     """
 
     intercept: float = 25.0
@@ -60,7 +60,11 @@ class Prior:
 PRIORS = (Prior(), Prior(pair=1e-3, adjacent=1e-4, order=1e-4), Prior(combination=0.1, order=0.02))
 """Interactions in pairs; almost additive, order hardly mattering; rough."""
 
-TRUSTING = PRIORS + tuple(replace(prior, trust=trust) for prior in PRIORS for trust in (1.0, 4.0))
+TRUSTING = PRIORS + tuple(replace(prior, trust=trust) for prior in PRIORS for trust in (0.5, 2.0))
+"""The same, and each of them once more for every degree of trust in a surrogate's guesses."""
+
+FIRST_TRUST = 8.0
+"""Trust in them while nothing else is known."""
 
 MAX_Z = 8
 STEPS_PER_UNIT = 256
@@ -104,10 +108,6 @@ class Belief:
         self._origin, self._unit, self._magnitude = 0.0, 0.0, 0.0
 
     @property
-    def guessing(self) -> bool:
-        return bool(self._trust.any())
-
-    @property
     def flat(self) -> bool:
         """Whether all values so far were the same."""
         return not self._unit
@@ -118,7 +118,7 @@ class Belief:
         return bool((self._pool.present[self._scored].any(0) == self._pool.present.any(0)).all())
 
     def extend(self, new: slice, guesses: FloatArray | None = None) -> None:
-        """Take in the newest orders of the pool, and what a surrogate guesses, `[num_new]`, in its deviations."""
+        """Take in the newest orders of the pool, with a surrogate's guesses at their values, `[num_new]`, if any."""
         num_scored = len(self._scored)
         num_old, num_new = new.start, new.stop - new.start
         self.open = np.concatenate((self.open, np.ones(num_new, dtype=np.bool_)))
@@ -205,12 +205,15 @@ class Belief:
         return np.where(self.open, gains, -np.inf)
 
     def promises(self) -> FloatArray:
-        """Expected improvement on the best guess before any value is known, `[P]`; -inf where not open."""
+        """Expected improvement on the best guess of the orders foretold, guesses being near the truth, `[P]`.
+
+        It needs no value yet: variances keep the orders of a batch apart. -inf where not open.
+        """
         if not self._scored:
             return np.where(self.open, self._guesses, -np.inf)
         best = self._guesses[self._scored].max()
         deviation = np.sqrt(self._variance) + 1e-300
-        gains = self._shares @ (deviation * unit_gain(self._trust[:, None] * (self._guesses - best) / deviation))
+        gains = self._shares @ (deviation * unit_gain(FIRST_TRUST * (self._guesses - best) / deviation))
         return np.where(self.open, gains, -np.inf)
 
     def least_gain(self, patience: float) -> float:

@@ -5,21 +5,21 @@ A call of a reranker costs far more than the model does, so the model weighs eve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from search.belief import PRIORS, TRUSTING, Belief
 from search.config import SearchConfig
+from search.guesses import Guesses
 from search.incumbent import Incumbent
 from search.pool import Pool
 from search.rounds import Proposing
-from search.space import Space, children_of
+from search.space import Space
 from search.surrogate import Surrogate
 from search.types import FloatArray, IntArray, Order
 
-BEAM_WIDTH = 16
 MAX_CANDIDATES = 1000
 """Candidates that fit the budget beyond so many are not looked at: the pool holds each one's single order."""
 MAX_ENUMERATED = 2000
@@ -31,7 +31,7 @@ NUM_CHUNKS = 12
 
 
 def guided(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None = None
+    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
 ) -> Proposing:
     """Propose `batch_size` orders a round, until nothing is expected to gain enough (`patience`)."""
     names = np.flatnonzero(costs <= budget)[:MAX_CANDIDATES]
@@ -47,7 +47,9 @@ def guided(
     if enumerated is None and guesses is not None:
         grow(space.rows(guesses.beam(space)))
     widened: set[Order] = set()
-    while rows := _picks(belief, incumbent, config):
+    num_leading = 0 if guesses is None else _num_leading(config)
+    while rows := _picks(belief, incumbent, config, num_leading):
+        num_leading = 0
         values = yield [tuple(names[list(pool.order(row))].tolist()) for row in rows]
         belief.learn(values)
         if enumerated is None and not belief.flat:
@@ -55,8 +57,20 @@ def guided(
             _widen(space, pool, belief, grow, incumbent.worth, best, widened)
 
 
-def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig) -> list[int]:
-    """Pool rows to score next, each after the ones before it were foretold; fewer or none when the rest is hopeless."""
+def _num_leading(config: SearchConfig) -> int:
+    """How many orders of the first round the surrogate chooses: half, and all where no full round comes after it.
+
+    The others are what the model knows least about: without them it believes that the surrogate knows everything.
+    """
+    is_last = config.iterations == 1 or (config.max_scored is not None and config.max_scored < 2 * config.batch_size)
+    return config.batch_size if is_last else config.batch_size // 2
+
+
+def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig, num_leading: int) -> list[int]:
+    """Pool rows to score next, each after the ones before it were foretold; fewer or none when the rest is hopeless.
+
+    The first `num_leading` are a surrogate's choice, as long as nothing is known.
+    """
     rows: list[int] = []
     while len(rows) < config.batch_size and belief.open.any():
         if not belief.flat:
@@ -65,7 +79,7 @@ def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig) -> list[i
                 break
         elif config.patience is not None and incumbent.num_scored and belief.all_chunks_seen:
             break
-        elif belief.guessing and not incumbent.num_scored:
+        elif len(rows) < num_leading:
             gains = belief.promises()
         else:
             gains = np.where(belief.open, belief.deviations().sum(0), -np.inf)
@@ -100,43 +114,6 @@ def _widen(
     widened.update(seeds)
     neighbours = (order for seed in seeds for order in space.neighbours(seed, by_hope[:NUM_CHUNKS]))
     grow(space.rows(neighbours))
-
-
-class Guesses:
-    """What a surrogate says about orders of a pool, shifted and stretched so that the pool's first orders vary by 1.
-
-    Args:
-        surrogate: The surrogate.
-        names: What it calls the candidates of the pool, `[C]`.
-    """
-
-    def __init__(self, surrogate: Surrogate, names: IntArray) -> None:
-        self._surrogate, self._names = surrogate, names.tolist()
-        self._line: tuple[float, float] | None = None
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return the guesses, `[len(orders)]`."""
-        if not orders:
-            return np.zeros(0)
-        values = self._raw(orders)
-        if self._line is None:
-            spread = float(values.std())
-            self._line = float(values.mean()), spread if np.isfinite(1 / spread) else np.inf
-        return (values - self._line[0]) / self._line[1]
-
-    def beam(self, space: Space) -> list[Order]:
-        """Return the orders that a beam keeps."""
-        children = children_of(space.costs, space.budget, space.max_length)
-        front: list[Order] = [()]
-        found: list[Order] = []
-        while orders := [child for order in front for child in children(order)]:
-            best = np.argsort(-self._raw(orders), kind="stable")[:BEAM_WIDTH].tolist()
-            front = [orders[place] for place in best]
-            found += front
-        return found
-
-    def _raw(self, orders: Sequence[Order]) -> FloatArray:
-        return self._surrogate([tuple(self._names[chunk] for chunk in order) for order in orders])
 
 
 def _ranked(scores: FloatArray) -> IntArray:

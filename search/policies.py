@@ -33,9 +33,7 @@ POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig, Surrogate | None],
 }
 
 
-def searching(
-    costs: ArrayLike, budget: int, config: SearchConfig, surrogate: ScoreOrders | None = None
-) -> Searching:
+def searching(costs: ArrayLike, budget: int, config: SearchConfig, surrogate: ScoreOrders | None = None) -> Searching:
     """Return a coroutine that yields orders to be scored and returns the result.
 
     Each yield is one round: a non-empty list of feasible orders, none of which was yielded before.

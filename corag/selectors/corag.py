@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 
 Scale = Literal["query", "raw"]
 
+DEFAULT_SURROGATE = "minilm-pooled"
+
+SCALE_FREE: tuple[search.Policy, ...] = ("model", "beam", "greedy", "random")
+"""Policies that choose the same orders when all values are shifted or stretched."""
+
 QUERY_ONLY = ("query",)
 """The feature recipe that this selector follows: the query embedding alone."""
 
@@ -53,9 +58,14 @@ class Corag(BudgetedSelector):
         max_scored: The most orders to score, or None for no bound but `iterations`.
         exploration: c of the utility (paper, eq. 5); tree policies only.
         cost_weight: lambda of the utility (paper, eq. 5); tree policies only.
+        prefilter: Share of the children of an expansion that the reranker is asked about, those that a surrogate ranks
+            highest; 1 is exact and asks no surrogate. Policy `model` starts from the surrogate's best for any share
+            below 1, and learns how far to trust it; see `search.SearchConfig`.
+        surrogate: Name or object: ranks orders at next to no cost, on any scale, for `prefilter` below 1.
         scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
             this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
-            are.
+            are. Policies to which this makes no difference leave it out, because finding the scale takes the value
+            of every single candidate.
         window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
@@ -75,6 +85,8 @@ class Corag(BudgetedSelector):
         max_scored: int | None = None,
         exploration: float = DEFAULT_EXPLORATION,
         cost_weight: float = 0.1,
+        prefilter: float = 1.0,
+        surrogate: str | Reranker | None = None,
         scale: Scale = "query",
         window: WindowPolicy = DEFAULT_POLICY,
         agent: str | Path | ConfigurationAgent | None = None,
@@ -93,11 +105,16 @@ class Corag(BudgetedSelector):
             max_scored=max_scored,
             exploration=exploration,
             cost_weight=cost_weight,
+            prefilter=prefilter,
         )
         self._rerankers: dict[str, Reranker] = {}
         self._reranker = self._by_name(reranker) if isinstance(reranker, str) else reranker
         if self._reranker is None and self.agent is None:
             self._reranker = self._by_name(DEFAULT_RERANKER)
+        self._surrogate: Reranker | None = None
+        if prefilter < 1:
+            surrogate = DEFAULT_SURROGATE if surrogate is None else surrogate
+            self._surrogate = self._by_name(surrogate) if isinstance(surrogate, str) else surrogate
         self._given_embedder = embedder
 
     def _by_name(self, name: str) -> Reranker:
@@ -145,7 +162,7 @@ class Corag(BudgetedSelector):
         """Return how to search: as predicted, or with the fixed settings."""
         if prediction is None:
             assert self._reranker is not None
-            return Plan(self._reranker, self.config, self.window)
+            return Plan(self._reranker, self.config, self.window, self._surrogate)
         config = replace(
             self.config,
             iterations=prediction.iterations,
@@ -153,7 +170,8 @@ class Corag(BudgetedSelector):
             cost_weight=prediction.cost_weight,
         )
         reranker = self._reranker or self._by_name(prediction.reranker)
-        return Plan(reranker, config, self.window, {"probabilities": dict(prediction.probabilities)})
+        probabilities = {"probabilities": dict(prediction.probabilities)}
+        return Plan(reranker, config, self.window, self._surrogate, probabilities)
 
 
 class CoragFixed(Corag):
@@ -204,12 +222,14 @@ class Plan:
         reranker: Values orders.
         config: Settings of the search.
         window: What becomes of orders that are longer than the reranker's window.
+        surrogate: Ranks orders for `config.prefilter` below 1.
         trace: What to note about where they come from.
     """
 
     reranker: Reranker
     config: search.SearchConfig
     window: WindowPolicy = DEFAULT_POLICY
+    surrogate: Reranker | None = None
     trace: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -228,7 +248,7 @@ def search_choices(
     limits = [
         problem.limits(scorer, budget) for problem, scorer, budget in zip(problems, scorers, budgets, strict=True)
     ]
-    scalings = _scalings(scorers, limits, scale)
+    scalings = _scalings(scorers, limits, [scale if _needs_scale(plan.config) else "raw" for plan in plans])
 
     def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
         orders: dict[int, list[Order]] = {}
@@ -238,12 +258,32 @@ def search_choices(
         # The pairs of a problem lie side by side, so its values do.
         return np.concatenate([scalings[index](found) for index, found in zip(orders, values, strict=True)])
 
-    results = search.search_many([(of_one.costs, of_one.budget) for of_one in limits], score, [p.config for p in plans])
+    surrogates = [
+        None if plan.surrogate is None else problem.scorer(plan.surrogate)
+        for problem, plan in zip(problems, plans, strict=True)
+    ]
+
+    def rank(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
+        # All pairs are of one problem.
+        surrogate = surrogates[pairs[0][0]]
+        assert surrogate is not None
+        return surrogate([order for _, order in pairs])
+
+    given = [(of_one.costs, of_one.budget) for of_one in limits]
+    results = search.search_many(given, score, [plan.config for plan in plans], rank)
     return [_choice(*found) for found in zip(results, problems, scorers, limits, plans, strict=True)]
 
 
 def _choice(result: search.SearchResult, problem: Problem, scorer: MemoScorer, limits: Limits, plan: Plan) -> Choice:
     value = float(scorer([result.order])[0]) if result.order else 0.0
+    singles = [(index,) for index in result.order]
+    surrogate: dict[str, Any] = {}
+    if plan.surrogate is not None:
+        surrogate = {
+            "prefilter": plan.config.prefilter,
+            "surrogate": plan.surrogate.name,
+            "orders_ranked": result.num_ranked,
+        }
     return Choice(
         result.order,
         value,
@@ -256,7 +296,9 @@ def _choice(result: search.SearchResult, problem: Problem, scorer: MemoScorer, l
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
             "truncated": scorer.num_truncated,
-            "chunk_values": scorer([(index,) for index in result.order]).tolist(),
+            # Where the reranker is asked as little as can be, not for this either.
+            **({} if surrogate and scorer.missing(singles) else {"chunk_values": scorer(singles).tolist()}),
+            **surrogate,
             # Where the window binds, the tree's costs are in the unit of `limits`; the result's are tokens always.
             "result": replace(result, cost=int(problem.costs[list(result.order)].sum())),
             **problem.window_trace(scorer, limits),
@@ -279,17 +321,22 @@ class Scaling:
 
 def scaled(scorer: MemoScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
     """Return the scorer on the scale on which values enter the search; see `Corag`."""
-    (scaling,) = _scalings([scorer], [problem.limits(scorer, budget_tokens)], scale)
+    (scaling,) = _scalings([scorer], [problem.limits(scorer, budget_tokens)], [scale])
     return lambda orders: scaling(scorer(orders))
 
 
-def _scalings(scorers: Sequence[MemoScorer], limits: Sequence[Limits], scale: Scale) -> list[Scaling]:
-    if scale == "raw":
-        return [Scaling()] * len(scorers)
-    # The first expansion scores the same orders: they are remembered.
-    singles = [[(int(index),) for index in of_one.fitting] for of_one in limits]
+def _scalings(scorers: Sequence[MemoScorer], limits: Sequence[Limits], scales: Sequence[Scale]) -> list[Scaling]:
+    # The first expansion of a tree scores the same orders: they are remembered.
+    singles = [
+        [] if scale == "raw" else [(int(index),) for index in of_one.fitting]
+        for of_one, scale in zip(limits, scales, strict=True)
+    ]
     values = score_together(list(zip(scorers, singles, strict=True)))
     return [_scaling(of_problem) for of_problem in values]
+
+
+def _needs_scale(config: search.SearchConfig) -> bool:
+    return config.policy not in SCALE_FREE or config.choice != "value"
 
 
 def _scaling(values: FloatArray) -> Scaling:
