@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import search
 from corag.data import DataFolder, Query
@@ -88,7 +88,7 @@ def bench_real(
     judge = make_reranker(reranker) if isinstance(reranker, str) else reranker
     ranker = make_reranker(surrogate) if isinstance(surrogate, str) else surrogate
     if values is not None:
-        judge = Stored(judge, values)
+        judge = cast(Reranker, Stored(judge, values))
     settings = _settings(judge, ranker, caps)
     rows = [row for some in sets for row in _rows(some, Path(root), judge, settings)]
     kinds = dict.fromkeys((row["set"], row["kind"]) for row in rows)
@@ -105,10 +105,13 @@ def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tu
         fixed = {"reranker": judge, "policy": "model", "iterations": 1000, **kinds[kind]}
         return lambda num_orders: Corag(max_scored=cap(num_orders), **fixed)
 
+    def at_most(cap: int) -> Callable[[int], int]:
+        return lambda num_orders: cap
+
     def paper(share: float) -> Callable[[int], Corag]:
         return lambda num_orders: Corag(reranker=judge, policy="paper", prefilter=share, surrogate=ranker)
 
-    models = {(kind, f"{kind}, at most {cap}"): model(kind, lambda _, cap=cap: cap) for kind in kinds for cap in caps}
+    models = {(kind, f"{kind}, at most {cap}"): model(kind, at_most(cap)) for kind in kinds for cap in caps}
     shares = {
         (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): model(kind, lambda n: max(1, int(SHARE * n)))
         for kind in kinds

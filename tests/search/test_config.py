@@ -12,7 +12,8 @@ def test_defaults():
         "iterations": 10, "exploration": 2.4, "cost_weight": 0.1,
         "backup": "best-child", "visits": "total", "choice": "value",
         "max_length": None, "deadline_ms": None, "on_error": "raise",
-        "policy": "model", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3, "prefilter": 1.0, "seed": 0,
+        "policy": "model", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3,
+        "prefilter": 1.0, "seed": 0,
     }  # fmt: skip
 
 

@@ -1,0 +1,32 @@
+import pytest
+
+from experiments.bench_real import RealSet, bench_real
+from tests.corag.selector_worlds import HashReranker
+from tests.experiments.worlds import QUERIES, write_folder
+
+
+class Kept(HashReranker):
+    identity = "hash 0"
+
+
+def test_rows_and_curves(tmp_path):
+    few = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
+    write_folder(tmp_path / "small", queries=few)
+    some = RealSet("small", "small", "dev", 1, 2, 20)
+    reranker = Kept()
+    result = bench_real(
+        tmp_path, values=tmp_path / "values", sets=[some], caps=(3, 16), reranker=reranker, surrogate=HashReranker(1)
+    )
+    rows = {row["setting"]: row for row in result["rows"]}
+    for row in rows.values():
+        assert (row["set"], row["questions"]) == ("small", 2)
+        assert 0 < row["worst"] <= row["value"] <= 1 + 1e-6
+        assert row["total_share"] == pytest.approx(row["orders"] / row["feasible"])
+    for kind in ("model", "model, surrogate first"):
+        assert rows[f"{kind}, at most 3"]["orders"] == 3
+        assert rows[f"{kind}, at most 16"]["value"] > 0.8
+        assert rows[f"{kind}, at most 5%"]["orders"] == 1  # 5% of 15, but one at least
+    assert len(reranker.asked) == 2 * 15  # what is in the file is not asked for again
+    assert rows["paper, prefilter 0.25"]["orders"] < rows["paper, prefilter 1.0"]["orders"]
+    assert {"set": "small", "kind": "model", "share": [rows[f"model, at most {n}"]["share"] for n in (3, 16)],
+            "value": [rows[f"model, at most {n}"]["value"] for n in (3, 16)]} in result["curves"]  # fmt: skip
