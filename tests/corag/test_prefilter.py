@@ -86,7 +86,7 @@ def test_within_the_budget_and_the_trace_counts(pool, budget, policy, share):
     assert (trace.get("surrogate"), trace.get("prefilter")) == (("hash", share) if pool else (None, None))
     if pool:
         assert trace["orders_ranked"] >= len(surrogate.asked)
-        assert trace["orders_computed"] <= len(set(reranker.asked)) == len(reranker.asked)
+        assert trace["orders_computed"] <= len(reranker.asked)
     if policy not in ("paper", "carrot", "best-first"):
         # No single candidate is valued just to find a scale.
         assert len(reranker.asked) == trace.get("orders_scored", 0)
