@@ -29,6 +29,7 @@ from corag.errors import InputError, MissingExtraError
 from corag.minilm import model_folder
 from corag.optional import require
 from corag.rerankers.scorers import SEPARATOR, JoinedTextScorer, MemoScorer, score_together
+from corag.selectors.corag import DEFAULT_SURROGATE
 from corag.text import ChunkConfig, Document, chunk_document
 from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer, Selection
@@ -104,6 +105,7 @@ class Way:
         precision: Of its products.
         memo: Values are remembered over the settings of a sweep.
         shared: The questions of a sweep are searched in lock-step and share batches.
+        prefilter: Share of an expansion that is scored, a surrogate having ranked it; below 1 selections may differ.
     """
 
     from_ids: bool = False
@@ -112,6 +114,7 @@ class Way:
     precision: Precision = "fp32"
     memo: bool = False
     shared: bool = False
+    prefilter: float = 1.0
 
 
 def bench_scoring(timing: Timing, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
@@ -359,6 +362,7 @@ def factors(lab: Lab) -> Iterator[tuple[str, dict[str, Any]]]:
         yield "precision: bf16", {"precision": "bf16"}
     yield "values remembered over the sweep", {"memo": True}
     yield "batches shared by questions", {"shared": True}
+    yield "surrogate first, half of an expansion scored", {"prefilter": 0.5}
 
 
 def step_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str, Any]]:
@@ -398,10 +402,19 @@ def step_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str
 def sweep(reranker: Reranker, way: Way, asked: Sequence[Asked]) -> list[Selection]:
     """Search every question with every setting, and return the selections, settings in turn."""
     used = Remembering(reranker) if way.memo else reranker
+    surrogate = corag.reranker(DEFAULT_SURROGATE) if way.prefilter < 1 else None
     queries, pools = [question for question, _ in asked], [candidates for _, candidates in asked]
     found: list[Selection] = []
     for setting in SWEEP:
-        selector = corag.selector("corag", reranker=used, policy="paper", iterations=ITERATIONS, **setting)
+        selector = corag.selector(
+            "corag",
+            reranker=used,
+            policy="paper",
+            iterations=ITERATIONS,
+            prefilter=way.prefilter,
+            surrogate=surrogate,
+            **setting,
+        )
         found += (
             selector.select_many(queries, pools, BUDGET_TOKENS)
             if way.shared
