@@ -66,7 +66,6 @@ class PooledScorer:
         with_query: Product of each chunk's vector with the question's unit vector, `[chunks]`.
         among: Products of the chunks' vectors with one another, `[chunks, chunks]`.
         truncated: Which chunks did not fit the window, `[chunks]`.
-
     """
 
     order_matters = False
