@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from corag.console import stdout, table
 from corag.errors import InputError
-from experiments import bench_scoring, bench_search
+from experiments import bench_real, bench_scoring, bench_search
 from experiments.evaluate import versions
 from experiments.journal import write_atomically
 
-DEFAULT_ROUNDS = {"search": 51, "scoring": 3}
+DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1}
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ class BenchConfig:
         part: `search`: the search core's time with a scorer that costs next to nothing, and how many optima of small
             problems each policy finds with how many scored orders. `scoring`: the scoring engine against the bare
             encoder and against FlagEmbedding on joined texts, factor by factor; some minutes on two idle cores.
+            `real`: what share of the best value each policy reaches on real questions; an hour the first time, when
+            every order is scored, and seconds with the values that it keeps in `out`.
         rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search` and 3
             for `scoring`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
@@ -32,22 +34,26 @@ class BenchConfig:
         queries: Questions for `select_many` at once; `scoring` only.
         clock: `wall`: seconds by the clock. `cpu`: seconds of all threads together, for a machine that is shared;
             `scoring` only, and best with one thread.
+        data: Folder of the data folders hotpotqa and 2wikimultihopqa; `real` only.
         model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with random weights in its head.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search", "scoring"]
+    part: Literal["search", "scoring", "real"]
     rounds: int | None = None
     seeds: int = 5
     questions: int = 2
     queries: int = 40
     clock: bench_search.Clock = "wall"
+    data: str | None = None
     model: str | None = None
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
         if self.rounds is not None and self.rounds < 1:
             raise InputError(f"rounds must be at least 1, got {self.rounds}; 3 to 101 are usual")
+        if self.part == "real" and self.data is None:
+            raise InputError("part real needs data: the folder of the data folders hotpotqa and 2wikimultihopqa")
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}; 1 to 8 are usual")
         if self.questions < 1:
@@ -58,11 +64,18 @@ class BenchConfig:
 
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file and its figure."""
+    folder = Path(config.out)
     rounds = config.rounds or DEFAULT_ROUNDS[config.part]
     if config.part == "search":
         measured = bench_search.bench_search(rounds, config.seeds)
         columns, title = bench_search.COLUMNS, bench_search.TITLE
         figure = bench_search.quality_plot(measured["curve"])
+    elif config.part == "real":
+        assert config.data is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        measured = bench_real.bench_real(config.data, values=folder / "bench-real-values.sqlite")
+        columns, title = bench_real.COLUMNS, bench_real.TITLE
+        figure = bench_real.value_plot(measured["curves"])
     else:
         model = Path(config.model) if config.model else None
         sizes = bench_scoring.Sizes(config.questions, config.queries, model)
@@ -78,7 +91,6 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         **measured,
     }
     stdout().print(table(result["rows"], columns, title=title))
-    folder = Path(config.out)
     write_atomically(folder / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
     write_atomically(folder / f"bench-{config.part}.svg", figure)
     return result

@@ -24,6 +24,7 @@ from corag.text import passage
 from corag.tokens import token_counter
 from corag.types import Candidate, Reranker
 from experiments.pools import OwnCandidates
+from experiments.report import COLORS, new_figure, to_svg
 
 BUDGET_TOKENS = 256
 MAX_LENGTH = 5
@@ -31,6 +32,16 @@ CAPS = (5, 7, 10, 16, 24, 48, 96)
 SHARE = 0.05
 """The most of a question's feasible orders that one setting has scored."""
 PREFILTERS = (0.25, 0.5, 1.0)
+OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "carrot", "random")
+TITLE = f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens"
+COLUMNS = {
+    "set": "questions",
+    "setting": "setting",
+    "orders": "orders scored",
+    "share": "of the feasible",
+    "value": "relative value",
+    "worst": "worst",
+}
 
 
 @dataclass(frozen=True)
@@ -70,13 +81,13 @@ def bench_real(
     reranker: str | Reranker = "minilm-cosine",
     surrogate: str | Reranker = DEFAULT_SURROGATE,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Compare searches with and without a surrogate, on questions' own candidates at 256 tokens.
+    """Compare searchers, and searches with and without a surrogate, on questions' own candidates at 256 tokens.
 
     Args:
         root: Folder of data folders.
         values: File in which the reranker's values are kept for the next time; see `corag.rerankers.stored`.
         sets: The questions.
-        caps: The most orders scored, for each of which policy `model` is run.
+        caps: The most orders scored, for each of which every searcher is run.
         reranker: Values joined texts.
         surrogate: Ranks orders at next to no cost.
 
@@ -99,25 +110,29 @@ def bench_real(
 
 def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tuple[str, str], Callable[[int], Corag]]:
     """Return, by kind and name, what makes a selector for a question of so many feasible orders."""
-    kinds: dict[str, dict[str, Any]] = {"model": {}, "model, surrogate first": {"prefilter": 0.5, "surrogate": ranker}}
+    kinds: dict[str, dict[str, Any]] = {
+        "model": {"policy": "model"},
+        "model, surrogate first": {"policy": "model", "prefilter": 0.5, "surrogate": ranker},
+        **{policy: {"policy": policy} for policy in ("paper", *OTHERS)},
+    }
 
-    def model(kind: str, cap: Callable[[int], int]) -> Callable[[int], Corag]:
-        fixed = {"reranker": judge, "policy": "model", "iterations": 1000, **kinds[kind]}
+    def capped(kind: str, cap: Callable[[int], int]) -> Callable[[int], Corag]:
+        fixed = {"reranker": judge, "iterations": 1000, **kinds[kind]}
         return lambda num_orders: Corag(max_scored=cap(num_orders), **fixed)
 
     def at_most(cap: int) -> Callable[[int], int]:
         return lambda num_orders: cap
 
-    def paper(share: float) -> Callable[[int], Corag]:
+    def tree(share: float) -> Callable[[int], Corag]:
         return lambda num_orders: Corag(reranker=judge, policy="paper", prefilter=share, surrogate=ranker)
 
-    models = {(kind, f"{kind}, at most {cap}"): model(kind, at_most(cap)) for kind in kinds for cap in caps}
-    shares = {
-        (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): model(kind, lambda n: max(1, int(SHARE * n)))
-        for kind in kinds
+    by_cap = {(kind, f"{kind}, at most {cap}"): capped(kind, at_most(cap)) for kind in kinds for cap in caps}
+    by_share = {
+        (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): capped(kind, lambda n: max(1, int(SHARE * n)))
+        for kind in ("model", "model, surrogate first")
     }
-    trees = {("paper", f"paper, prefilter {share}"): paper(share) for share in PREFILTERS}
-    return models | shares | trees
+    trees = {("paper, 10 iterations", f"paper, 10 iterations, prefilter {share}"): tree(share) for share in PREFILTERS}
+    return by_cap | by_share | trees
 
 
 def _rows(
@@ -166,3 +181,28 @@ def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
 
 def _curve(name: str, kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"set": name, "kind": kind} | {figure: [row[figure] for row in rows] for figure in ("share", "value")}
+
+
+def value_plot(curves: Sequence[Mapping[str, Any]]) -> str:
+    """Return an SVG of relative value against the share of orders scored, a panel for each set of questions."""
+    names = list(dict.fromkeys(curve["set"] for curve in curves))
+    figure = new_figure(5.2 * len(names), 4.2)
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        lines = [curve for curve in curves if curve["set"] == name and len(curve["share"]) > len(PREFILTERS)]
+        for line, color in zip(lines, COLORS, strict=False):
+            panel.plot(
+                line["share"], line["value"],
+                marker="o", label=line["kind"], color=color, linewidth=1.6, markersize=4,
+            )  # fmt: skip
+        panel.axhline(0.99, color="grey", linewidth=0.8, linestyle=":")
+        panel.axvline(SHARE, color="grey", linewidth=0.8, linestyle=":")
+        panel.set_xscale("log")
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("share of the feasible orders that was scored")
+        panel.set_ylabel("value, relative to the best")
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[-1].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return to_svg(figure)

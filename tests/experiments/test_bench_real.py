@@ -1,8 +1,16 @@
+import functools
+
 import pytest
 
+from corag.errors import InputError
+from experiments import bench_real as module
+from experiments.bench import BenchConfig, bench
 from experiments.bench_real import RealSet, bench_real
 from tests.corag.selector_worlds import HashReranker
 from tests.experiments.worlds import QUERIES, write_folder
+
+
+FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
 
 
 class Kept(HashReranker):
@@ -10,8 +18,7 @@ class Kept(HashReranker):
 
 
 def test_rows_and_curves(tmp_path):
-    few = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
-    write_folder(tmp_path / "small", queries=few)
+    write_folder(tmp_path / "small", queries=FEW)
     some = RealSet("small", "small", "dev", 1, 2, 20)
     reranker = Kept()
     result = bench_real(
@@ -27,6 +34,18 @@ def test_rows_and_curves(tmp_path):
         assert rows[f"{kind}, at most 16"]["value"] > 0.8
         assert rows[f"{kind}, at most 5%"]["orders"] == 1  # 5% of 15, but one at least
     assert len(reranker.asked) == 2 * 15  # what is in the file is not asked for again
-    assert rows["paper, prefilter 0.25"]["orders"] < rows["paper, prefilter 1.0"]["orders"]
+    trees = [rows[f"paper, 10 iterations, prefilter {share}"]["orders"] for share in (0.25, 1.0)]
+    assert trees[0] < trees[1]
     assert {"set": "small", "kind": "model", "share": [rows[f"model, at most {n}"]["share"] for n in (3, 16)],
             "value": [rows[f"model, at most {n}"]["value"] for n in (3, 16)]} in result["curves"]  # fmt: skip
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    write_folder(tmp_path / "small", queries=FEW)
+    small = {"sets": [RealSet("small", "small", "dev", 0, 2, 60)], "reranker": Kept(), "surrogate": HashReranker(1)}
+    monkeypatch.setattr(module, "bench_real", functools.partial(bench_real, **small))
+    result = bench(BenchConfig("real", data=str(tmp_path), out=str(tmp_path / "out")))
+    assert result["rows"] and "relative value" in capsys.readouterr().out
+    assert (tmp_path / "out" / "bench-real.svg").read_text().startswith("<svg")
+    with pytest.raises(InputError, match="part real needs data"):
+        BenchConfig("real")
