@@ -33,13 +33,17 @@ SHARE = 0.05
 """The most of a question's feasible orders that one setting has scored."""
 PREFILTERS = (0.25, 0.5, 1.0)
 OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "carrot", "random")
-TITLE = f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens"
+TITLE = (
+    f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens; orders scored, "
+    "their share of a question's feasible ones, and of all questions' together"
+)
 COLUMNS = {
     "set": "questions",
     "setting": "setting",
-    "orders": "orders scored",
-    "share": "of the feasible",
-    "value": "relative value",
+    "orders": "scored",
+    "share": "share",
+    "total_share": "of all",
+    "value": "value",
     "worst": "worst",
 }
 

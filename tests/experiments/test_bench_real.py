@@ -9,7 +9,6 @@ from experiments.bench_real import RealSet, bench_real
 from tests.corag.selector_worlds import HashReranker
 from tests.experiments.worlds import QUERIES, write_folder
 
-
 FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
 
 
@@ -45,7 +44,7 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     small = {"sets": [RealSet("small", "small", "dev", 0, 2, 60)], "reranker": Kept(), "surrogate": HashReranker(1)}
     monkeypatch.setattr(module, "bench_real", functools.partial(bench_real, **small))
     result = bench(BenchConfig("real", data=str(tmp_path), out=str(tmp_path / "out")))
-    assert result["rows"] and "relative value" in capsys.readouterr().out
+    assert result["rows"] and "at most 96" in capsys.readouterr().out
     assert (tmp_path / "out" / "bench-real.svg").read_text().startswith("<svg")
     with pytest.raises(InputError, match="part real needs data"):
         BenchConfig("real")
