@@ -1,0 +1,102 @@
+"""The adapter folder: what was saved is read; what is not whole, or not for here, is refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from corag.adapters import AdapterConfig, load_adapter, save_adapter, shipped_adapter
+from corag.adapters.folder import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE
+from corag.errors import ModelError
+
+CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
+
+
+@pytest.fixture
+def folder(tmp_path):
+    tensors = {"weight": np.arange(6, dtype=np.float16).reshape(2, 3).T, "bias": np.zeros(0, dtype=np.float32)}
+    save_adapter(tmp_path / "toy", tensors, CONFIG, "# Toy\n")
+    return tmp_path / "toy"
+
+
+def edit(folder, **changes):
+    values = json.loads((folder / CONFIG_FILE).read_text())
+    (folder / CONFIG_FILE).write_text(json.dumps(values | changes))
+
+
+def test_what_was_saved_is_read(folder):
+    adapter = load_adapter(folder, "linear")
+    assert adapter.config == CONFIG
+    assert adapter.tensors["weight"].tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert adapter.tensors["weight"].dtype == np.float16
+    assert adapter.tensors["bias"].shape == (0,)
+    assert (folder / CARD_FILE).read_text() == "# Toy\n"
+    assert sorted(file.name for file in folder.parent.iterdir()) == ["toy"]
+
+
+def test_the_hash_follows_weights_and_settings(folder, tmp_path):
+    before = load_adapter(folder).sha256
+    assert load_adapter(folder).sha256 == before
+    edit(folder, settings={"window_tokens": 256})
+    assert load_adapter(folder).sha256 != before
+
+
+def test_saving_again_replaces_the_whole_adapter(folder):
+    save_adapter(folder, {"other": np.ones(2, dtype=np.float32)}, CONFIG, "# New\n")
+    assert list(load_adapter(folder).tensors) == ["other"]
+
+
+def test_a_folder_with_other_content_is_left_alone(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ModelError, match="'notes.txt'"):
+        save_adapter(tmp_path, {}, CONFIG, "")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE])
+def test_a_missing_file_is_named(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(ModelError, match=f"lacks {name}"):
+        load_adapter(folder)
+
+
+def test_a_half_copied_file_is_told_by_its_size(folder):
+    weights = (folder / WEIGHTS_FILE).read_bytes()
+    (folder / WEIGHTS_FILE).write_bytes(weights[:-1])
+    with pytest.raises(ModelError, match=rf"has {len(weights) - 1} bytes, not {len(weights)}"):
+        load_adapter(folder)
+
+
+def test_a_changed_byte_is_told_by_its_hash(folder):
+    weights = bytearray((folder / WEIGHTS_FILE).read_bytes())
+    weights[-1] ^= 1
+    (folder / WEIGHTS_FILE).write_bytes(weights)
+    with pytest.raises(ModelError, match="sha256"):
+        load_adapter(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format_version": 2}, "format_version 2"),
+        ({"base": "bge-m3"}, "trained on bge-m3"),
+        ({"base_sha256": "0" * 64}, "0000"),
+        ({"form": "trees"}, "'trees'"),
+    ],
+)
+def test_what_is_not_for_here_is_refused(folder, changes, message):
+    edit(folder, **changes)
+    with pytest.raises(ModelError, match=message):
+        load_adapter(folder, "linear")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format_version": 1}'])
+def test_a_broken_configuration_is_refused(folder, text):
+    (folder / CONFIG_FILE).write_text(text)
+    with pytest.raises(ModelError, match=CONFIG_FILE):
+        load_adapter(folder)
+
+
+def test_an_adapter_that_is_not_shipped_is_named():
+    with pytest.raises(ModelError, match="'no-such-adapter'"):
+        shipped_adapter("no-such-adapter")
