@@ -151,11 +151,12 @@ def minilm_encoder(backend: Backend = "auto", precision: Precision = "fp32") -> 
 
 @lru_cache(maxsize=4)
 def _load_encoder(backend: Backend, precision: Precision) -> MiniLMEncoder:
-    source = Source("minilm", WEIGHTS_SHA256, ("input_ids", "attention_mask"), _load_bert)
+    source = Source("minilm", WEIGHTS_SHA256, ("input_ids", "attention_mask"), load_bert)
     return MiniLMEncoder(load_forward(source, backend, precision), backend, precision)
 
 
-def _load_bert() -> Any:
+def load_bert() -> Any:
+    """Return the encoder as a transformers module in fp32, in evaluation mode, its weights checked."""
     folder = model_folder()
     check_weights(folder / "model.safetensors")
     transformers = require("transformers", "models")

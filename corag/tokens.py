@@ -141,14 +141,20 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Encoding]:
+def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
     """Encode texts without special tokens.
+
+    Args:
+        tokenizer: The tokenizer.
+        texts: The texts.
+        offsets: Whether the encodings say which characters each token came from, which takes longer.
 
     Raises:
         InputError: A text is not valid Unicode.
     """
     try:
-        return tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
+        return run(list(texts), add_special_tokens=False)
     except TypeError as error:
         raise InputError(
             f"a text cannot be tokenised ({error}); every text has to be a string of valid Unicode, without "

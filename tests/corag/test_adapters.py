@@ -48,7 +48,7 @@ def test_saving_again_replaces_the_whole_adapter(folder):
 
 def test_a_folder_with_other_content_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ModelError, match="'notes.txt'"):
+    with pytest.raises(ModelError, match=r"'notes\.txt'"):
         save_adapter(tmp_path, {}, CONFIG, "")
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
