@@ -1,0 +1,32 @@
+"""The network of `minilm-reader`: an encoder and one linear layer. The one module of the reader that imports torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from corag.readers.spans import NUM_OUTPUTS
+
+
+class SpanNetwork(nn.Module):
+    """Question and context in; per token the logits of a span's start and end, and of the kind of answer.
+
+    Args:
+        encoder: A BERT encoder without pooler.
+    """
+
+    def __init__(self, encoder: Any) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(encoder.config.hidden_size, NUM_OUTPUTS)
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
+    ) -> tuple[torch.Tensor]:
+        """Return the logits, `[B, L, NUM_OUTPUTS]`; those of the kind count at [CLS] alone."""
+        states = self.encoder(
+            input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        ).last_hidden_state
+        return (self.head(states),)

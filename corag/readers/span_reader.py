@@ -1,0 +1,157 @@
+"""Reads contexts of any length with a span network: overlapping windows, the best span of all of them.
+
+Knows token ids and logits; where the network comes from is the business of `corag.readers.minilm_reader`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from corag.engine.backends import batch_tokens
+from corag.engine.batches import Int64
+from corag.engine.engine import Engine
+from corag.engine.source import Forward
+from corag.errors import InputError
+from corag.readers.spans import KINDS, WindowAnswer, best_span
+from corag.text import Span
+from corag.tokens import encode
+from corag.types import Answer
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+CLS, SEP, PAD = 101, 102, 0
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+MIN_ROOM = 32
+"""The fewest tokens of context that a window must hold beside the question."""
+_SPAN, _NONE, _YES, _NO = range(len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSettings:
+    """How contexts are read.
+
+    Attributes:
+        window_tokens: The most tokens that the network sees at once: question, context and special tokens.
+        max_answer_tokens: The most tokens of an answer span.
+        slope: Turns the margin of a span into the log-odds of being right, with `offset`.
+        offset: See `slope`.
+    """
+
+    window_tokens: int = 288
+    max_answer_tokens: int = 30
+    slope: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What stands behind an answer.
+
+    Attributes:
+        span: Characters of the context that answer best; None for a context without any token.
+        margin: By how much their logits exceed those of "no answer"; `-inf` without a span.
+        kinds: Probability of each of `KINDS`, in the window that most likely answers, `[4]`.
+    """
+
+    span: Span | None
+    margin: float
+    kinds: tuple[float, float, float, float]
+
+
+class SpanReader:
+    """Questions and contexts in, spans out.
+
+    Args:
+        forward: The span network.
+        tokenizer: Of the network's encoder.
+        settings: How contexts are read.
+        device: What the network runs on; sets the size of batches.
+    """
+
+    def __init__(self, forward: Forward, tokenizer: Tokenizer, settings: ReaderSettings, device: str = "cpu") -> None:
+        self._engine = Engine(forward, PAD, batch_tokens(device))
+        self._tokenizer = tokenizer
+        self.settings = settings
+
+    def read(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Reading]:
+        """Return the reading of each question in its context.
+
+        Raises:
+            InputError: A question leaves too little room for a context, or something is not valid Unicode.
+        """
+        asked = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
+        texts = encode(self._tokenizer, contexts, offsets=True)
+        owners: list[int] = []
+        offsets: list[int] = []
+        ids: list[Int64] = []
+        types: list[Int64] = []
+        for row, (question, text) in enumerate(zip(asked, texts, strict=True)):
+            tokens = np.array(text.ids, dtype=np.int64)
+            for start, end in windows(len(tokens), self._room(question)):
+                owners.append(row)
+                offsets.append(start)
+                pair, pair_types = pair_row(question, tokens[start:end])
+                ids.append(pair)
+                types.append(pair_types)
+        found: list[list[tuple[int, WindowAnswer]]] = [[] for _ in asked]
+        for batch in self._engine.run(ids, types):
+            for window, logits in zip(batch.rows.tolist(), batch.output, strict=True):
+                first = len(asked[owners[window]]) + 2
+                answer = best_span(logits, first, len(ids[window]) - 2, self.settings.max_answer_tokens)
+                found[owners[window]].append((offsets[window] - first, answer))
+        return [_reading(answers, text.offsets) for answers, text in zip(found, texts, strict=True)]
+
+    def _room(self, question: Int64) -> int:
+        room = self.settings.window_tokens - len(question) - 3
+        if room < MIN_ROOM:
+            raise InputError(
+                f"the question has {len(question)} tokens, which leaves {max(room, 0)} of the reader's window of "
+                f"{self.settings.window_tokens} tokens for the context, fewer than {MIN_ROOM}; shorten the question"
+            )
+        return room
+
+
+def windows(num_tokens: int, room: int) -> list[Span]:
+    """Return token spans of at most `room` tokens, each half over the next, that cover a context."""
+    if not num_tokens:
+        return []
+    last = max(num_tokens - room, 0)
+    starts = [*range(0, last, max(room // 2, 1)), last]
+    return [(start, min(start + room, num_tokens)) for start in starts]
+
+
+def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
+    """Return ids and token types of `[CLS] question [SEP] context [SEP]`."""
+    ids = np.concatenate([[CLS], question, [SEP], context, [SEP]])
+    types = (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
+    return ids, types
+
+
+def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span]) -> Reading:
+    """Return the best of the windows' answers; the earliest window among equals."""
+    if not answers:
+        return Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0))
+    in_order = sorted(answers, key=lambda pair: pair[0])
+    shift, best = max(in_order, key=lambda pair: pair[1].margin)
+    _, surest = min(in_order, key=lambda pair: pair[1].kinds[_NONE])
+    span = (offsets[shift + best.start][0], offsets[shift + best.end][1])
+    probabilities = np.exp(surest.kinds.astype(np.float64)).tolist()
+    return Reading(span, best.margin, tuple(probabilities))
+
+
+def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answer:
+    """Return the answer that a reading stands for: yes, no, or its span."""
+    if reading.span is None:
+        return Answer("", confidence=0.0)
+    yes, no = reading.kinds[_YES], reading.kinds[_NO]
+    if yes + no > reading.kinds[_SPAN]:
+        return Answer("yes" if yes >= no else "no", confidence=max(yes, no))
+    start, end = reading.span
+    odds = settings.slope * reading.margin + settings.offset
+    confidence = 0.5 + 0.5 * float(np.tanh(0.5 * odds))
+    return Answer(context[start:end], confidence=confidence, spans=(reading.span,))
