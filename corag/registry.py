@@ -110,6 +110,7 @@ READERS: Registry[Reader] = Registry(
     "reader",
     {
         "extractive": "corag.readers.extractive:ExtractiveReader",
+        "minilm-reader": "corag.readers.minilm_reader:MiniLMReader",
         "ollama": "corag.readers.ollama:OllamaReader",
     },
 )

@@ -101,11 +101,14 @@ class Answer:
         text: The answer; empty when the reader found none.
         confidence: In [0, 1], or None when the reader has no such figure.
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
+        chunk: Which part of the context the (first) span stands in, counted from 0, where empty lines divide the
+            parts as they divide the chunks of a selection; None where a reader does not say.
     """
 
     text: str
     confidence: float | None = None
     spans: tuple[tuple[int, int], ...] = ()
+    chunk: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

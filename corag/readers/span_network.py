@@ -10,7 +10,7 @@ from torch import nn
 from corag.readers.spans import NUM_OUTPUTS
 
 
-class SpanNetwork(nn.Module):
+class SpanNetwork(nn.Module):  # type: ignore[misc]
     """Question and context in; per token the logits of a span's start and end, and of the kind of answer.
 
     Args:

@@ -17,6 +17,7 @@ from corag.engine.engine import Engine
 from corag.engine.source import Forward
 from corag.errors import InputError
 from corag.readers.spans import KINDS, WindowAnswer, best_span
+from corag.rerankers.scorers import SEPARATOR
 from corag.text import Span
 from corag.tokens import encode
 from corag.types import Answer
@@ -154,4 +155,4 @@ def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answe
     start, end = reading.span
     odds = settings.slope * reading.margin + settings.offset
     confidence = 0.5 + 0.5 * float(np.tanh(0.5 * odds))
-    return Answer(context[start:end], confidence=confidence, spans=(reading.span,))
+    return Answer(context[start:end], confidence, (reading.span,), chunk=context.count(SEPARATOR, 0, start))

@@ -7,9 +7,8 @@ white space between them, so their ids are laid side by side. Every epoch draws 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -21,26 +20,8 @@ from corag.readers.span_reader import pair_row
 from corag.readers.spans import KINDS
 from corag.text import Span, passage
 from corag.tokens import encode, load_tokenizer
-from experiments.adapters.holdout import held_out
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
-
-
-@dataclass(frozen=True)
-class ReaderSource:
-    """A data folder to learn from.
-
-    Attributes:
-        data: The folder's name.
-        split: Its split with the training questions.
-        held_out: Share of these questions, by document, that is kept for validation.
-        repeat: Rows per question and epoch, each with other distractors.
-    """
-
-    data: str
-    split: str = "train"
-    held_out: float = 0.2
-    repeat: int = 1
 
 
 @dataclass(frozen=True)
@@ -127,16 +108,10 @@ class Batch:
     kinds: Int64
 
 
-def training_queries(root: Path, source: ReaderSource) -> tuple[DataFolder, list[Query], list[Query]]:
-    """Return a source's folder, its questions to learn from and its held-out questions."""
-    folder = DataFolder.open(root / source.data)
-    queries = folder.split(source.split)
-    out = held_out(folder, queries, source.held_out)
-    return folder, [q for q in queries if q.id not in out], [q for q in queries if q.id in out]
-
-
 def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_others: int = 8) -> list[Example]:
     """Return the examples of questions whose answer is yes, no, or a piece of a gold passage; others are left out."""
+    if not queries:
+        return []
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     names = list(folder.documents)
     texts = {name: passage(document).text for name, document in folder.documents.items()}
@@ -306,9 +281,3 @@ def collate(chosen: Sequence[Row]) -> Batch:
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
     kinds = np.array([row.kind for row in chosen], dtype=np.int64)
     return Batch(inputs, context, starts, ends, kinds)
-
-
-def shown(made: Sequence[Row]) -> Iterator[tuple[int, int]]:
-    """Yield (length, kind) of each row, for logs."""
-    for row in made:
-        yield len(row.ids), row.kind

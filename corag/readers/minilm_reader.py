@@ -1,0 +1,146 @@
+"""`minilm-reader`: the span of the context that answers, yes, or no; by an adapter on all-MiniLM-L6-v2.
+
+Runs offline with the adapter that comes with the project. The adapter's low-rank updates are merged into the encoder's
+weights when the model is loaded, so reading costs what the plain encoder costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from corag.adapters import Adapter, load_adapter, shipped_adapter
+from corag.adapters.low_rank import merge
+from corag.engine.backends import Backend, Precision, load_forward, resolve_backend
+from corag.engine.source import Forward, Source
+from corag.errors import InputError, ModelError
+from corag.minilm import load_bert, model_folder
+from corag.readers.span_reader import INPUTS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
+from corag.readers.spans import KINDS
+from corag.tokens import load_tokenizer
+from corag.types import Answer
+
+NAME = "minilm-reader"
+FORM = "low-rank-spans"
+"""The form of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
+
+
+class MiniLMReader:
+    """Answers with a span of the context, or with yes or no.
+
+    Args:
+        adapter: The adapter's folder; by default the one that comes with the project.
+        min_confidence: An answer of less confidence is not given: its text is empty. By default the best span is
+            always given, as in SQuAD 1.1.
+        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        precision: `fp32` or `bf16`.
+        window_tokens: The most tokens that the network sees at once, question included; a longer context is read in
+            windows that overlap by half. By default what the adapter says.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: The encoder's package or the backend is not installed.
+        ModelError: The adapter or the encoder is missing, damaged, or they do not go together.
+    """
+
+    def __init__(
+        self,
+        *,
+        adapter: str | Path | None = None,
+        min_confidence: float = 0.0,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        window_tokens: int | None = None,
+    ) -> None:
+        if not 0.0 <= min_confidence <= 1.0:
+            raise InputError(f"min_confidence must be between 0 and 1, got {min_confidence!r}; 0 always answers")
+        self.name = NAME
+        self.min_confidence = min_confidence
+        loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
+        settings = settings_of(loaded)
+        if window_tokens is not None:
+            settings = replace(settings, window_tokens=window_tokens)
+        _check_window(settings.window_tokens)
+        forward = _load_forward(_Hashed(loaded), resolve_backend(backend), precision)
+        self._reader = SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
+
+    def answer(self, query: str, context: str) -> Answer:
+        """Return the answer; empty, with confidence 0, for a context without text."""
+        return self.answer_many([query], [context])[0]
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+        """Return the answer of each question in the context at its place, all read in the same batches.
+
+        Raises:
+            InputError: Not as many questions as contexts, or a question that fills the window.
+        """
+        if len(queries) != len(contexts):
+            raise InputError(f"{len(queries)} questions came with {len(contexts)} contexts; give one context each")
+        settings = self._reader.settings
+        answers = [
+            to_answer(reading, context, settings)
+            for reading, context in zip(self._reader.read(queries, contexts), contexts, strict=True)
+        ]
+        return [self._sure_enough(answer) for answer in answers]
+
+    def _sure_enough(self, answer: Answer) -> Answer:
+        if answer.confidence is None or answer.confidence >= self.min_confidence:
+            return answer
+        return Answer("", confidence=answer.confidence)
+
+
+def settings_of(adapter: Adapter) -> ReaderSettings:
+    """Return an adapter's settings.
+
+    Raises:
+        ModelError: They are not a reader's.
+    """
+    values = dict(adapter.config.settings)
+    kinds = values.pop("kinds", None)
+    try:
+        settings = ReaderSettings(**values)
+    except TypeError as error:
+        raise ModelError(f"the adapter {adapter.config.name!r} has settings that no reader has: {error}") from error
+    if kinds != list(KINDS) or not all(math.isfinite(value) for value in (settings.slope, settings.offset)):
+        raise ModelError(
+            f"the adapter {adapter.config.name!r} knows the kinds {kinds} with slope {settings.slope} and offset "
+            f"{settings.offset}; a reader has the kinds {list(KINDS)} and finite numbers: train again"
+        )
+    return settings
+
+
+class _Hashed:
+    """An adapter that is told from others by its hash, so that each is loaded once per process."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self.adapter = adapter
+
+    def __hash__(self) -> int:
+        return hash(self.adapter.sha256)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Hashed) and self.adapter.sha256 == other.adapter.sha256
+
+
+@lru_cache(maxsize=2)
+def _load_forward(hashed: _Hashed, backend: Backend, precision: Precision) -> Forward:
+    adapter = hashed.adapter
+    return load_forward(Source(NAME, adapter.sha256, INPUTS, lambda: load_network(adapter)), backend, precision)
+
+
+def load_network(adapter: Adapter) -> Any:
+    """Return the encoder with its head and the adapter merged into them, in fp32, in evaluation mode."""
+    from corag.readers.span_network import SpanNetwork
+
+    network = SpanNetwork(load_bert())
+    merge(network, adapter.tensors)
+    return network.eval()
+
+
+def _check_window(window_tokens: int) -> None:
+    if not isinstance(window_tokens, int) or not 2 * MIN_ROOM <= window_tokens <= 512:
+        raise InputError(f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {window_tokens!r}")

@@ -1,0 +1,233 @@
+"""`minilm-reader`: how contexts are read, on a small encoder; and the adapter that comes with the project."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+import corag
+from corag.adapters import AdapterConfig, load_adapter, save_adapter, shipped_adapter
+from corag.engine.source import quiet
+from corag.errors import InputError, ModelError
+from corag.minilm import model_folder
+from corag.readers import minilm_reader
+from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
+from corag.readers.span_reader import windows
+from corag.readers.spans import KINDS
+from corag.tokens import encode, load_tokenizer
+from corag.types import Reader
+
+SETTINGS = {"window_tokens": 64, "max_answer_tokens": 5, "slope": 1.0, "offset": 0.0, "kinds": list(KINDS)}
+QUESTION = "Who mapped the river?"
+LONG = "\n\n".join(
+    f"Title {i}\nThe river number {i} was mapped by person {i} in the year {1800 + i}." for i in range(12)
+)
+
+
+def small_bert():
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        initializer_range=0.2,
+    )  # fmt: skip
+    with quiet():
+        return transformers.BertModel(config, add_pooling_layer=False).eval()
+
+
+def save_small_adapter(folder, seed=0, yes=0.0, **settings):
+    """Save an adapter with a random head and update; `yes` is added to the logit of that kind."""
+    random = np.random.default_rng(seed)
+    bias = np.array([0, 0, 5, 0, yes, 0], dtype=np.float16)
+    tensors = {
+        "head.weight": random.normal(size=(6, 32)).astype(np.float16),
+        "head.bias": bias,
+        "encoder.encoder.layer.1.output.dense.weight.down": random.normal(size=(3, 64)).astype(np.float16),
+        "encoder.encoder.layer.1.output.dense.weight.up": random.normal(size=(32, 3)).astype(np.float16) / 8,
+    }
+    save_adapter(folder, tensors, AdapterConfig(NAME, FORM, {**SETTINGS, **settings}), "# Small\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small_encoder(monkeypatch, tmp_path_factory, request):
+    if "shipped" not in request.fixturenames:
+        monkeypatch.setattr(minilm_reader, "load_bert", small_bert)
+        monkeypatch.setenv("CORAG_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def reader(tmp_path):
+    return MiniLMReader(adapter=save_small_adapter(tmp_path / "small"), backend="torch")
+
+
+def test_is_a_reader(reader):
+    assert isinstance(reader, Reader)
+    assert reader.name == "minilm-reader"
+
+
+def test_quotes_the_context(reader):
+    answer = reader.answer(QUESTION, LONG)
+    ((start, end),) = answer.spans
+    assert answer.text == LONG[start:end] != ""
+    assert 0.0 < answer.confidence < 1.0
+    parts = LONG.split("\n\n")
+    assert answer.text in parts[answer.chunk]
+
+
+def test_the_best_of_all_windows_wins(reader):
+    spans = reader._reader
+    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+    (asked,), (text,) = encode(tokenizer, [QUESTION]), encode(tokenizer, [LONG], offsets=True)
+    cuts = windows(len(text), SETTINGS["window_tokens"] - len(asked) - 3)
+    assert len(cuts) > 5
+    parts = [LONG[text.offsets[start][0] : text.offsets[end - 1][1]] for start, end in cuts]
+    (whole,) = spans.read([QUESTION], [LONG])
+    alone = spans.read([QUESTION] * len(parts), parts)
+    best = max(alone, key=lambda reading: reading.margin)
+    assert whole.margin == pytest.approx(best.margin, abs=1e-4)
+    part = parts[alone.index(best)]
+    assert LONG[slice(*whole.span)] == part[slice(*best.span)]
+
+
+def test_many_are_read_as_each_alone(reader):
+    contexts = [LONG, "", "A short one.", LONG[:300], "  \n\n "]
+    queries = [QUESTION, QUESTION, "Is it?", "What happened in 1803?", QUESTION]
+    together = reader.answer_many(queries, contexts)
+    alone = [reader.answer(query, context) for query, context in zip(queries, contexts, strict=True)]
+    assert [a.text for a in together] == [a.text for a in alone]
+    assert [a.spans for a in together] == [a.spans for a in alone]
+    np.testing.assert_allclose([a.confidence for a in together], [a.confidence for a in alone], atol=1e-5)
+    assert reader.answer_many([], []) == []
+
+
+@pytest.mark.parametrize("context", ["", " \n\n\t"])
+def test_no_text_has_no_answer(reader, context):
+    answer = reader.answer(QUESTION, context)
+    assert (answer.text, answer.confidence, answer.spans, answer.chunk) == ("", 0.0, (), None)
+
+
+def test_says_yes_when_the_network_does(tmp_path):
+    reader = MiniLMReader(adapter=save_small_adapter(tmp_path / "yes", yes=60.0), backend="torch")
+    answer = reader.answer("Is it a river?", "The Oro is a river.")
+    assert answer.text == "yes"
+    assert answer.spans == ()
+    assert answer.confidence == pytest.approx(1.0)
+
+
+def test_answers_below_the_least_confidence_are_withheld(reader, tmp_path):
+    given = reader.answer(QUESTION, LONG)
+    careful = MiniLMReader(adapter=tmp_path / "small", backend="torch", min_confidence=given.confidence + 1e-6)
+    withheld = careful.answer(QUESTION, LONG)
+    assert (withheld.text, withheld.spans) == ("", ())
+    assert withheld.confidence == pytest.approx(given.confidence)
+    bold = MiniLMReader(adapter=tmp_path / "small", backend="torch", min_confidence=given.confidence - 1e-6)
+    assert bold.answer(QUESTION, LONG).text == given.text
+
+
+def test_openvino_reads_as_torch_does(reader, tmp_path):
+    pytest.importorskip("openvino")
+    other = MiniLMReader(adapter=tmp_path / "small", backend="openvino")
+    for context in (LONG, LONG[:200]):
+        expected, found = reader.answer(QUESTION, context), other.answer(QUESTION, context)
+        assert found.text == expected.text
+        assert found.confidence == pytest.approx(expected.confidence, abs=1e-4)
+
+
+def test_two_adapters_do_not_meet(reader, tmp_path):
+    other = MiniLMReader(adapter=save_small_adapter(tmp_path / "other", seed=1), backend="torch")
+    assert other.answer(QUESTION, LONG) != reader.answer(QUESTION, LONG)
+
+
+@pytest.mark.parametrize("question", ["why " * 60, "why " * 2000])
+def test_a_question_without_end_is_refused(reader, question):
+    with pytest.raises(InputError, match="shorten the question"):
+        reader.answer(question, LONG)
+
+
+def test_contexts_and_questions_come_in_pairs(reader):
+    with pytest.raises(InputError, match="2 questions came with 1 contexts"):
+        reader.answer_many(["a", "b"], ["c"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_confidence": 1.5}, "min_confidence"),
+        ({"window_tokens": 16}, "window_tokens"),
+        ({"window_tokens": 513}, "window_tokens"),
+        ({"backend": "tpu"}, "backend 'tpu'"),
+        ({"precision": "fp8"}, "precision 'fp8'"),
+    ],
+)
+def test_bad_settings_are_named(tmp_path, settings, message):
+    save_small_adapter(tmp_path / "small")
+    with pytest.raises(InputError, match=message):
+        MiniLMReader(adapter=tmp_path / "small", **{"backend": "torch", **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"kinds": ["span"]}, "kinds"), ({"depth": 3}, "depth"), ({"slope": float("nan")}, "finite")],
+)
+def test_an_adapter_with_other_settings_is_refused(tmp_path, settings, message):
+    with pytest.raises(ModelError, match=message):
+        MiniLMReader(adapter=save_small_adapter(tmp_path / "odd", **settings), backend="torch")
+
+
+def test_an_adapter_of_another_form_is_refused(tmp_path):
+    save_adapter(tmp_path / "trees", {}, AdapterConfig("trees", "boosted-trees"), "")
+    with pytest.raises(ModelError, match="'boosted-trees'"):
+        MiniLMReader(adapter=tmp_path / "trees", backend="torch")
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return corag.reader("minilm-reader")
+
+
+CONTEXT = (
+    "Weimar\nWeimar is a city in Thuringia. Johann Wolfgang von Goethe lived there until his death in 1832.\n\n"
+    "Jena\nJena lies on the Saale. Carl Zeiss opened his workshop there in 1846 and made microscopes.\n\n"
+    "Erfurt\nErfurt is the capital of Thuringia. Its university was founded in 1379 and closed in 1816."
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "chunk"),
+    [
+        ("Who opened a workshop in Jena?", "Carl Zeiss", 1),
+        ("When did Goethe die?", "1832", 0),
+        ("What is the capital of Thuringia?", "Erfurt", 2),
+    ],
+)
+def test_the_shipped_adapter_reads(shipped, question, text, chunk):
+    answer = shipped.answer(question, CONTEXT)
+    assert answer.text == text
+    assert answer.chunk == chunk
+    assert answer.confidence > shipped.answer(question, "Bananas\nBananas are yellow and grow in Ecuador.").confidence
+
+
+def test_the_shipped_adapter_keeps_to_its_size_and_says_what_it_is():
+    folder = shipped_adapter(NAME)
+    assert sum(file.stat().st_size for file in folder.iterdir()) < 8_000_000
+    assert {tensor.dtype.name for tensor in load_adapter(folder, FORM).tensors.values()} == {"float16"}
+    card = (folder / "README.md").read_text()
+    for said in ("squad, dev", "Licence", "seed", "hours"):
+        assert said in card
+
+
+def test_reading_again_needs_no_torch(shipped):
+    pytest.importorskip("openvino")
+    code = (
+        "import sys, json, corag; a = corag.reader('minilm-reader').answer(*json.loads(sys.stdin.read()));"
+        "print(json.dumps([a.text, 'torch' in sys.modules, 'transformers' in sys.modules]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=json.dumps(["When did Goethe die?", CONTEXT]),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == ["1832", False, False]

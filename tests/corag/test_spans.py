@@ -1,0 +1,109 @@
+"""From logits to spans: worked out by hand, and against every span tried in turn."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.readers.span_reader import ReaderSettings, Reading, pair_row, to_answer, windows
+from corag.readers.spans import KINDS, NUM_OUTPUTS, best_span
+
+SETTINGS = ReaderSettings()
+
+
+def logits_of(starts, ends):
+    logits = np.zeros((len(starts), NUM_OUTPUTS), dtype=np.float32)
+    logits[:, 0], logits[:, 1] = starts, ends
+    return logits
+
+
+def test_takes_the_best_pair_with_the_end_not_before_the_start():
+    # Tokens 2 to 5 are context. The best start is 5, the best end 2, which is no span; of the spans, 2-2 has 1 + 4.
+    logits = logits_of([0.5, 9, 1, 0, 0, 2], [0.25, 9, 4, 3, 0, -9])
+    answer = best_span(logits, 2, 5, max_answer_tokens=30)
+    assert (answer.start, answer.end) == (2, 2)
+    assert answer.margin == pytest.approx(1 + 4 - 0.75)
+
+
+def test_a_span_is_no_longer_than_allowed():
+    logits = logits_of([0, 0, 5, 0, 0, 0], [0, 0, 0, 1, 0, 5])
+    assert best_span(logits, 2, 5, max_answer_tokens=4).end == 5
+    answer = best_span(logits, 2, 5, max_answer_tokens=3)
+    assert (answer.start, answer.end) == (2, 3)
+
+
+def test_equal_spans_go_to_the_earliest_then_shortest():
+    answer = best_span(logits_of([0] * 6, [0] * 6), 2, 5, max_answer_tokens=3)
+    assert (answer.start, answer.end) == (2, 2)
+
+
+def test_kinds_are_log_probabilities_at_cls():
+    logits = logits_of([0] * 4, [0] * 4)
+    logits[0, 2:] = np.log([0.1, 0.2, 0.3, 0.4]) + 7
+    kinds = best_span(logits, 2, 2, max_answer_tokens=5).kinds
+    np.testing.assert_allclose(np.exp(kinds), [0.1, 0.2, 0.3, 0.4], rtol=1e-5)
+
+
+@given(st.data())
+def test_agrees_with_trying_every_span(data):
+    length = data.draw(st.integers(1, 8))
+    longest = data.draw(st.integers(1, 10))
+    numbers = st.lists(st.integers(-3, 3), min_size=length + 3, max_size=length + 3)
+    logits = logits_of(data.draw(numbers), data.draw(numbers))
+    found = best_span(logits, 2, length + 1, longest)
+    spans = [(i, j) for i in range(2, length + 2) for j in range(i, min(i + longest, length + 2))]
+    best = max(spans, key=lambda span: (logits[span[0], 0] + logits[span[1], 1], -span[0], -span[1]))
+    assert (found.start, found.end) == best
+
+
+@given(st.integers(1, 700), st.integers(1, 300))
+def test_windows_cover_a_context_and_overlap_by_half(num_tokens, room):
+    spans = windows(num_tokens, room)
+    assert spans[0][0] == 0
+    assert spans[-1][1] == num_tokens
+    assert len(set(spans)) == len(spans)
+    for (start, end), (following, _) in zip(spans, spans[1:], strict=False):
+        assert end - start == room
+        assert start < following <= max(start + room // 2, start + 1)
+
+
+def test_an_empty_context_has_no_window():
+    assert windows(0, 10) == []
+
+
+def test_a_pair_is_laid_out_as_bert_does():
+    ids, types = pair_row(np.array([7, 8]), np.array([9]))
+    assert ids.tolist() == [101, 7, 8, 102, 9, 102]
+    assert types.tolist() == [0, 0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "text"),
+    [
+        ((0.6, 0.1, 0.2, 0.1), "Berlin"),
+        ((0.3, 0.1, 0.4, 0.2), "yes"),
+        ((0.3, 0.1, 0.2, 0.4), "no"),
+        ((0.0, 1.0, 0.0, 0.0), "Berlin"),
+    ],
+)
+def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
+    answer = to_answer(Reading((10, 16), 0.0, kinds), "Germany\n\n Berlin.", SETTINGS)
+    assert answer.text == text
+    if text == "Berlin":
+        assert (answer.spans, answer.chunk, answer.confidence) == (((10, 16),), 1, 0.5)
+    else:
+        assert (answer.spans, answer.chunk, answer.confidence) == ((), None, 0.4)
+
+
+def test_confidence_follows_slope_and_offset():
+    answer = to_answer(Reading((0, 1), 3.0, (1.0, 0.0, 0.0, 0.0)), "x", ReaderSettings(slope=0.5, offset=-1.0))
+    assert answer.confidence == pytest.approx(1 / (1 + np.exp(-0.5)))
+
+
+def test_no_context_has_no_answer():
+    answer = to_answer(Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0)), "", SETTINGS)
+    assert (answer.text, answer.confidence, answer.spans) == ("", 0.0, ())
+
+
+def test_the_kinds_keep_their_order():
+    assert KINDS == ("span", "none", "yes", "no")

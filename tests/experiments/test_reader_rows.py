@@ -1,0 +1,144 @@
+"""Rows of the reader: answers where they belong, the same rows for the same seed, every rule of a batch."""
+
+import numpy as np
+import pytest
+
+from corag.data import DataFolder
+from corag.minilm import model_folder
+from corag.tokens import load_tokenizer
+from experiments.adapters.holdout import held_out
+from experiments.adapters.reader_data import Example, Passage, Row, RowSettings, batches, collate, examples, rows
+from tests.experiments.worlds import write_folder
+
+SPAN, NONE, YES, NO = range(4)
+WIDE = RowSettings(min_tokens=64, max_tokens=128, unanswerable=0.0, distractor=0.0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(model_folder() / "tokenizer.json")
+
+
+@pytest.fixture(scope="module")
+def learned(small_data):
+    folder = DataFolder.open(small_data)
+    return {example.id: example for example in examples(folder, folder.queries, repeat=1)}
+
+
+def spans_of(row, tokenizer):
+    return [tokenizer.decode(row.ids[start : end + 1].tolist()) for start, end in row.spans]
+
+
+def toy(kind=SPAN, answers=((2, 3),), length=20, others=1, question=4):
+    gold = Passage(np.arange(1000, 1000 + length), answers)
+    return Example("toy", np.arange(question), kind, (gold,), (Passage(np.arange(2000, 2010)),) * others, 1)
+
+
+def test_answers_are_found_in_the_gold_passages(learned, tokenizer):
+    row = rows([learned["q8"]], WIDE, (0,))[0]
+    assert spans_of(row, tokenizer) == ["1902"]
+    assert row.kind == SPAN
+    text = tokenizer.decode(row.ids.tolist(), skip_special_tokens=False)
+    assert text.startswith("[CLS] when did mount harrow last erupt? [SEP] mount harrow mount harrow is the higher")
+    assert text.endswith("[SEP]")
+    asked = row.ids.tolist().index(102) + 1
+    assert row.types.tolist() == [0] * asked + [1] * (len(row.ids) - asked)
+
+
+def test_every_occurrence_counts(learned, tokenizer):
+    # "herring" stands in the gold passage once; "cobalt" in the second of two gold passages.
+    assert spans_of(rows([learned["q7"]], WIDE, (0,))[0], tokenizer) == ["herring"]
+    assert spans_of(rows([learned["q3"]], WIDE, (0,))[0], tokenizer) == ["cobalt"]
+
+
+def test_questions_without_an_answer_in_their_gold_are_left_out(learned):
+    assert "q9" not in learned
+
+
+def test_distractors_hold_no_answer(learned, tokenizer):
+    for example in learned.values():
+        texts = [tokenizer.decode(other.ids.tolist()) for other in example.others]
+        assert texts
+        if example.id == "q7":
+            assert not any("herring" in text for text in texts)
+
+
+def test_annotated_offsets_win_over_other_occurrences(tmp_path, tokenizer):
+    text = "Rain fell in May. It was May who saw the rain."
+    query = {
+        "id": "q", "question": "Who?", "answers": ["May"], "answer_starts": [25], "gold": ["p"], "split": "train",
+    }  # fmt: skip
+    folder = DataFolder.open(
+        write_folder(tmp_path / "d", documents=[{"id": "p", "title": "May", "text": text}], queries=[query])
+    )
+    (example,) = examples(folder, folder.queries, repeat=1)
+    # may | rain fell in may . it was may
+    assert example.gold[0].answers == ((8, 8),)
+
+
+def test_the_same_seed_gives_the_same_rows():
+    settings = RowSettings(min_tokens=12, max_tokens=16, unanswerable=0.5, distractor=0.5)
+    first, again, other = (
+        [row.ids.tolist() for row in rows([toy()] * 20, settings, seed)] for seed in ((0, 0), (0, 0), (0, 1))
+    )
+    assert first == again != other
+
+
+def test_windows_hold_the_answer_and_keep_to_their_length():
+    settings = RowSettings(min_tokens=12, max_tokens=16, unanswerable=0.0, distractor=0.0)
+    for row in rows([toy(answers=((11, 13),))] * 50, settings, (0,)):
+        assert 12 <= len(row.ids) <= 16
+        ((start, end),) = row.spans
+        assert row.ids[start : end + 1].tolist() == [1011, 1012, 1013]
+
+
+def test_unanswerable_rows_show_another_passage():
+    made = rows([toy()] * 30, RowSettings(unanswerable=1.0, distractor=0.0), (0,))
+    assert [row.kind for row in made] == [SPAN, NONE] * 30
+    assert {int(row.ids[6]) for row in made[1::2]} == {2000}
+    assert all(row.spans == () for row in made[1::2])
+
+
+def test_yes_and_no_see_the_head_of_every_passage():
+    passages = (Passage(np.arange(1000, 1100)), Passage(np.arange(2000, 2100)))
+    example = Example("toy", np.arange(4), YES, passages, (), 1)
+    (row,) = rows([example], RowSettings(max_tokens=47, unanswerable=1.0, distractor=0.0), (0,))
+    assert row.kind == YES
+    assert len(row.ids) == 47
+    assert {1000, 2000} <= set(row.ids.tolist())
+
+
+def test_a_batch_says_where_answers_may_stand():
+    made = [
+        Row(np.array([101, 5, 102, 7, 8, 102]), np.array([0, 0, 0, 1, 1, 1]), ((3, 4),), SPAN),
+        Row(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NONE),
+        Row(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NO),
+    ]
+    batch = collate(made)
+    assert batch.inputs["input_ids"].tolist()[1] == [101, 5, 102, 9, 102, 0]
+    assert batch.inputs["attention_mask"].tolist()[1] == [1, 1, 1, 1, 1, 0]
+    assert np.argwhere(batch.context).tolist() == [[0, 0], [0, 3], [0, 4], [1, 0], [1, 3], [2, 0], [2, 3]]
+    assert np.argwhere(batch.starts).tolist() == [[0, 3], [1, 0]]
+    assert np.argwhere(batch.ends).tolist() == [[0, 4], [1, 0]]
+    assert batch.kinds.tolist() == [SPAN, NONE, NO]
+
+
+def test_batches_hold_every_row_once_within_their_tokens():
+    made = [Row(np.full(4 + i % 7, i), np.zeros(4 + i % 7, dtype=np.int64), (), NONE) for i in range(50)]
+    groups = batches(made, 40, (0,))
+    assert sorted(int(row.ids[0]) for group in groups for row in group) == list(range(50))
+    assert all(len(group) * max(len(row.ids) for row in group) <= 40 for group in groups)
+
+
+def test_held_out_questions_share_no_gold_with_the_others(small_data):
+    folder = DataFolder.open(small_data)
+    out = held_out(folder, folder.queries, 0.3)
+    assert out == held_out(folder, folder.queries, 0.3)
+    assert 0.3 * len(folder.queries) <= len(out) < len(folder.queries)
+    gold = {
+        side: {name for query in folder.queries if (query.id in out) == side for name in query.gold}
+        for side in (True, False)
+    }
+    assert not gold[True] & gold[False]
+    assert held_out(folder, folder.queries, 0.3, seed=1) != out
+    assert held_out(folder, folder.queries, 0.0) == frozenset()
