@@ -31,9 +31,8 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(torch.zeros((out, rank)))
 
     def forward(self, weight: torch.Tensor) -> torch.Tensor:
-        """Return the updated weight, in fp32 whatever surrounds it."""
-        with torch.autocast(weight.device.type, enabled=False):
-            return weight + self.up @ self.down
+        """Return the updated weight."""
+        return weight + self.up @ self.down
 
 
 def attach(module: nn.Module, rank: int, seed: int) -> None:

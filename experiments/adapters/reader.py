@@ -104,6 +104,7 @@ class ReaderTraining:
         decay: Share of the training, at its end, in which the learning rate falls to zero.
         weight_decay: Of AdamW, for matrices.
         clip: The largest norm of the gradient.
+        average: Weight of the past in the running average of the weights, which is what is shipped; 0 for the last.
         dropout: Behind every layer.
         kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
         batch_tokens: The most tokens of a batch, all processes together.
@@ -132,6 +133,7 @@ class ReaderTraining:
     decay: float = 0.3
     weight_decay: float = 0.01
     clip: float = 1.0
+    average: float = 0.995
     dropout: float = 0.0
     kind_weight: float = 0.3
     batch_tokens: int = 4096
@@ -154,7 +156,7 @@ class ReaderTraining:
         for name in ("epochs", "learning_rate", "clip"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        for name in ("decay", "dropout"):
+        for name in ("decay", "dropout", "average"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(f"{name} is a share, from 0 to 1, got {getattr(self, name)}")
 
@@ -248,7 +250,7 @@ def _read_sources(config: ReaderTraining) -> tuple[list[_Part], list[Example]]:
 def _fingerprint(config: ReaderTraining, learning: Sequence[Example]) -> str:
     """Return a hash of what the weights depend on; a training may be made longer, so not of its length."""
     names = ("rows", "rank", "learning_rate", "warmup_steps", "weight_decay", "clip", "dropout", "kind_weight")
-    more = ("batch_tokens", "bf16", "processes", "seed", "init_from")
+    more = ("average", "batch_tokens", "bf16", "processes", "seed", "init_from")
     settings = asdict(config)
     return fingerprint([{name: settings[name] for name in names + more}, [example.id for example in learning]])
 

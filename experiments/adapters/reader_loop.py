@@ -22,6 +22,7 @@ from corag.errors import ModelError
 from corag.minilm import load_bert
 from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
+from experiments.adapters.average import Average
 from experiments.adapters.low_rank import restore
 from experiments.adapters.reader_data import Example, Row, batches, collate, rows
 from experiments.adapters.reader_network import build, loss_of
@@ -80,7 +81,8 @@ def _learn(
         start_from(network, config.init_from)
     values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
     optimizer = _optimizer(values, config)
-    standing = read_state(out / STATE_FILE, fingerprint, values, optimizer)
+    average = Average([value for _, value in values], config.average)
+    standing = read_state(out / STATE_FILE, fingerprint, values, average.values, optimizer)
     first = rank == 0
     with (
         open_logger(config.logger if first else "none", out, {"rank": config.rank, "seed": config.seed}) as log,
@@ -89,13 +91,14 @@ def _learn(
 
         def check() -> None:
             assert validate is not None
-            figures = validate(network)
+            with average.applied():
+                figures = validate(network)
             standing.curve.append({"step": standing.step, "tokens": standing.tokens, **figures})
             if log is not None:
                 log.log_metrics(figures, standing.step)
 
         def save() -> None:
-            write_state(out / STATE_FILE, fingerprint, standing, values, optimizer)
+            write_state(out / STATE_FILE, fingerprint, standing, values, average.values, optimizer)
 
         saved = before = time.monotonic()
         while standing.epoch < config.epochs:
@@ -108,6 +111,7 @@ def _learn(
                 torch.manual_seed(config.seed * 1_000_003 + standing.step * 1_003 + rank)
                 rate = learning_rate(config, standing.step, done)
                 figures = _step(network, optimizer, group, rate, rank, config)
+                average.update(standing.step)
                 now = time.monotonic()
                 standing.batch, standing.step = standing.batch + 1, standing.step + 1
                 standing.tokens += sum(len(row.ids) for row in group)
@@ -129,6 +133,7 @@ def _learn(
             if not standing.curve or standing.curve[-1]["step"] < standing.step:
                 check()
             save()
+            average.apply()
     if config.processes > 1:
         distributed.destroy_process_group()
     return network, standing

@@ -49,6 +49,7 @@ def write_state(
     fingerprint: str,
     standing: Standing,
     values: Sequence[tuple[str, torch.Tensor]],
+    averages: Sequence[torch.Tensor],
     optimizer: torch.optim.Optimizer,
 ) -> None:
     """Replace the state file in one step.
@@ -57,11 +58,14 @@ def write_state(
         path: The file.
         fingerprint: Of data and settings.
         standing: How far the training has come.
-        values: What is trained, by name, in the order in which the optimizer's state is read back.
+        values: What is trained, by name.
+        averages: Of the values over the steps, in their order.
         optimizer: AdamW.
     """
-    tensors = {f"value.{name}": value.detach().contiguous() for name, value in values}
-    for name, value in values:
+    tensors = {}
+    for (name, value), average in zip(values, averages, strict=True):
+        tensors[f"value.{name}"] = value.detach().contiguous()
+        tensors[f"average.{name}"] = average.contiguous()
         for moment in _MOMENTS:
             if value in optimizer.state:
                 tensors[f"{moment}.{name}"] = optimizer.state[value][moment].contiguous()
@@ -70,9 +74,13 @@ def write_state(
 
 
 def read_state(
-    path: Path, fingerprint: str, values: Sequence[tuple[str, torch.Tensor]], optimizer: torch.optim.Optimizer
+    path: Path,
+    fingerprint: str,
+    values: Sequence[tuple[str, torch.Tensor]],
+    averages: Sequence[torch.Tensor],
+    optimizer: torch.optim.Optimizer,
 ) -> Standing:
-    """Set values and optimizer to a training's state, and return how far it had come; a new one's where there is none.
+    """Set values, averages and optimizer to a training's state, and return how far it had come.
 
     A file that cannot be read, or belongs to other data or settings, is passed over with a warning.
     """
@@ -91,8 +99,9 @@ def read_state(
         logger.warning("%s belongs to other data or settings; training starts anew", path)
         return Standing()
     with torch.no_grad():
-        for name, value in values:
+        for (name, value), average in zip(values, averages, strict=True):
             value.copy_(tensors[f"value.{name}"])
+            average.copy_(tensors[f"average.{name}"])
             if f"{_MOMENTS[0]}.{name}" in tensors:
                 moments = {moment: tensors[f"{moment}.{name}"] for moment in _MOMENTS}
                 optimizer.state[value] = {"step": torch.tensor(float(standing.step)), **moments}

@@ -28,6 +28,7 @@ def small_training(data, out, **changes):
         "learning_rate": 1e-2,
         "warmup_steps": 2,
         "decay": 0.0,
+        "average": 0.5,
         "batch_tokens": 192,
         "bf16": False,
         "threads": 1,

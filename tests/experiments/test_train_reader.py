@@ -15,6 +15,7 @@ from corag.errors import DataError, InputError, ModelError
 from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
 from experiments.adapters import reader_loop
+from experiments.adapters.average import Average
 from experiments.adapters.holdout import held_out
 from experiments.adapters.low_rank import export
 from experiments.adapters.reader import SOURCES, ReaderTraining, train_reader
@@ -218,3 +219,24 @@ def test_the_shipped_configuration_is_valid():
     config = jsonargparse.CLI(ReaderTraining, args=["--config", str(file)], as_positional=False)
     assert config.sources == SOURCES
     assert config.rows.max_tokens == 176
+
+
+def test_the_average_follows_and_gives_back():
+    tensor = torch.zeros(1)
+    average = Average([tensor], 0.75)
+    tensor += 8.0
+    average.update(step=1000)
+    assert average.values[0].item() == pytest.approx(2.0)
+    with average.applied():
+        assert tensor.item() == pytest.approx(2.0)
+    assert tensor.item() == 8.0
+    average.apply()
+    assert tensor.item() == pytest.approx(2.0)
+
+
+def test_the_first_steps_do_not_linger_in_the_average():
+    tensor = torch.zeros(1)
+    average = Average([tensor], 0.999)
+    tensor += 10.0
+    average.update(step=0)
+    assert average.values[0].item() == pytest.approx(9.0)
