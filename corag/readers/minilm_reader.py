@@ -41,6 +41,9 @@ class MiniLMReader:
         window_tokens: The most tokens that the network sees at once, question included; a longer context is read in
             windows that overlap by half. By default what the adapter says.
 
+    Attributes:
+        identity: What answers depend on besides question and context.
+
     Raises:
         InputError: A setting does not exist, or not on this machine.
         MissingExtraError: The encoder's package or the backend is not installed.
@@ -65,7 +68,9 @@ class MiniLMReader:
         if window_tokens is not None:
             settings = replace(settings, window_tokens=window_tokens)
         _check_window(settings.window_tokens)
-        forward = _load_forward(_Hashed(loaded), resolve_backend(backend), precision)
+        runs_on = resolve_backend(backend)
+        self.identity = f"{NAME} {loaded.sha256} {runs_on} {precision} {settings.window_tokens} {min_confidence}"
+        forward = _load_forward(_Hashed(loaded), runs_on, precision)
         self._reader = SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 
     def answer(self, query: str, context: str) -> Answer:

@@ -140,6 +140,7 @@ def test_openvino_reads_as_torch_does(reader, tmp_path):
 def test_two_adapters_do_not_meet(reader, tmp_path):
     other = MiniLMReader(adapter=save_small_adapter(tmp_path / "other", seed=1), backend="torch")
     assert other.answer(QUESTION, LONG) != reader.answer(QUESTION, LONG)
+    assert other.identity != reader.identity
 
 
 @pytest.mark.parametrize("question", ["why " * 60, "why " * 2000])
