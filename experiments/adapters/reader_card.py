@@ -5,17 +5,14 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING
 
 import torch
 import transformers
 
 from corag.readers.span_reader import ReaderSettings
+from experiments.adapters.reader_config import ReaderTraining
 from experiments.adapters.state import Standing
 from experiments.train import commit
-
-if TYPE_CHECKING:
-    from experiments.adapters.reader import ReaderTraining
 
 _TEMPLATE = """\
 # minilm-reader

@@ -20,27 +20,9 @@ from corag.readers.span_reader import pair_row
 from corag.readers.spans import KINDS
 from corag.text import Span, passage
 from corag.tokens import encode, load_tokenizer
+from experiments.adapters.reader_config import RowSettings
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
-
-
-@dataclass(frozen=True)
-class RowSettings:
-    """How rows are made.
-
-    Attributes:
-        min_tokens: Windows are drawn between this length and `max_tokens`.
-        max_tokens: The most tokens of a row.
-        unanswerable: Rows without an answer for each row with one: another passage on the same matter.
-        distractor: Share of the rows in which such a passage stands beside the gold one.
-        hard: A distractor is drawn from this many most similar passages.
-    """
-
-    min_tokens: int = 96
-    max_tokens: int = 256
-    unanswerable: float = 0.25
-    distractor: float = 0.15
-    hard: int = 4
 
 
 @dataclass(frozen=True, slots=True)

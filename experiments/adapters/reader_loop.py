@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import distributed
@@ -24,12 +23,10 @@ from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
 from experiments.adapters.average import Average
 from experiments.adapters.low_rank import restore
+from experiments.adapters.reader_config import ReaderTraining
 from experiments.adapters.reader_data import Example, Row, batches, collate, rows
 from experiments.adapters.reader_network import build, loss_of
 from experiments.adapters.state import Standing, read_state, write_state
-
-if TYPE_CHECKING:
-    from experiments.adapters.reader import ReaderTraining
 
 STATE_FILE = "state.safetensors"
 _LOG_EVERY = 10

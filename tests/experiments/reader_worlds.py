@@ -4,8 +4,7 @@ import torch
 import transformers
 
 from corag.engine.source import quiet
-from experiments.adapters.reader import ReaderSource, ReaderTest, ReaderTraining
-from experiments.adapters.reader_data import RowSettings
+from experiments.adapters.reader_config import ReaderSource, ReaderTest, ReaderTraining, RowSettings
 
 
 def small_bert():

@@ -18,7 +18,8 @@ from experiments.adapters import reader_loop
 from experiments.adapters.average import Average
 from experiments.adapters.holdout import held_out
 from experiments.adapters.low_rank import export
-from experiments.adapters.reader import SOURCES, ReaderTraining, train_reader
+from experiments.adapters.reader import train_reader
+from experiments.adapters.reader_config import SOURCES, ReaderTraining
 from experiments.adapters.reader_data import collate, examples, rows
 from experiments.adapters.reader_figures import calibrate, calibration_error, gold_tasks, separation
 from experiments.adapters.reader_loop import backward, learning_rate
@@ -215,8 +216,10 @@ def test_separation_counts_pairs():
 
 
 def test_the_shipped_configuration_is_valid():
+    parser = jsonargparse.ArgumentParser()
+    parser.add_argument("--reader", type=ReaderTraining)
     file = ROOT / "experiments/configs/adapters/reader.yaml"
-    config = jsonargparse.CLI(ReaderTraining, args=["--config", str(file)], as_positional=False)
+    config = parser.instantiate(parser.parse_path(file)).reader
     assert config.sources == SOURCES
     assert config.rows.max_tokens == 176
 
