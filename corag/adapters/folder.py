@@ -53,11 +53,13 @@ class Adapter:
     Attributes:
         config: What it is.
         tensors: Its tensors by name, in the precision that they are stored in.
+        weights_sha256: Of the file that the tensors were read from.
         sha256: Of configuration and weights: whatever values depend on.
     """
 
     config: AdapterConfig
     tensors: Mapping[str, NDArray[Any]]
+    weights_sha256: str
     sha256: str
 
 
@@ -141,7 +143,7 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
         )
     tensors = require("safetensors.numpy", "models").load(weights)
     whole = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    return Adapter(config, tensors, whole)
+    return Adapter(config, tensors, sha256, whole)
 
 
 def shipped_adapter(name: str) -> Path:

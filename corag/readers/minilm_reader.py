@@ -64,14 +64,12 @@ class MiniLMReader:
         self.name = NAME
         self.min_confidence = min_confidence
         loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
-        settings = settings_of(loaded)
-        if window_tokens is not None:
-            settings = replace(settings, window_tokens=window_tokens)
-        _check_window(settings.window_tokens)
-        runs_on = resolve_backend(backend)
-        self.identity = f"{NAME} {loaded.sha256} {runs_on} {precision} {settings.window_tokens} {min_confidence}"
-        forward = _load_forward(_Hashed(loaded), runs_on, precision)
-        self._reader = SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
+        self._reader = span_reader(loaded, backend, precision, window_tokens)
+        settings = self._reader.settings
+        self.identity = (
+            f"{NAME} {loaded.sha256} {resolve_backend(backend)} {precision} window_tokens={settings.window_tokens} "
+            f"min_confidence={min_confidence}"
+        )
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer; empty, with confidence 0, for a context without text."""
@@ -98,6 +96,18 @@ class MiniLMReader:
         return Answer("", confidence=answer.confidence)
 
 
+def span_reader(
+    adapter: Adapter, backend: Backend = "auto", precision: Precision = "fp32", window_tokens: int | None = None
+) -> SpanReader:
+    """Return what reads with an adapter; see `MiniLMReader`."""
+    settings = settings_of(adapter)
+    if window_tokens is not None:
+        settings = replace(settings, window_tokens=window_tokens)
+    _check_window(settings.window_tokens)
+    forward = _load_forward(_Weights(adapter), resolve_backend(backend), precision)
+    return SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
+
+
 def settings_of(adapter: Adapter) -> ReaderSettings:
     """Return an adapter's settings.
 
@@ -118,23 +128,24 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
     return settings
 
 
-class _Hashed:
-    """An adapter that is told from others by its hash, so that each is loaded once per process."""
+class _Weights:
+    """The weights of an adapter, told from others by their hash, so that each are loaded once per process."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter
 
     def __hash__(self) -> int:
-        return hash(self.adapter.sha256)
+        return hash(self.adapter.weights_sha256)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self.adapter.sha256 == other.adapter.sha256
+        return isinstance(other, _Weights) and self.adapter.weights_sha256 == other.adapter.weights_sha256
 
 
 @lru_cache(maxsize=2)
-def _load_forward(hashed: _Hashed, backend: Backend, precision: Precision) -> Forward:
-    adapter = hashed.adapter
-    return load_forward(Source(NAME, adapter.sha256, INPUTS, lambda: load_network(adapter)), backend, precision)
+def _load_forward(weights: _Weights, backend: Backend, precision: Precision) -> Forward:
+    adapter = weights.adapter
+    source = Source(NAME, adapter.weights_sha256, INPUTS, lambda: load_network(adapter))
+    return load_forward(source, backend, precision)
 
 
 def load_network(adapter: Adapter) -> Any:

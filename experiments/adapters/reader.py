@@ -9,14 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 
 from agent.files import replace_atomically
-from corag.adapters import AdapterConfig, save_adapter
+from corag.adapters import AdapterConfig, load_adapter, save_adapter
 from corag.data import DataFolder, Query
 from corag.errors import DataError
 from corag.minilm import model_folder
-from corag.readers.minilm_reader import FORM, NAME
+from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import ReaderSettings, SpanReader
 from corag.readers.spans import KINDS
@@ -40,6 +40,8 @@ from experiments.adapters.reader_network import adapter_tensors, forward_of
 from experiments.journal import fingerprint
 
 logger = logging.getLogger(__name__)
+
+Floats = NDArray[np.float64]
 
 ADAPTER_DIR, DONE_FILE = "adapter", "training.json"
 
@@ -93,27 +95,29 @@ def train_reader(config: ReaderTraining) -> ReaderReport:
         network.eval()
         reader = SpanReader(forward_of(network, bf16=config.bf16), tokenizer, plain)
         figures = {name: _answers(reader, tasks) for name, tasks in checks.items() if tasks}
-        return {f"{name}_{metric}": value for name, found in figures.items() for metric, value in found.items()}
+        return {
+            f"{name}_{metric}": value
+            for name, found in figures.items()
+            for metric, value in found.items()
+            if metric != "n"
+        }
 
     network, standing = learn(config, learning, validate, work)
     tensors = adapter_tensors(network)
-    _round(network)
-    reader = SpanReader(forward_of(network.eval(), bf16=config.bf16), tokenizer, plain)
-    figures = {
-        f"{part.name}, held out": _answers(reader, gold_tasks(part.folder, part.held)) for part in parts if part.held
-    }
-    for test in config.tests:
-        folder = DataFolder.open(Path(config.data) / test.data)
-        queries = _drawn(folder.split(test.split), test.limit, config.seed)
-        figures[f"{test.data}, {test.split}"] = _answers(reader, gold_tasks(folder, queries))
-    settings, figures["calibration"] = _calibrated(reader, parts, config)
-    adapter = AdapterConfig(NAME, FORM, {**asdict(settings), "kinds": list(KINDS)})
+    # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
+    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(plain), "Not measured yet.\n")
+    reader = span_reader(load_adapter(out / ADAPTER_DIR, FORM), config.backend, "bf16" if config.bf16 else "fp32")
+    settings, figures = _measure(reader, parts, config)
     card = reader_card(config, standing, settings, figures, len(learning))
-    save_adapter(out / ADAPTER_DIR, tensors, adapter, card)
+    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(settings), card)
     report = ReaderReport(out / ADAPTER_DIR, figures, settings)
     done = {"work": whole, "figures": figures, "settings": asdict(settings), "standing": asdict(standing)}
     replace_atomically(out / DONE_FILE, (json.dumps(done, indent=2) + "\n").encode())
     return report
+
+
+def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
+    return AdapterConfig(NAME, FORM, {**asdict(settings), "kinds": list(KINDS)})
 
 
 def _read_sources(config: ReaderTraining) -> tuple[list[_Part], list[Example]]:
@@ -149,55 +153,69 @@ def _finished(out: Path, work: str) -> ReaderReport | None:
         return None
 
 
-def _round(network: SpanNetwork) -> None:
-    """Round what was trained as the adapter's file does, so that what is measured is what is shipped."""
-    with torch.no_grad():
-        for value in network.parameters():
-            if value.requires_grad:
-                value.copy_(value.half().float())
-
-
 def _answers(reader: SpanReader, tasks: Sequence[Task]) -> dict[str, float]:
-    f1s, matches = answer_scores(tasks, read(reader, tasks), reader.settings)
-    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2)}
+    return _means(*answer_scores(tasks, read(reader, tasks), reader.settings))
 
 
-def _calibrated(
+def _means(f1s: Floats, matches: Floats) -> dict[str, float]:
+    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(f1s)}
+
+
+def _measure(
     reader: SpanReader, parts: Sequence[_Part], config: ReaderTraining
-) -> tuple[ReaderSettings, dict[str, float]]:
-    """Fit the confidence on held-out questions, as many with an answer in their context as can be had without one.
-
-    The error is measured on halves: each with the line that was fitted on the other.
-    """
-    plain = replace(reader.settings, slope=1.0, offset=0.0)
+) -> tuple[ReaderSettings, dict[str, dict[str, float]]]:
+    """Return the reader's settings with its confidence fitted, and its figures."""
+    figures: dict[str, dict[str, float]] = {}
     margins: list[float] = []
     right: list[float] = []
     answerable: list[bool] = []
     for part in parts:
         for tasks in (gold_tasks(part.folder, part.held), foreign_tasks(part.folder, part.held, config.seed)):
-            spans = [task for task in tasks if not task.answers or task.answers[0] not in ("yes", "no")]
-            readings = read(reader, spans)
-            margins += [reading.margin for reading in readings]
-            right += answer_scores(spans, readings, plain)[1].tolist()
-            answerable += [bool(task.answers) for task in spans]
-    values, targets, known = np.array(margins), np.array(right), np.array(answerable)
-    if not 0 < targets.sum() < len(targets):
+            if not tasks:
+                continue
+            readings = read(reader, tasks)
+            f1s, matches = answer_scores(tasks, readings, reader.settings)
+            if tasks[0].answers:
+                figures[f"{part.name}, held out"] = _means(f1s, matches)
+            for task, reading, match in zip(tasks, readings, matches.tolist(), strict=True):
+                if task.answers[:1] not in (("yes",), ("no",)):
+                    margins.append(reading.margin)
+                    right.append(match)
+                    answerable.append(bool(task.answers))
+    for test in config.tests:
+        folder = DataFolder.open(Path(config.data) / test.data)
+        tasks = gold_tasks(folder, _drawn(folder.split(test.split), test.limit, config.seed))
+        figures[f"{test.data}, {test.split}"] = _answers(reader, tasks)
+    settings, figures["calibration"] = _calibrated(
+        reader.settings, np.array(margins), np.array(right), np.array(answerable, dtype=bool)
+    )
+    return settings, figures
+
+
+def _calibrated(
+    settings: ReaderSettings, margins: Floats, right: Floats, answerable: NDArray[np.bool_]
+) -> tuple[ReaderSettings, dict[str, float]]:
+    """Fit the confidence of spans, in contexts with and without the answer.
+
+    The error is measured on halves: each with the line that was fitted on the other.
+    """
+    half = np.arange(len(margins)) % 2 == 0
+    if any(right[here].min(initial=1) == right[here].max(initial=0) for here in (half, ~half)):
         logger.warning("too few held-out questions to fit the confidence on; it is left as it is")
-        return plain, {}
-    half = np.arange(len(values)) % 2 == 0
-    confidence = np.zeros(len(values))
+        return settings, {}
+    confidence = np.zeros(len(margins))
     for here in (half, ~half):
-        slope, offset = calibrate(values[~here], targets[~here])
-        confidence[here] = 1 / (1 + np.exp(-(slope * values[here] + offset)))
-    slope, offset = calibrate(values, targets)
+        slope, offset = calibrate(margins[~here], right[~here])
+        confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
+    slope, offset = calibrate(margins, right)
     found = {
-        "questions": len(values),
-        "without answer": int((~known).sum()),
-        "right": round(float(targets.mean()), 4),
-        "calibration error": round(calibration_error(confidence, targets), 4),
-        "separation": round(separation(values[known], values[~known]), 4) if not known.all() else 0.0,
+        "questions": len(margins),
+        "without answer": int((~answerable).sum()),
+        "right": round(float(right.mean()), 4),
+        "calibration error": round(calibration_error(confidence, right), 4),
+        "separation": round(separation(margins[answerable], margins[~answerable]), 4),
     }
-    return replace(plain, slope=round(slope, 4), offset=round(offset, 4)), found
+    return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
 
 
 def _drawn(queries: Sequence[Query], limit: int, seed: int) -> list[Query]:

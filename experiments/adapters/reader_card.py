@@ -32,8 +32,8 @@ answer.text, answer.confidence, answer.spans, answer.chunk
 Right answers on questions whose gold passages are the context, in the precision that is shipped. F1 and exact match as
 SQuAD 1.1 counts them, in percent. Held out: a share of the training questions, cut between documents.
 
-| Questions | F1 | Exact match |
-| --- | --- | --- |
+| Questions | Number | F1 | Exact match |
+| --- | --- | --- | --- |
 {figures}
 
 {calibration}
@@ -110,7 +110,9 @@ def reader_card(
     }
     return _TEMPLATE.format(
         figures="\n".join(
-            f"| {name} | {found['f1']:.1f} | {found['em']:.1f} |" for name, found in figures.items() if "f1" in found
+            f"| {name} | {found['n']} | {found['f1']:.1f} | {found['em']:.1f} |"
+            for name, found in figures.items()
+            if "f1" in found
         ),
         calibration=_calibration(figures.get("calibration", {})),
         curve_names=" | ".join(names),

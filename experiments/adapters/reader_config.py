@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agent.config import Tracker
+from corag.engine.backends import Backend
 from corag.errors import InputError
 
 
@@ -92,6 +93,7 @@ class ReaderTraining:
         kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
         batch_tokens: The most tokens of a batch, all processes together.
         bf16: Compute in bfloat16 where that is safe; the weights stay fp32.
+        backend: What runs the trained reader when it is measured; see `corag.engine.backends`.
         processes: Processes that share the work of each batch.
         threads: CPU threads of each process; 0 for PyTorch's own choice.
         seed: Of every random choice.
@@ -121,6 +123,7 @@ class ReaderTraining:
     kind_weight: float = 0.3
     batch_tokens: int = 4096
     bf16: bool = True
+    backend: Backend = "auto"
     processes: int = 1
     threads: int = 0
     seed: int = 0

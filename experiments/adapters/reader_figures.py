@@ -112,7 +112,12 @@ def calibration_error(confidence: NDArray[np.float64], right: NDArray[np.float64
 
 
 def separation(answerable: NDArray[np.float64], unanswerable: NDArray[np.float64]) -> float:
-    """Return how often a question with an answer has the larger margin than one without (area under the ROC curve)."""
+    """Return how often a question with an answer has the larger margin than one without (area under the ROC curve).
+
+    Half of a pair for equal margins; NaN where one of the sides is empty.
+    """
+    if not len(answerable) or not len(unanswerable):
+        return float("nan")
     greater = (answerable[:, None] > unanswerable[None, :]).mean()
     equal = (answerable[:, None] == unanswerable[None, :]).mean()
     return float(greater + equal / 2)

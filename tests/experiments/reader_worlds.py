@@ -30,6 +30,7 @@ def small_training(data, out, **changes):
         "average": 0.5,
         "batch_tokens": 192,
         "bf16": False,
+        "backend": "torch",
         "threads": 1,
         "validate_every": 0,
         "logger": "none",
