@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -76,10 +76,12 @@ class Tokens:
     Attributes:
         ids: One array per text, without special tokens, at most `MAX_TOKENS` long.
         truncated: Whether each text was longer than the window, `[n]`.
+        starts: The first character of each token, one array per text; empty unless asked for.
     """
 
     ids: list[NDArray[np.int64]]
     truncated: NDArray[np.bool_]
+    starts: list[NDArray[np.int64]] = field(default_factory=list)
 
 
 class MiniLMEncoder:
@@ -94,16 +96,24 @@ class MiniLMEncoder:
         self.backend = backend
         self.precision = precision
 
-    def tokenize(self, texts: Sequence[str]) -> Tokens:
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """Return the token ids of each text, without special tokens.
+
+        Args:
+            texts: The texts.
+            offsets: Whether to say where each token starts, which takes longer.
 
         Raises:
             InputError: A text is not valid Unicode.
         """
-        whole = self.whole_ids(texts)
-        return Tokens(
-            [ids[:MAX_TOKENS] for ids in whole], np.array([len(ids) > MAX_TOKENS for ids in whole], dtype=bool)
-        )
+        encodings = encode(self._tokenizer, texts, offsets=offsets)
+        ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
+        truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
+        starts = [
+            np.array([start for start, _ in encoding.offsets[:MAX_TOKENS]], dtype=np.int64)
+            for encoding in (encodings if offsets else ())
+        ]
+        return Tokens(ids, truncated, starts)
 
     def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
         """Return the token ids of each text, without special tokens and uncut.
@@ -123,11 +133,15 @@ class MiniLMEncoder:
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
+        # Between [CLS] and [SEP].
+        return [_unit(states[1:-1]) for states in self.states(ids)]
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer as it is, special tokens included, one `[length + 2, DIMENSION]` per text."""
         found: dict[int, Float32] = {}
         for batch in self._run(ids):
             for row, states in zip(batch.rows.tolist(), batch.output, strict=True):
-                # Position 0 is [CLS]; what follows the text is [SEP] and padding.
-                found[row] = _unit(states[1 : 1 + len(ids[row])])
+                found[row] = states[: len(ids[row]) + 2]
         return [found[row] for row in range(len(ids))]
 
     def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:

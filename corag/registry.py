@@ -79,6 +79,9 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
         "minilm-pooled": "corag.rerankers.surrogate:MiniLMPooled",
         "bm25": "corag.rerankers.bm25:Bm25",
+        "minilm-multihop": "corag.rerankers.evidence.reranker:minilm_multihop",
+        "minilm-factoid": "corag.rerankers.evidence.reranker:minilm_factoid",
+        "minilm-longform": "corag.rerankers.evidence.reranker:minilm_longform",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
 )

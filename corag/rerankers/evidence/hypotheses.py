@@ -1,0 +1,167 @@
+"""Which sets of chunks could be the evidence of a question, and what is known of each set.
+
+N hypotheses, n candidates. Knows signals, no text and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
+from corag.types import FloatArray
+
+MAX_PAIRED = 64
+"""Chunks beyond so many, by what they are worth alone, are in no hypothesis of several chunks."""
+MAX_COMBINED = 20
+"""Chunks beyond so many, by what they are worth alone and in pairs, are in no hypothesis of three or more."""
+MAX_SIZE = 4
+"""No question of the training data has more evidence."""
+
+Sets = NDArray[np.intp]
+"""Sets of one size, the indices of each ascending, `[sets, size]`."""
+
+_CROSSED_SINGLES = ("named", "cosine")
+_CROSSED_PAIRS = ("link", "new_link", "rest_vector", "link_tokens", "similar", "titles")
+_NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
+NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + MAX_SIZE + MAX_SIZE * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+
+
+@dataclass(frozen=True, slots=True)
+class Hypotheses:
+    """Sets of candidates, each of which could be the evidence.
+
+    The first is the empty set: the evidence is not among the candidates. Its logit is 0.
+
+    Attributes:
+        sets: Indices, ascending, one tuple per hypothesis.
+        members: Whether a hypothesis holds a candidate, `[N, n]`.
+        logits: How plausible each is, `[N]`.
+    """
+
+    sets: tuple[tuple[int, ...], ...]
+    members: NDArray[np.bool_]
+    logits: FloatArray
+
+    def probabilities(self, temperature: float = 1.0) -> FloatArray:
+        """Return the probability of each hypothesis, `[N]`."""
+        weights = np.exp((self.logits - self.logits.max()) / temperature)
+        return np.asarray(weights / weights.sum())
+
+
+def weigh(signals: Signals, max_size: int, logits: Callable[[FloatArray], FloatArray]) -> Hypotheses:
+    """List the hypotheses about a question and weigh them.
+
+    All sets of one and two chunks are weighed first; larger ones are made of the chunks that did best in these.
+
+    Args:
+        signals: Of the question and its candidates.
+        max_size: The most chunks of a hypothesis.
+        logits: Weighs features, `[N, NUM_FEATURES]` to `[N]`.
+    """
+    num_candidates = len(signals.singles)
+    found: list[tuple[Sets, FloatArray]] = [(np.zeros((1, 0), dtype=np.intp), np.zeros(1))]
+    strength = np.zeros(num_candidates)
+    for size in range(1, min(max_size, num_candidates) + 1):
+        limit = (num_candidates, MAX_PAIRED, MAX_COMBINED, MAX_COMBINED)[size - 1]
+        sets = sets_of(size, strongest(strength, limit))
+        found.append((sets, logits(features(signals, sets))))
+        if size <= 2:
+            strength = _strength(found, num_candidates)
+    return Hypotheses(
+        sets=tuple(tuple(row) for sets, _ in found for row in sets.tolist()),
+        members=np.concatenate([_members(sets, num_candidates) for sets, _ in found]),
+        logits=np.concatenate([of_size for _, of_size in found]),
+    )
+
+
+def strongest(strength: FloatArray, limit: int) -> list[int]:
+    """Return the indices of the strongest candidates, ascending; of equals the better-ranked."""
+    return sorted(np.argsort(-strength, kind="stable")[:limit].tolist())
+
+
+def sets_of(size: int, indices: Sequence[int]) -> Sets:
+    """Return all sets of a size over ascending indices, `[sets, size]`."""
+    return np.array(list(combinations(indices, size)), dtype=np.intp).reshape(-1, size)
+
+
+def features(signals: Signals, sets: Sets) -> FloatArray:
+    """Describe sets of one size, `[N, NUM_FEATURES]`.
+
+    Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
+    which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
+    covers of the question; its size; flags of the question, crossed with the size and with some of the others.
+    """
+    num_sets, size = sets.shape
+    of_chunks = signals.singles[sets]
+    singles = np.concatenate([of_chunks.mean(axis=1), of_chunks.min(axis=1), of_chunks.max(axis=1)], axis=1)
+    pairs = _pair_features(signals.pairs, sets)
+    nearest = signals.nearest[sets].max(axis=1)
+    held = signals.held[sets].max(axis=1)
+    covered = np.zeros((num_sets, 4))
+    if nearest.shape[1]:
+        covered = np.stack(
+            [nearest @ signals.weights, nearest.mean(axis=1), held @ signals.weights, nearest.min(axis=1)], axis=1
+        )
+    sizes = np.zeros((num_sets, MAX_SIZE))
+    sizes[:, size - 1] = 1.0
+    crossed = _crossed(singles, pairs)
+    flags = signals.flags[None, None]
+    return np.concatenate(
+        [
+            singles,
+            pairs,
+            covered,
+            sizes,
+            (sizes[:, :, None] * flags).reshape(num_sets, -1),
+            (crossed[:, :, None] * flags).reshape(num_sets, -1),
+            crossed[:, -2:],
+        ],
+        axis=1,
+    )
+
+
+def _pair_features(pairs: FloatArray, sets: Sets) -> FloatArray:
+    """Return mean, largest, and least best of the pairs in each set, `[N, 3 * len(PAIRS)]`; zeros for single chunks."""
+    num_sets, size = sets.shape
+    if size == 1:
+        return np.zeros((num_sets, 3 * len(PAIRS)))
+    either = np.maximum(pairs, pairs.transpose(1, 0, 2))
+    within = either[sets[:, :, None], sets[:, None, :]]  # [N, size, size, len(PAIRS)]
+    first, second = np.triu_indices(size, 1)
+    each = within[:, first, second]
+    within[:, np.arange(size), np.arange(size)] = -np.inf
+    return np.concatenate([each.mean(axis=1), each.max(axis=1), within.max(axis=2).min(axis=1)], axis=1)
+
+
+def _crossed(singles: FloatArray, pairs: FloatArray) -> FloatArray:
+    """Return the figures that mean something else for another kind of question, `[N, _NUM_CROSSED]`."""
+    means = [singles[:, SINGLES.index(name)] for name in _CROSSED_SINGLES]
+    means += [pairs[:, PAIRS.index(name)] for name in _CROSSED_PAIRS]
+    named = means[0]
+    # A set that the question names whole and whose chunks name each other is special.
+    most = [named * pairs[:, len(PAIRS) + PAIRS.index(name)] for name in ("new_link", "link")]
+    return np.stack([*means, *most], axis=1)
+
+
+def _members(sets: Sets, num_candidates: int) -> NDArray[np.bool_]:
+    members = np.zeros((len(sets), num_candidates), dtype=bool)
+    np.put_along_axis(members, sets, True, axis=1)
+    return members
+
+
+def _strength(found: Sequence[tuple[Sets, FloatArray]], num_candidates: int) -> FloatArray:
+    """Return the logarithm of the summed weights of each candidate's hypotheses, `[n]`; -inf where it has none."""
+    logits = np.concatenate([of_size for _, of_size in found])
+    weights = np.exp(logits - logits.max())
+    total = np.zeros(num_candidates)
+    ends = np.cumsum([0, *(len(sets) for sets, _ in found)])
+    for (sets, _), (start, end) in zip(found, pairwise(ends.tolist()), strict=True):
+        for column in sets.T:
+            np.add.at(total, column, weights[start:end])
+    with np.errstate(divide="ignore"):
+        return np.log(total)

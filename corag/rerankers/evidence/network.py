@@ -1,0 +1,92 @@
+"""The network that weighs hypotheses, in NumPy: a linear floor, and small networks that learn what it leaves.
+
+H hidden units, M members of an ensemble, F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import ModelError
+from corag.types import FloatArray
+
+CLIP = 8.0
+"""Standard deviations beyond which a feature counts as no further out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """Mean of M networks `linear(x) + output(gelu(hidden(x)))` over standardised features.
+
+    Attributes:
+        mean: Of each feature in the training data, `[F]`.
+        scale: Its standard deviation, `[F]`.
+        linear: Weights of the linear parts, `[M, F]`.
+        bias: `[M]`.
+        hidden: Weights into the hidden units, `[M, H, F]`.
+        hidden_bias: `[M, H]`.
+        output: Weights out of them, `[M, H]`.
+
+    Raises:
+        ModelError: The shapes do not go together, or a number is not finite.
+    """
+
+    mean: FloatArray
+    scale: FloatArray
+    linear: FloatArray
+    bias: FloatArray
+    hidden: FloatArray
+    hidden_bias: FloatArray
+    output: FloatArray
+
+    def __post_init__(self) -> None:
+        if self.hidden.ndim != 3:
+            raise ModelError(f"hidden weights of shape {self.hidden.shape} are not [members, units, features]")
+        members, units, features = self.hidden.shape
+        expected = {
+            "mean": (features,), "scale": (features,), "linear": (members, features), "bias": (members,),
+            "hidden_bias": (members, units), "output": (members, units),
+        }  # fmt: skip
+        for name, shape in expected.items():
+            if (found := getattr(self, name).shape) != shape:
+                raise ModelError(f"tensor {name!r} has shape {found}, but the hidden weights want {shape}")
+        for name in ("hidden", *expected):
+            if not np.isfinite(getattr(self, name)).all():
+                raise ModelError(f"tensor {name!r} holds numbers that are not finite")
+        if not (self.scale > 0).all():
+            raise ModelError("tensor 'scale' holds numbers that are not above 0")
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, NDArray[Any]]) -> Ensemble:
+        """Return the network whose tensors are named as the attributes.
+
+        Raises:
+            ModelError: One is missing, or they do not go together.
+        """
+        names = cls.__slots__
+        if missing := [name for name in names if name not in tensors]:
+            raise ModelError(f"tensor {missing[0]!r} is missing")
+        return cls(**{name: np.asarray(tensors[name], dtype=np.float64) for name in names})
+
+    @property
+    def num_features(self) -> int:
+        """How many features it wants."""
+        return len(self.mean)
+
+    def __call__(self, features: FloatArray) -> FloatArray:
+        """Return the logit of each row, `[N, F]` to `[N]`."""
+        x = np.clip((features - self.mean) / self.scale, -CLIP, CLIP)
+        total = x @ self.linear.mean(axis=0) + self.bias.mean()
+        for hidden, bias, output in zip(self.hidden, self.hidden_bias, self.output, strict=True):
+            total = total + gelu(x @ hidden.T + bias) @ output / len(self.hidden)
+        return np.asarray(total)
+
+
+def gelu(x: FloatArray) -> FloatArray:
+    """Gaussian error linear unit in the form with tanh (Hendrycks and Gimpel, 2016)."""
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))

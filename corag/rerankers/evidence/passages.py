@@ -1,0 +1,171 @@
+"""What the features know of a text: its token states, sentences, title, words and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.engine.source import Float32
+from corag.minilm import Tokens
+from corag.rerankers.cache import BoundedCache
+from corag.text import sentence_spans
+
+MAX_TITLE = 150
+"""Characters; a longer first line is text."""
+
+_STOP_WORDS = """
+a an the of in on at to for from by with and or is are was were be been being do does did has have had that which who
+whom whose what when where why how this these those it its he she his her their they them as than then there also not
+no if into after before about between during over under both same one two first other more most least s
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
+
+_WORD = re.compile(r"\w+")
+_NAME_WORD = r"(?:[A-Z][\w'\u2019.-]*|\d[\d,.]*)"
+_NAME = re.compile(rf"{_NAME_WORD}(?:\s+(?:of|the|de|and|von|van|da|di|for)?\s*{_NAME_WORD})*")
+_QUALIFIER = re.compile(r"\s*\([^)]*\)\s*$")
+_SENTENCE_END = (".", "!", "?", ":", ";", ",")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A text as the features see it; T tokens, S sentences.
+
+    Attributes:
+        ids: Token ids, `[T]`.
+        vector: Its embedding, a unit vector, `[384]`.
+        tokens: Unit vectors of its tokens in their context, `[T, 384]`.
+        num_title: How many of the tokens are those of the title.
+        title_vector: Mean of the title's token states, a unit vector, `[384]`; `vector` without a title.
+        sentences: Means of the token states of each sentence of the body, unit vectors, `[S, 384]`, S >= 1.
+        title: The title's words in lower case without a qualifier in brackets, empty without a title.
+        title_words: Those of them that are no stop words.
+        body: The body's words in lower case, each with a space before and after it.
+        words: The body's distinct words.
+        names: Runs of capitalised words and numbers in the body, and the title, in lower case.
+        truncated: Whether the text did not fit the encoder's window.
+    """
+
+    ids: NDArray[np.int64]
+    vector: Float32
+    tokens: Float32
+    num_title: int
+    title_vector: Float32
+    sentences: Float32
+    title: str
+    title_words: tuple[str, ...]
+    body: str
+    words: frozenset[str]
+    names: frozenset[str]
+    truncated: bool = False
+
+
+class StateEncoder(Protocol):
+    """What passages are read with: `MiniLMEncoder`, or what stands for it."""
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text."""
+        ...
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included."""
+        ...
+
+
+class PassageReader:
+    """Reads texts, each in one pass of the encoder, and remembers them; what does not fit the window is not seen.
+
+    Args:
+        encoder: The encoder.
+        cache_texts: Texts that are remembered (about 200 KB each).
+    """
+
+    def __init__(self, encoder: StateEncoder, cache_texts: int = 2048) -> None:
+        self._encoder = encoder
+        self._cache: BoundedCache[str, Passage] = BoundedCache(cache_texts)
+
+    def __call__(self, texts: Sequence[str]) -> list[Passage]:
+        """Return what the features know of each text."""
+        known = self._cache.take(texts)
+        unseen = [text for text in dict.fromkeys(texts) if text not in known]
+        tokens = self._encoder.tokenize(unseen, offsets=True)
+        states = self._encoder.states(tokens.ids)
+        given = zip(unseen, tokens.ids, tokens.starts, states, tokens.truncated.tolist(), strict=True)
+        fresh = {text: to_passage(text, *rest) for text, *rest in given}
+        self._cache.put(fresh)
+        known.update(fresh)
+        return [known[text] for text in texts]
+
+
+def to_passage(
+    text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool = False
+) -> Passage:
+    """Return what the features know of a text.
+
+    Args:
+        text: Title, newline, body, or a body alone.
+        ids: Its token ids without special tokens, `[T]`.
+        starts: The first character of each token, `[T]`.
+        states: The encoder's last layer, special tokens included, `[T + 2, 384]`.
+        truncated: Whether there is more of the text than of the tokens.
+    """
+    title, body_start = split_title(text)
+    body = text[body_start:]
+    inner = states[1:-1]
+    num_title = int((starts < body_start).sum())
+    vector = unit(states.mean(axis=0))
+    sentences = [
+        inner[inside].mean(axis=0)
+        for start, end in sentence_spans(body)
+        if (inside := (starts >= body_start + start) & (starts < body_start + end)).any()
+    ]
+    name = plain(_QUALIFIER.sub("", title))
+    words = plain(body)
+    names = {plain(found) for found in _NAME.findall(body)} | {name}
+    return Passage(
+        ids=ids,
+        vector=vector,
+        tokens=unit(inner),
+        num_title=num_title,
+        title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+        sentences=unit(np.array(sentences)) if sentences else vector[None],
+        title=name,
+        title_words=tuple(word for word in name.split() if word not in STOP_WORDS),
+        body=f" {words} ",
+        words=frozenset(words.split()),
+        names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
+        truncated=truncated,
+    )
+
+
+def split_title(text: str) -> tuple[str, int]:
+    """Return the title of a text and where its body begins.
+
+    The title is the first line, unless that is all there is, or it is long or ends as a sentence does.
+    """
+    line, newline, body = text.partition("\n")
+    if (
+        newline
+        and body.strip()
+        and line.strip()
+        and len(line) <= MAX_TITLE
+        and not line.rstrip().endswith(_SENTENCE_END)
+    ):
+        return line.strip(), len(line) + 1
+    return "", 0
+
+
+def plain(text: str) -> str:
+    """Return the words of a text in lower case, with one space between them."""
+    return " ".join(_WORD.findall(text.lower()))
+
+
+def unit(vectors: Float32) -> Float32:
+    """Return vectors of length 1; a vector of zeros stays."""
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), dtype=np.float32)

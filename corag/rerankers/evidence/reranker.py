@@ -1,0 +1,96 @@
+"""`minilm-multihop`, `minilm-factoid`, `minilm-longform`: one form, three adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from corag.adapters import shipped_adapter
+from corag.engine.backends import Backend, Precision
+from corag.minilm import MAX_TOKENS, minilm_encoder
+from corag.rerankers.evidence.parts import EvidenceParts
+from corag.rerankers.evidence.passages import PassageReader, StateEncoder
+from corag.rerankers.evidence.signals import read_question
+from corag.rerankers.evidence.values import EvidenceScorer
+from corag.types import Chunk, FloatArray
+
+
+class EvidenceReranker:
+    """Values combinations by how likely they hold the evidence of a question; see `corag.rerankers.evidence`.
+
+    A value depends on all candidates, since hypotheses compete: there is no `identity` by which to keep values.
+
+    Args:
+        adapter: The adapter's folder, or its parts.
+        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        precision: `fp32` or `bf16`.
+        cache_chunks: Chunks whose states are kept for later queries (about 200 KB each).
+        encoder: Stands for the encoder of backend and precision.
+
+    Attributes:
+        max_tokens: The window *of one chunk*; combinations are never cut.
+
+    Raises:
+        ModelError: The adapter is missing, damaged or of another form, or its parts do not go together.
+    """
+
+    max_tokens = MAX_TOKENS
+
+    def __init__(
+        self,
+        adapter: str | Path | EvidenceParts,
+        *,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        cache_chunks: int = 2048,
+        encoder: StateEncoder | None = None,
+    ) -> None:
+        self.parts = adapter if isinstance(adapter, EvidenceParts) else EvidenceParts.load(adapter)
+        self.name = self.parts.name
+        self._backend, self._precision = backend, precision
+        self._given_encoder = encoder
+        self._cache_chunks = cache_chunks
+
+    @cached_property
+    def encoder(self) -> StateEncoder:
+        """The encoder, loaded when first used."""
+        return self._given_encoder or minilm_encoder(self._backend, self._precision)
+
+    @cached_property
+    def _read(self) -> PassageReader:
+        return PassageReader(self.encoder, self._cache_chunks)
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
+        question = read_question(self.encoder, query, self.parts.rarity)
+        scorers = [self.parts.scorer(question, [passage]) for passage in self._read(texts)]
+        return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
+
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
+        """Return a scoring function over the hypotheses about these chunks, weighed here once."""
+        question = read_question(self.encoder, query, self.parts.rarity)
+        return self.parts.scorer(question, self._read([chunk.text for chunk in chunks]))
+
+
+def _make(
+    name: str,
+    *,
+    adapter: str | Path | None = None,
+    backend: Backend = "auto",
+    precision: Precision = "fp32",
+    cache_chunks: int = 2048,
+) -> EvidenceReranker:
+    """Return a reranker with the adapter of a name that ships with the project, or with another one."""
+    folder = shipped_adapter(name) if adapter is None else adapter
+    return EvidenceReranker(folder, backend=backend, precision=precision, cache_chunks=cache_chunks)
+
+
+minilm_multihop = partial(_make, "minilm-multihop")
+"""For questions whose evidence is spread over several passages."""
+minilm_factoid = partial(_make, "minilm-factoid")
+"""For questions that one passage answers in a few words."""
+minilm_longform = partial(_make, "minilm-longform")
+"""For questions that want an explanation."""

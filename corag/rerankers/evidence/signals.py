@@ -1,0 +1,265 @@
+"""How candidates relate to a question and to each other; n candidates, Q question tokens.
+
+Every figure is computed once per chunk or pair of chunks. Ideas: late interaction (Khattab and Zaharia, 2020), the
+part of a question that a first passage leaves open (as in multi-hop dense retrieval, Xiong et al., 2021), and
+passages whose title another passage names (as in the hyperlink graphs of Asai et al., 2020), without any hyperlinks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.engine.source import Float32
+from corag.rerankers.evidence.passages import Passage, StateEncoder, plain, unit
+from corag.types import FloatArray
+
+SINGLES = (
+    "cosine", "sentence", "title", "maxsim", "rare_maxsim", "lexical", "named", "title_words", "title_tokens", "rank",
+    "length", "untitled", "two_sentences", "sentences",
+)  # fmt: skip
+"""What is known of a chunk: its cosine to the question, that of its best sentence, of its title; the mean of the best
+cosines of the question's tokens, the same by rarity; the share of the question's words that it holds, by rarity;
+whether the question names its title, which share of the title's words, how near the title's tokens are to the
+question's; rank by cosine; tokens; whether it has no title; mean of the two best sentences; number of sentences."""
+
+PAIRS = (
+    "similar", "link", "link_words", "titles", "rest_vector", "bridge_title", "bridge_start", "names", "gain",
+    "lexical_gain", "same_title", "new_link", "link_tokens", "rest",
+)  # fmt: skip
+"""What is known of an ordered pair of chunks, a then b: their cosine; whether a names the title of b, which share of
+the title's words; the cosine of their titles; b's cosine to the part of the question's vector that a does not explain;
+that of a's sentences near the question to b's title, to b's first sentence; names that they share and the question does
+not hold; what they cover of the question together beyond the better one, by token vectors and by words; whether their
+titles are the same; whether a names a title that the question does not; how near b's title tokens are to a's tokens;
+which share of what a leaves uncovered b covers."""
+
+FLAGS = ("compares", "names_many", "length", "names_one", "both")
+"""What is known of a question."""
+
+SHARPNESS = 8.0
+"""How much more a's sentence nearest to the question counts in a bridge than others: weights exp(8 * cosine)."""
+
+_COMPARES = re.compile(
+    r"\b(both|same|older|younger|first|earlier|later|more|which .* or|between|or|longer|larger|higher|taller|newer"
+    r"|common)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as the features see it.
+
+    Attributes:
+        text: Its words in lower case, each with a space before and after it.
+        words: The distinct ones.
+        ids: Token ids, `[Q]`.
+        vector: Its embedding, a unit vector, `[384]`.
+        tokens: Unit vectors of its tokens, `[Q, 384]`.
+        weights: Share of each token in the rarity of all, `[Q]`.
+        compares: Whether a word says that things are compared.
+    """
+
+    text: str
+    words: frozenset[str]
+    ids: NDArray[np.int64]
+    vector: Float32
+    tokens: Float32
+    weights: FloatArray
+    compares: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """All that hypotheses are described by.
+
+    Attributes:
+        singles: `[n, len(SINGLES)]`.
+        pairs: `[n, n, len(PAIRS)]`, zero on the diagonal.
+        nearest: Best cosine of each question token in each chunk, in [0, 1], `[n, Q]`.
+        held: Whether each chunk holds each question token, `[n, Q]`.
+        weights: Of the question's tokens, `[Q]`.
+        flags: Of the question, `[len(FLAGS)]`.
+    """
+
+    singles: FloatArray
+    pairs: FloatArray
+    nearest: FloatArray
+    held: FloatArray
+    weights: FloatArray
+    flags: FloatArray
+
+
+def read_question(encoder: StateEncoder, text: str, rarity: NDArray[np.floating]) -> Question:
+    """Read a question in one pass of the encoder; see `to_question`."""
+    ids = encoder.tokenize([text]).ids
+    return to_question(text, ids[0], encoder.states(ids)[0], rarity)
+
+
+def to_question(text: str, ids: NDArray[np.int64], states: Float32, rarity: NDArray[np.floating]) -> Question:
+    """Return what the features know of a question.
+
+    Args:
+        text: The question.
+        ids: Its token ids, `[Q]`.
+        states: The encoder's last layer, special tokens included, `[Q + 2, 384]`.
+        rarity: Inverse document frequency of each token of the vocabulary.
+    """
+    words = plain(text)
+    weights = rarity[ids].astype(np.float64)
+    return Question(
+        text=f" {words} ",
+        words=frozenset(words.split()),
+        ids=ids,
+        vector=unit(states.mean(axis=0)),
+        tokens=unit(states[1:-1]),
+        weights=weights / max(float(weights.sum()), 1e-9),
+        compares=_COMPARES.search(text) is not None,
+    )
+
+
+def signals(question: Question, passages: Sequence[Passage], *, with_pairs: bool = True) -> Signals:
+    """Compare passages with a question and with each other.
+
+    Args:
+        question: The question.
+        passages: The candidates.
+        with_pairs: Whether to compare them with each other; zeros if not.
+    """
+    nearest = np.zeros((len(passages), len(question.ids)))
+    held = np.zeros((len(passages), len(question.ids)))
+    for row, passage in enumerate(passages):
+        if len(passage.ids) and len(question.ids):
+            nearest[row] = np.clip((passage.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0)
+            held[row] = np.isin(question.ids, passage.ids)
+    singles = _singles(question, passages, nearest, held)
+    named = singles[:, SINGLES.index("named")]
+    flags = [question.compares, named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
+    flags.append(" both " in question.text or " same " in question.text)
+    pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
+    if with_pairs and len(passages) > 1:
+        pairs = _pairs(question, passages, nearest, held, named)
+    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64))
+
+
+def _singles(question: Question, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray) -> FloatArray:
+    table = np.zeros((len(passages), len(SINGLES)))
+    for row, passage in enumerate(passages):
+        if not len(passage.ids):
+            continue  # the vector of a text without tokens is that of the special tokens alone, near many questions
+        cosine = float(passage.vector @ question.vector)
+        sentences = np.sort(passage.sentences @ question.vector)
+        titled = passage.num_title and len(question.ids)
+        table[row] = (
+            cosine,
+            sentences[-1],
+            passage.title_vector @ question.vector if passage.num_title else cosine,
+            nearest[row].mean() if len(question.ids) else 0.0,
+            nearest[row] @ question.weights,
+            held[row] @ question.weights,
+            len(passage.title) > 2 and f" {passage.title} " in question.text,
+            np.mean([word in question.words for word in passage.title_words]) if passage.title_words else 0.0,
+            (passage.tokens[: passage.num_title] @ question.tokens.T).max(axis=1).mean() if titled else 0.0,
+            0.0,
+            len(passage.ids) / 128,
+            not passage.num_title,
+            sentences[-2:].mean(),
+            len(passage.sentences) / 5,
+        )
+    ranking = np.argsort(-table[:, SINGLES.index("cosine")], kind="stable")
+    table[ranking, SINGLES.index("rank")] = np.arange(len(passages)) / 10
+    return table
+
+
+def _pairs(
+    question: Question, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray, named: FloatArray
+) -> FloatArray:
+    n = len(passages)
+    table = np.zeros((n, n, len(PAIRS)))
+    vectors = np.array([passage.vector for passage in passages])
+    titles = np.array([passage.title_vector for passage in passages])
+    starts = np.array([passage.sentences[0] for passage in passages])
+    link, link_words, link_tokens = _links(passages)
+    bridges = [_bridge(question, passage, titles, starts) for passage in passages]
+    rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
+    columns = {
+        "similar": vectors @ vectors.T,
+        "link": link,
+        "link_words": link_words,
+        "titles": titles @ titles.T,
+        "rest_vector": rest @ vectors.T,
+        "bridge_title": np.array([to_titles for to_titles, _ in bridges]),
+        "bridge_start": np.array([to_starts for _, to_starts in bridges]),
+        "names": _shared_names(question, passages),
+        "gain": _gain(nearest, question.weights),
+        "lexical_gain": _gain(held, question.weights),
+        "same_title": np.array([[bool(a.title) and a.title == b.title for b in passages] for a in passages]),
+        "new_link": link * (1 - named),
+        "link_tokens": link_tokens,
+        "rest": _rest(nearest, question.weights),
+    }
+    for column, name in enumerate(PAIRS):
+        table[:, :, column] = columns[name]
+    empty = [row for row, passage in enumerate(passages) if not len(passage.ids)]
+    table[np.arange(n), np.arange(n)] = table[empty] = table[:, empty] = 0.0
+    return table
+
+
+def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Whether a names b's title, which share of its words, how near b's title tokens are to a's; each `[n, n]`."""
+    n = len(passages)
+    whole, words, tokens = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    titled = [column for column in range(n) if passages[column].num_title]
+    title_tokens = [passages[column].tokens[: passages[column].num_title] for column in titled]
+    starts = np.cumsum([0, *map(len, title_tokens)])[:-1]
+    lengths = np.array([len(of_title) for of_title in title_tokens])
+    for row, passage in enumerate(passages):
+        if titled and len(passage.ids):
+            nearest = (np.concatenate(title_tokens) @ passage.tokens.T).max(axis=1)
+            tokens[row, titled] = np.add.reduceat(nearest, starts) / lengths
+        for column, other in enumerate(passages):
+            if len(other.title) > 2 and other.title != passage.title:
+                whole[row, column] = f" {other.title} " in passage.body
+                if other.title_words:
+                    words[row, column] = np.mean([word in passage.words for word in other.title_words])
+    return whole, words, tokens
+
+
+def _bridge(question: Question, passage: Passage, titles: Float32, starts: Float32) -> tuple[Float32, Float32]:
+    """Return the best weighted cosine of a passage's sentences to every title, and to every first sentence, `[n]`."""
+    near = passage.sentences @ question.vector
+    weights = np.exp(SHARPNESS * (near - near.max()))[:, None]
+    return ((passage.sentences @ titles.T) * weights).max(axis=0), ((passage.sentences @ starts.T) * weights).max(
+        axis=0
+    )
+
+
+def _shared_names(question: Question, passages: Sequence[Passage]) -> FloatArray:
+    """Names that two passages share and the question does not hold, by how few others hold them, `[n, n]`."""
+    holders = Counter(name for passage in passages for name in passage.names)
+    telling = [name for name, count in holders.items() if count > 1 and f" {name} " not in question.text]
+    column = {name: index for index, name in enumerate(telling)}
+    table = np.zeros((len(passages), len(telling)))
+    for row, passage in enumerate(passages):
+        table[row, [column[name] for name in passage.names if name in column]] = 1.0
+    weights = np.array([1.0 / (holders[name] - 1) for name in telling])
+    return np.asarray(np.minimum((table * weights) @ table.T, 3.0))
+
+
+def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:
+    """What two chunks cover of the question together, beyond what the better one covers, `[n, n]`."""
+    alone = covered @ weights
+    together = np.maximum(covered[:, None], covered[None]) @ weights
+    return np.asarray(together - np.maximum(alone[:, None], alone[None]))
+
+
+def _rest(nearest: FloatArray, weights: FloatArray) -> FloatArray:
+    """Which share of what a leaves uncovered b covers, `[n, n]`."""
+    left = (1 - nearest) * weights
+    return np.asarray((left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None])

@@ -1,0 +1,142 @@
+"""What an ordered combination is worth, given how likely each set of chunks is the evidence.
+
+N hypotheses, n candidates. Knows no text and no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import ModelError
+from corag.rerankers.evidence.hypotheses import Hypotheses
+from corag.types import FloatArray, Order
+
+BLOCK = 512
+"""Orders valued at a time, so that memory stays small."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How a value is put together.
+
+    Attributes:
+        temperature: Of the probabilities of the hypotheses.
+        share: Weight of the expected share of the evidence, beside 1 for the probability that it is complete.
+        length: What 256 tokens cost.
+        sequence: Weight of the reading order.
+        slope: Of the calibration: the value is sigmoid(slope * utility + offset).
+        offset: Of the calibration.
+
+    Raises:
+        ModelError: A number is out of its range.
+    """
+
+    temperature: float = 1.0
+    share: float = 0.3
+    length: float = 0.15
+    sequence: float = 0.02
+    slope: float = 5.0
+    offset: float = -3.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            number = getattr(self, field.name)
+            if isinstance(number, bool) or not isinstance(number, int | float) or not np.isfinite(number):
+                raise ModelError(f"weight {field.name!r} is {number!r}; it has to be a finite number")
+            if field.name in ("temperature", "slope") and number <= 0:
+                raise ModelError(f"weight {field.name!r} is {number}; it has to be above 0")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any]) -> Weights:
+        """Return weights read from an adapter's configuration.
+
+        Raises:
+            ModelError: One is missing, unknown, or out of its range.
+        """
+        names = {field.name for field in fields(cls)}
+        if unknown := sorted(names.symmetric_difference(settings)):
+            raise ModelError(f"the weights are {', '.join(sorted(names))}; {unknown[0]!r} is missing or unknown")
+        return cls(**settings)
+
+
+class EvidenceScorer:
+    """Values orders in [0, 1]: higher with more of the evidence, lower with more tokens, higher in a telling order.
+
+    Args:
+        hypotheses: About the question.
+        tokens: Of each candidate, as the encoder counts, `[n]`.
+        before: How surely a chunk is to be read before another, in [-1, 1] and antisymmetric, `[n, n]`.
+        weights: How the value is put together.
+        truncated: Which candidates did not fit the encoder's window, `[n]`.
+
+    Attributes:
+        answerable: Probability that the evidence is among the candidates.
+        probabilities: Of the hypotheses that it is, if it is, `[N - 1]`.
+        shares: Expected share of the evidence that each candidate is, if it is among them, `[n]`.
+        truncated_orders: Orders so far that hold a candidate that did not fit the window.
+    """
+
+    def __init__(
+        self,
+        hypotheses: Hypotheses,
+        tokens: FloatArray,
+        before: FloatArray,
+        weights: Weights,
+        truncated: NDArray[np.bool_],
+    ) -> None:
+        self._weights = weights
+        self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
+        self.truncated_orders: set[Order] = set()
+        # The empty hypothesis stands first. It says how much any value is worth, and nothing about which is best.
+        probabilities = hypotheses.probabilities(weights.temperature)
+        self.answerable = float(probabilities[1:].sum())
+        self.probabilities: FloatArray = probabilities[1:] / max(self.answerable, 1e-300)
+        self._members = hypotheses.members[1:].astype(np.float64)
+        self._costs = tokens / 256
+        self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
+        # How much it matters that one chunk is read before another: as probable as it is that both are evidence.
+        self._before: FloatArray = ((self._members.T * self.probabilities) @ self._members) * before
+        self.order_matters = bool(weights.sequence and np.any(self._before))
+
+    @property
+    def num_truncated(self) -> int:
+        """Distinct orders so far that did not fit the window."""
+        return len(self.truncated_orders)
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        weights = self._weights
+        if self._cut_chunks:
+            self.truncated_orders.update(order for order in orders if self._cut_chunks.intersection(order))
+        utilities = np.concatenate(
+            [np.zeros(0), *(self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK))]
+        )
+        return np.asarray(1 / (1 + np.exp(-(weights.slope * self.answerable * utilities + weights.offset))))
+
+    def complete(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
+        lacking = self._members @ (1 - self._chosen(orders)).T
+        return np.asarray(self.probabilities @ (lacking == 0))
+
+    def _utilities(self, orders: Sequence[Order]) -> FloatArray:
+        weights = self._weights
+        chosen = self._chosen(orders)
+        utilities = self.complete(orders) + weights.share * (chosen @ self.shares)
+        utilities -= weights.length * (chosen @ self._costs)
+        if self.order_matters:
+            utilities += weights.sequence * np.array([self._sequence(order) for order in orders])
+        return utilities
+
+    def _chosen(self, orders: Sequence[Order]) -> FloatArray:
+        chosen = np.zeros((len(orders), len(self._costs)))
+        for row, order in enumerate(orders):
+            chosen[row, list(order)] = 1.0
+        return chosen
+
+    def _sequence(self, order: Order) -> float:
+        return float(np.triu(self._before[np.ix_(order, order)], 1).sum())

@@ -1,0 +1,374 @@
+"""Trains `minilm-multihop`, `minilm-factoid` and `minilm-longform`: adapters of the form `evidence-sets`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+from agent.config import Tracker
+from agent.loggers import open_logger
+from corag.adapters import AdapterConfig, load_adapter, save_adapter
+from corag.console import progress
+from corag.engine.backends import Precision
+from corag.errors import DataError, InputError
+from corag.minilm import minilm_encoder
+from corag.rerankers.evidence.hypotheses import MAX_SIZE, Hypotheses, weigh
+from corag.rerankers.evidence.network import Ensemble
+from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
+from corag.rerankers.evidence.passages import PassageReader, StateEncoder
+from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, read_question, signals
+from corag.rerankers.evidence.values import EvidenceScorer, Weights
+from corag.text import passage
+from corag.types import FloatArray
+from experiments.adapters.evidence_card import evidence_card
+from experiments.adapters.evidence_figures import (
+    Reliability,
+    fit_sigmoid,
+    met_orders,
+    orders_per_second,
+    ranking_figures,
+    reliability,
+    selection_figures,
+)
+from experiments.adapters.evidence_fit import (
+    Example,
+    FitSettings,
+    Table,
+    fit_member,
+    fit_order,
+    order_accuracy,
+    standards,
+    tabulate,
+    to_ensemble,
+)
+from experiments.adapters.evidence_pools import EvidenceSource, Pooled, open_corpus, pools, questions_of
+from experiments.adapters.states import KeptStates
+from experiments.journal import fingerprint, write_atomically
+
+logger = logging.getLogger(__name__)
+
+ADAPTER_DIR, MEMBERS_DIR, DONE_FILE = "adapter", "members", "done.json"
+TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+ORDERS_MET = 100
+"""Orders of a question that the calibration looks at, for each budget."""
+
+
+@dataclass(frozen=True)
+class EvidenceTest:
+    """What an adapter is measured on.
+
+    Attributes:
+        source: Questions and candidates.
+        kind: `selection`: share of the questions whose whole evidence is selected under each budget; `ranking`: ranks
+            of single passages.
+        budgets: Tokens.
+    """
+
+    source: EvidenceSource
+    kind: Literal["selection", "ranking"] = "selection"
+    budgets: tuple[int, ...] = (256, 384)
+
+
+@dataclass(frozen=True)
+class EvidenceTraining:
+    """Train a reranker that values combinations by how likely they hold the evidence.
+
+    Attributes:
+        name: Of the adapter, such as `minilm-multihop`.
+        data: Folder that holds the data folders.
+        out: Folder for the adapter (`adapter/`), the log, and what an unfinished training has done.
+        sources: What to learn from.
+        tests: What to measure on; nothing of it is learnt from.
+        max_size: The most passages that the evidence is spread over.
+        order_sources: Data folders that name the evidence in the order in which it is to be read.
+        fit: How the network is fitted.
+        weights: How a value is put together; temperature, slope and offset are fitted.
+        folds: Parts of the training questions that are foretold by networks that have not seen them, to calibrate.
+        states: Folder for token states, which several trainings may share, one after the other; in `out` if empty.
+        precision: Of the encoder.
+        seed: Of every random choice.
+        logger: Where the figures go.
+        quiet: No progress.
+    """
+
+    name: str
+    data: str
+    out: str
+    sources: tuple[EvidenceSource, ...]
+    tests: tuple[EvidenceTest, ...] = ()
+    max_size: int = MAX_SIZE
+    order_sources: tuple[str, ...] = ()
+    fit: FitSettings = field(default_factory=FitSettings)
+    weights: Weights = field(default_factory=Weights)
+    folds: int = 4
+    states: str = ""
+    precision: Precision = "fp32"
+    seed: int = 0
+    logger: Tracker = "wandb"
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise InputError("sources is empty; give at least one data folder to learn from")
+        if not 1 <= self.max_size <= MAX_SIZE:
+            raise InputError(f"max_size must be from 1 to {MAX_SIZE}, got {self.max_size}")
+        if self.folds < 2:
+            raise InputError(f"folds must be at least 2, got {self.folds}")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceReport:
+    """What a training gave.
+
+    Attributes:
+        adapter: The adapter's folder.
+        figures: Of each test, by method.
+    """
+
+    adapter: Path
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Learnt:
+    """A training question, as a whole and as the fit sees it."""
+
+    pooled: Pooled
+    example: Example
+    table: Table
+
+
+def train_evidence(config: EvidenceTraining) -> EvidenceReport:
+    """Train, calibrate, measure, and save the adapter with a model card.
+
+    Token states and fitted networks are kept, so a training that was stopped goes on with what is missing; one that
+    is finished is not done again.
+
+    Raises:
+        DataError: A data folder is missing or damaged, or nothing in it can be learnt.
+    """
+    out = Path(config.out)
+    settings = asdict(config)
+    work = fingerprint({name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")})
+    if (report := _finished(out, work)) is not None:
+        logger.info("%s is trained already; delete it to train again", report.adapter)
+        return report
+    started = time.perf_counter()
+    encoder = KeptStates(minilm_encoder(precision=config.precision), config.states or out / "states")
+    with open_logger(config.logger, out, settings) as tracker:
+        rarity = _rarity(config, encoder)
+        learnt = _learnt(config, encoder, rarity)
+        mean, scale = standards([one.table for one in learnt])
+
+        def member(part: str, rows: Sequence[int], seed: int) -> Ensemble:
+            """Return one fitted network, from its file if it was fitted before."""
+            file = out / MEMBERS_DIR / work / f"{part}.safetensors"
+            if file.is_file():
+                return Ensemble.from_tensors(load_file(file))
+            tables = [learnt[row].table for row in rows]
+            network, losses = fit_member(tables, mean, scale, config.fit, seed)
+            if tracker is not None:
+                for epoch, loss in enumerate(losses):
+                    tracker.log_metrics({f"{part}/loss": loss}, step=epoch)
+            ensemble = to_ensemble([network], mean, scale)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            draft = file.with_suffix(".part")
+            save_file({name: np.ascontiguousarray(getattr(ensemble, name)) for name in Ensemble.__slots__}, draft)
+            draft.replace(file)
+            return ensemble
+
+        everything = range(len(learnt))
+        with progress("fit", quiet=config.quiet) as told:
+            total = config.folds + config.fit.members
+            foretold: list[Hypotheses | None] = [None] * len(learnt)
+            for fold in range(config.folds):
+                inside = [row for row in everything if _fold(learnt[row].pooled.id, config) == fold]
+                network = member(f"fold{fold}", sorted(set(everything).difference(inside)), config.seed)
+                for row in inside:
+                    foretold[row] = weigh(learnt[row].example.signals, config.max_size, network)
+                told(fold + 1, total)
+            members = []
+            for number in range(config.fit.members):
+                members.append(member(f"member{number}", everything, config.seed + number))
+                told(config.folds + number + 1, total)
+        order, order_found = _fit_order(config, learnt)
+        parts = EvidenceParts(config.name, config.max_size, _joined(members), rarity, order, config.weights)
+        parts, fitted = _calibrated(config, parts, learnt, [one for one in foretold if one is not None])
+        described = {**parts.settings(), "sources": [asdict(source) for source in config.sources], "seed": config.seed}
+        # What is measured is what is shipped: rounded to half precision.
+        draft = out / "draft"
+        save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
+        reranker = EvidenceReranker(draft, encoder=encoder)
+        figures, reliabilities = _measured(config, reranker, encoder)
+        facts: dict[str, Any] = {
+            "questions": len({one.pooled.id for one in learnt}),
+            "without evidence": sum(not one.pooled.gold for one in learnt),
+            **{f"calibration: {name}": value for name, value in fitted.items()},
+            **{f"reading order: {name}": value for name, value in order_found.items()},
+            "hours": round((time.perf_counter() - started) / 3600, 2),
+        }
+        if tracker is not None:
+            tracker.log_metrics(
+                {
+                    f"{test}/{method}/{name}": value
+                    for test, methods in figures.items()
+                    for method, values in methods.items()
+                    for name, value in values.items()
+                }
+            )
+        card = evidence_card(config, parts, facts, figures, reliabilities)
+        adapter = load_adapter(draft)
+        save_adapter(out / ADAPTER_DIR, adapter.tensors, adapter.config, card)
+    write_atomically(out / DONE_FILE, json.dumps({"work": work, "figures": figures, "facts": facts}, indent=2) + "\n")
+    return EvidenceReport(out / ADAPTER_DIR, figures)
+
+
+def _finished(out: Path, work: str) -> EvidenceReport | None:
+    try:
+        done = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
+        if done["work"] == work and (out / ADAPTER_DIR).is_dir():
+            return EvidenceReport(out / ADAPTER_DIR, done["figures"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _rarity(config: EvidenceTraining, encoder: StateEncoder) -> FloatArray:
+    """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
+    holders, total = np.zeros(VOCABULARY), 0
+    for name in dict.fromkeys(source.data for source in config.sources):
+        documents = list(open_corpus(config.data, name, encoder).folder.documents.values())
+        for ids in encoder.tokenize([passage(document).text for document in documents]).ids:
+            holders[np.unique(ids)] += 1
+        total += len(documents)
+    return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
+
+
+def _learnt(config: EvidenceTraining, encoder: StateEncoder, rarity: FloatArray) -> list[_Learnt]:
+    """Describe all training questions."""
+    found: list[_Learnt] = []
+    for source in config.sources:
+        corpus = open_corpus(config.data, source.data, encoder)
+        questions = pools(corpus, source, questions_of(corpus.folder, source))
+        read = PassageReader(encoder)
+        with progress(f"describe {source.data}", quiet=config.quiet) as told:
+            for number, pooled in enumerate(questions):
+                question = read_question(encoder, pooled.question, rarity)
+                passages = read([chunk.text for chunk in pooled.chunks])
+                ordered = pooled.ordered if source.data in config.order_sources and pooled.gold else ()
+                example = Example(
+                    f"{pooled.id} {len(pooled.chunks)}",
+                    signals(question, passages, with_pairs=config.max_size > 1),
+                    pooled.gold,
+                    ordered,
+                )
+                if (table := tabulate(example, config.max_size, config.fit)) is not None:
+                    found.append(_Learnt(pooled, example, table))
+                told(number + 1, len(questions))
+    if not any(one.table.answerable for one in found):
+        raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
+    return found
+
+
+def _fold(name: str, config: EvidenceTraining) -> int:
+    return int(fingerprint([config.seed, name]), 16) % config.folds
+
+
+def _joined(members: Sequence[Ensemble]) -> Ensemble:
+    """Return one ensemble of networks that share their standards."""
+    shared = {name: getattr(members[0], name) for name in ("mean", "scale")}
+    own = ("linear", "bias", "hidden", "hidden_bias", "output")
+    return Ensemble(**shared, **{name: np.concatenate([getattr(one, name) for one in members]) for name in own})
+
+
+def _fit_order(config: EvidenceTraining, learnt: Sequence[_Learnt]) -> tuple[FloatArray, dict[str, float]]:
+    """Fit the reading order, and measure it on a fold that another fit has not seen."""
+    examples = [one.example for one in learnt if one.example.ordered]
+    seen = [one.example for one in learnt if one.example.ordered and _fold(one.pooled.id, config)]
+    unseen = [one.example for one in learnt if one.example.ordered and not _fold(one.pooled.id, config)]
+    if not examples:
+        return np.zeros(len(SINGLES) + len(PAIRS)), {}
+    return fit_order(examples), order_accuracy(unseen, fit_order(seen))
+
+
+def _calibrated(
+    config: EvidenceTraining, parts: EvidenceParts, learnt: Sequence[_Learnt], foretold: Sequence[Hypotheses]
+) -> tuple[EvidenceParts, dict[str, float]]:
+    """Fit temperature, slope and offset on questions that the networks in question have not seen."""
+    losses = [
+        float(
+            np.mean([_loss(found, one.pooled.gold, temperature) for one, found in zip(learnt, foretold, strict=True)])
+        )
+        for temperature in TEMPERATURES.tolist()
+    ]
+    temperature = float(TEMPERATURES[int(np.argmin(losses))])
+    # With slope 1 and offset 0 the logit of a value is the utility itself.
+    plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
+    utilities, complete = [np.zeros(0)], [np.zeros(0)]
+    for row, (one, found) in enumerate(zip(learnt, foretold, strict=True)):
+        scorer = _scorer(one, found, plain)
+        costs = [max(1, len(chunk.text) // 4) for chunk in one.pooled.chunks]
+        for budget in (256, 384):
+            orders = met_orders(scorer, costs, budget, ORDERS_MET, config.seed + row)
+            values = scorer(orders)
+            utilities.append(np.log(values) - np.log1p(-values))
+            gold = set(one.pooled.gold)
+            complete.append(np.array([float(bool(gold) and gold.issubset(order)) for order in orders]))
+    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(complete))
+    weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
+    return replace(parts, weights=weights), {
+        "loss of the true hypothesis": round(min(losses), 4),
+        "temperature": weights.temperature,
+        "slope": weights.slope,
+        "offset": weights.offset,
+    }
+
+
+def _loss(found: Hypotheses, gold: tuple[int, ...], temperature: float) -> float:
+    # A set that is too weak to be among the hypotheses counts as one in a million.
+    probabilities = found.probabilities(temperature)
+    return -float(np.log(max(probabilities[found.sets.index(gold)] if gold in found.sets else 0.0, 1e-6)))
+
+
+def _scorer(one: _Learnt, found: Hypotheses, weights: Weights) -> EvidenceScorer:
+    n = len(one.pooled.chunks)
+    tokens = one.example.signals.singles[:, SINGLES.index("length")] * 128
+    return EvidenceScorer(found, tokens, np.zeros((n, n)), weights, np.zeros(n, dtype=bool))
+
+
+def _measured(
+    config: EvidenceTraining, reranker: EvidenceReranker, encoder: StateEncoder
+) -> tuple[dict[str, dict[str, Mapping[str, float]]], dict[str, Reliability]]:
+    figures: dict[str, dict[str, Mapping[str, float]]] = {}
+    reliabilities: dict[str, Reliability] = {}
+    for test in config.tests:
+        source = replace(test.source, unanswerable=0.0)
+        corpus = open_corpus(config.data, source.data, encoder)
+        questions = pools(corpus, source, questions_of(corpus.folder, source))
+        name = f"{source.data}, {source.split}" + (", held out" if source.part == "held-out" else "")
+        if test.kind == "ranking":
+            figures[name] = dict(ranking_figures(reranker, questions))
+            continue
+        for budget in test.budgets:
+            figures[f"{name}, {budget} tokens"] = dict(selection_figures(reranker, questions, budget))
+        values, complete = [], []
+        for row, pooled in enumerate(questions):
+            scorer = reranker.scorer(pooled.question, pooled.chunks)
+            costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]
+            orders = met_orders(scorer, costs, test.budgets[0], ORDERS_MET, config.seed + row)
+            values.append(scorer(orders))
+            gold = set(pooled.gold)
+            complete.append(np.array([float(bool(gold) and gold.issubset(order)) for order in orders]))
+        reliabilities[name] = reliability(np.concatenate(values), np.concatenate(complete))
+        speed = orders_per_second(scorer, len(questions[-1].chunks))
+        figures[f"{name}, speed"] = {reranker.name: {"orders_per_second": speed}}
+    return figures, reliabilities
