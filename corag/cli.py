@@ -232,6 +232,14 @@ def run_train(config: Any) -> None:
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
 
 
+def run_train_adapter(config: Any) -> None:
+    """Train an adapter."""
+    from experiments.adapters.train import train_adapter
+
+    adapter = train_adapter(config)
+    say(f"adapter in {adapter}; its README.md says what it achieves")
+
+
 def run_evaluate(config: Any) -> None:
     """Compare selectors."""
     from experiments.evaluate import evaluate, show
@@ -267,6 +275,7 @@ def run_bench(config: Any) -> None:
 
 def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
     """Return every command: its settings and what it does."""
+    from experiments.adapters.train import TrainAdapterConfig
     from experiments.bench import BenchConfig
     from experiments.demo.run import DemoConfig
     from experiments.evaluate import EvaluateConfig
@@ -280,6 +289,7 @@ def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
         "ask": (AskConfig, run_ask),
         "label": (LabelConfig, run_label),
         "train": (TrainAgentConfig, run_train),
+        "train-adapter": (TrainAdapterConfig, run_train_adapter),
         "evaluate": (EvaluateConfig, run_evaluate),
         "report": (ReportConfig, run_report),
         "bench": (BenchConfig, run_bench),
@@ -318,12 +328,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = arguments[:1] == ["--debug"]
     _configure_logging(debug)
     try:
-        parsed = make_parser().parse_args(_spelt_out(arguments))
+        parser = make_parser()
+        parsed = parser.parse_args(_spelt_out(arguments))
         debug = debug or parsed.debug
         settings_type, run = commands()[parsed.command]
-        values = parsed[parsed.command].clone()
+        values = parser.instantiate(parsed)[parsed.command]
         values.pop("config", None)
-        run(settings_type(**_built(settings_type, values.as_dict())))
+        run(settings_type(**vars(values)))
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("stopped; the same command goes on from here", stderr())
@@ -364,15 +375,6 @@ def _switches(settings_type: type) -> Iterator[str]:
             yield name
         elif dataclasses.is_dataclass(hint):
             yield from (f"{name}.{inner}" for inner in _switches(cast(type, hint)))
-
-
-def _built(settings_type: type, values: dict[str, Any]) -> dict[str, Any]:
-    """Turn the nested mappings of nested dataclasses into those dataclasses."""
-    hints = get_type_hints(settings_type)
-    return {
-        name: hints[name](**value) if dataclasses.is_dataclass(hints[name]) and isinstance(value, dict) else value
-        for name, value in values.items()
-    }
 
 
 def _mistakes() -> tuple[type[BaseException], ...]:

@@ -6,21 +6,19 @@ import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from agent.config import Tracker
 from agent.loggers import open_logger
 from corag.adapters import AdapterConfig, load_adapter, save_adapter
 from corag.console import progress
-from corag.engine.backends import Precision
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.minilm import minilm_encoder
-from corag.rerankers.evidence.hypotheses import MAX_SIZE, Hypotheses, weigh
+from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader, StateEncoder
@@ -28,9 +26,11 @@ from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text import passage
-from corag.types import FloatArray
+from corag.types import FloatArray, Order
 from experiments.adapters.evidence_card import evidence_card
+from experiments.adapters.evidence_config import EvidenceTraining
 from experiments.adapters.evidence_figures import (
+    Figures,
     Reliability,
     fit_sigmoid,
     met_orders,
@@ -41,7 +41,6 @@ from experiments.adapters.evidence_figures import (
 )
 from experiments.adapters.evidence_fit import (
     Example,
-    FitSettings,
     Table,
     fit_member,
     fit_order,
@@ -50,7 +49,7 @@ from experiments.adapters.evidence_fit import (
     tabulate,
     to_ensemble,
 )
-from experiments.adapters.evidence_pools import EvidenceSource, Pooled, open_corpus, pools, questions_of
+from experiments.adapters.evidence_pools import Pooled, open_corpus, pools, questions_of
 from experiments.adapters.states import KeptStates
 from experiments.journal import fingerprint, write_atomically
 
@@ -58,71 +57,13 @@ logger = logging.getLogger(__name__)
 
 ADAPTER_DIR, MEMBERS_DIR, DONE_FILE = "adapter", "members", "done.json"
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
+BUDGETS = (256, 384)
 ORDERS_MET = 100
 """Orders of a question that the calibration looks at, for each budget."""
-
-
-@dataclass(frozen=True)
-class EvidenceTest:
-    """What an adapter is measured on.
-
-    Attributes:
-        source: Questions and candidates.
-        kind: `selection`: share of the questions whose whole evidence is selected under each budget; `ranking`: ranks
-            of single passages.
-        budgets: Tokens.
-    """
-
-    source: EvidenceSource
-    kind: Literal["selection", "ranking"] = "selection"
-    budgets: tuple[int, ...] = (256, 384)
-
-
-@dataclass(frozen=True)
-class EvidenceTraining:
-    """Train a reranker that values combinations by how likely they hold the evidence.
-
-    Attributes:
-        name: Of the adapter, such as `minilm-multihop`.
-        data: Folder that holds the data folders.
-        out: Folder for the adapter (`adapter/`), the log, and what an unfinished training has done.
-        sources: What to learn from.
-        tests: What to measure on; nothing of it is learnt from.
-        max_size: The most passages that the evidence is spread over.
-        order_sources: Data folders that name the evidence in the order in which it is to be read.
-        fit: How the network is fitted.
-        weights: How a value is put together; temperature, slope and offset are fitted.
-        folds: Parts of the training questions that are foretold by networks that have not seen them, to calibrate.
-        states: Folder for token states, which several trainings may share, one after the other; in `out` if empty.
-        precision: Of the encoder.
-        seed: Of every random choice.
-        logger: Where the figures go.
-        quiet: No progress.
-    """
-
-    name: str
-    data: str
-    out: str
-    sources: tuple[EvidenceSource, ...]
-    tests: tuple[EvidenceTest, ...] = ()
-    max_size: int = MAX_SIZE
-    order_sources: tuple[str, ...] = ()
-    fit: FitSettings = field(default_factory=FitSettings)
-    weights: Weights = field(default_factory=Weights)
-    folds: int = 4
-    states: str = ""
-    precision: Precision = "fp32"
-    seed: int = 0
-    logger: Tracker = "wandb"
-    quiet: bool = False
-
-    def __post_init__(self) -> None:
-        if not self.sources:
-            raise InputError("sources is empty; give at least one data folder to learn from")
-        if not 1 <= self.max_size <= MAX_SIZE:
-            raise InputError(f"max_size must be from 1 to {MAX_SIZE}, got {self.max_size}")
-        if self.folds < 2:
-            raise InputError(f"folds must be at least 2, got {self.folds}")
+MOST_JUDGED = 300
+"""Questions of a test on which the calibration is judged."""
+CHARACTERS_PER_TOKEN = 4
+"""Roughly, in English."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +211,7 @@ def _learnt(config: EvidenceTraining, encoder: StateEncoder, rarity: FloatArray)
                     signals(question, passages, with_pairs=config.max_size > 1),
                     pooled.gold,
                     ordered,
+                    source.weight,
                 )
                 if (table := tabulate(example, config.max_size, config.fit)) is not None:
                     found.append(_Learnt(pooled, example, table))
@@ -313,17 +255,15 @@ def _calibrated(
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
     # With slope 1 and offset 0 the logit of a value is the utility itself.
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
-    utilities, complete = [np.zeros(0)], [np.zeros(0)]
+    utilities: list[FloatArray] = []
+    judged: list[FloatArray] = []
     for row, (one, found) in enumerate(zip(learnt, foretold, strict=True)):
         scorer = _scorer(one, found, plain)
-        costs = [max(1, len(chunk.text) // 4) for chunk in one.pooled.chunks]
-        for budget in (256, 384):
-            orders = met_orders(scorer, costs, budget, ORDERS_MET, config.seed + row)
-            values = scorer(orders)
-            utilities.append(np.log(values) - np.log1p(-values))
-            gold = set(one.pooled.gold)
-            complete.append(np.array([float(bool(gold) and gold.issubset(order)) for order in orders]))
-    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(complete))
+        orders, complete = _met(scorer, one.pooled, BUDGETS, config.seed + row)
+        values = scorer(orders)
+        utilities.append(np.log(values) - np.log1p(-values))
+        judged.append(complete)
+    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(judged))
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
     return replace(parts, weights=weights), {
         "loss of the true hypothesis": round(min(losses), 4),
@@ -347,8 +287,8 @@ def _scorer(one: _Learnt, found: Hypotheses, weights: Weights) -> EvidenceScorer
 
 def _measured(
     config: EvidenceTraining, reranker: EvidenceReranker, encoder: StateEncoder
-) -> tuple[dict[str, dict[str, Mapping[str, float]]], dict[str, Reliability]]:
-    figures: dict[str, dict[str, Mapping[str, float]]] = {}
+) -> tuple[dict[str, dict[str, Figures]], dict[str, Reliability]]:
+    figures: dict[str, dict[str, Figures]] = {}
     reliabilities: dict[str, Reliability] = {}
     for test in config.tests:
         source = replace(test.source, unanswerable=0.0)
@@ -356,19 +296,25 @@ def _measured(
         questions = pools(corpus, source, questions_of(corpus.folder, source))
         name = f"{source.data}, {source.split}" + (", held out" if source.part == "held-out" else "")
         if test.kind == "ranking":
-            figures[name] = dict(ranking_figures(reranker, questions))
-            continue
-        for budget in test.budgets:
-            figures[f"{name}, {budget} tokens"] = dict(selection_figures(reranker, questions, budget))
-        values, complete = [], []
-        for row, pooled in enumerate(questions):
-            scorer = reranker.scorer(pooled.question, pooled.chunks)
-            costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]
-            orders = met_orders(scorer, costs, test.budgets[0], ORDERS_MET, config.seed + row)
-            values.append(scorer(orders))
-            gold = set(pooled.gold)
-            complete.append(np.array([float(bool(gold) and gold.issubset(order)) for order in orders]))
-        reliabilities[name] = reliability(np.concatenate(values), np.concatenate(complete))
-        speed = orders_per_second(scorer, len(questions[-1].chunks))
-        figures[f"{name}, speed"] = {reranker.name: {"orders_per_second": speed}}
+            figures[name] = ranking_figures(reranker, questions)
+        else:
+            for budget in test.budgets:
+                figures[f"{name}, {budget} tokens"] = selection_figures(reranker, questions, budget)
+        scorers = [reranker.scorer(pooled.question, pooled.chunks) for pooled in questions[:MOST_JUDGED]]
+        met = [
+            _met(scorer, pooled, test.budgets, config.seed + row)
+            for row, (scorer, pooled) in enumerate(zip(scorers, questions, strict=False))
+        ]
+        values = [scorer(orders) for scorer, (orders, _) in zip(scorers, met, strict=True)]
+        reliabilities[name] = reliability(np.concatenate(values), np.concatenate([complete for _, complete in met]))
+        speed = orders_per_second(scorers[0], len(questions[0].chunks))
+        figures[f"{name}, speed"] = {reranker.name: {"orders per second": speed}}
     return figures, reliabilities
+
+
+def _met(scorer: EvidenceScorer, pooled: Pooled, budgets: Sequence[int], seed: int) -> tuple[list[Order], FloatArray]:
+    """Return orders that searches meet, and whether each holds all of the evidence."""
+    costs = [max(1, len(chunk.text) // CHARACTERS_PER_TOKEN) for chunk in pooled.chunks]
+    orders = [order for budget in budgets for order in met_orders(scorer, costs, budget, ORDERS_MET, seed)]
+    gold = set(pooled.gold)
+    return orders, np.array([float(bool(gold) and gold.issubset(order)) for order in orders])

@@ -6,14 +6,12 @@ import base64
 import io
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from corag.rerankers.evidence.parts import EvidenceParts
+from experiments.adapters.evidence_config import EvidenceTraining
 from experiments.adapters.evidence_figures import Reliability
 from experiments.train import commit
-
-if TYPE_CHECKING:
-    from experiments.adapters.evidence import EvidenceTraining
 
 LICENCES = {
     "2wikimultihopqa": "Apache-2.0",

@@ -19,33 +19,7 @@ from corag.rerankers.evidence.hypotheses import features, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
-
-
-@dataclass(frozen=True)
-class FitSettings:
-    """How the network that weighs hypotheses is fitted.
-
-    Attributes:
-        members: Networks of the ensemble, alike but for their random numbers.
-        hidden: Hidden units of each; 0 for the linear floor alone.
-        epochs: Passes over the questions.
-        batch_size: Questions of a batch.
-        learning_rate: The highest of the one-cycle schedule.
-        weight_decay: Of AdamW.
-        dropout: Of the hidden units.
-        max_drawn: The most sets of one size of three or more that are looked at for a question.
-        max_rows: The most sets of a question in one batch.
-    """
-
-    members: int = 5
-    hidden: int = 32
-    epochs: int = 16
-    batch_size: int = 16
-    learning_rate: float = 5e-3
-    weight_decay: float = 1e-2
-    dropout: float = 0.4
-    max_drawn: int = 400
-    max_rows: int = 500
+from experiments.adapters.evidence_config import FitSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +31,14 @@ class Example:
         signals: Of its candidates.
         gold: Indices of the evidence, ascending; empty when it is not among the candidates.
         ordered: The evidence in the order in which the data names it; empty where that order means nothing.
+        weight: Of the question in the loss.
     """
 
     id: str
     signals: Signals
     gold: tuple[int, ...]
     ordered: tuple[int, ...] = ()
+    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +49,13 @@ class Table:
         features: The true hypothesis first, if it is not the empty one, `[H, F]`.
         corrections: Logarithm of how many sets each stands for, `[H]`.
         answerable: Whether the true hypothesis is not the empty one.
+        weight: Of the question in the loss.
     """
 
     features: NDArray[np.float32]
     corrections: NDArray[np.float32]
     answerable: bool
+    weight: float = 1.0
 
 
 def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:
@@ -102,6 +80,7 @@ def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | 
         np.concatenate(blocks).astype(np.float32),
         np.concatenate(corrections).astype(np.float32),
         bool(example.gold),
+        example.weight,
     )
 
 
@@ -171,8 +150,8 @@ def _loss(
     losses = []
     for table, part, (_, corrections) in zip(tables, parts, drawn, strict=True):
         weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
-        losses.append(-torch.log_softmax(weighed, 0)[int(table.answerable)])
-    return torch.stack(losses).mean()
+        losses.append(-table.weight * torch.log_softmax(weighed, 0)[int(table.answerable)])
+    return torch.stack(losses).sum() / sum(table.weight for table in tables)
 
 
 def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -6,56 +6,18 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from corag.data import DataFolder, Query
 from corag.engine.source import Float32
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.evidence.passages import StateEncoder, unit
 from corag.text import passage
 from corag.types import Chunk
+from experiments.adapters.evidence_config import EvidenceSource
 from experiments.adapters.holdout import held_out
-
-Within = Literal["candidates", "article", "corpus"]
-Part = Literal["training", "held-out", "all"]
-
-
-@dataclass(frozen=True)
-class EvidenceSource:
-    """Questions of a data folder, and where the candidates of each come from.
-
-    Attributes:
-        data: Name of the data folder.
-        split: Which questions.
-        held_out: Share of them that is never learnt from, cut between documents.
-        part: `training`: without that share; `held-out`: that share; `all`.
-        within: The question's own `candidates`; or the gold passages and those nearest to the question `within` the
-            same `article` (field `article` of the question) or the whole `corpus`: half of them by the cosine of
-            embeddings, half by BM25.
-        num_candidates: Candidates of a question, unless it brings its own; 0 for all there are.
-        limit: The most questions, drawn by a hash of their ids; 0 for all.
-        unanswerable: Share of the questions that are shown a second time without their evidence.
-    """
-
-    data: str
-    split: str = "train"
-    held_out: float = 0.2
-    part: Part = "training"
-    within: Within = "candidates"
-    num_candidates: int = 10
-    limit: int = 0
-    unanswerable: float = 0.2
-
-    def __post_init__(self) -> None:
-        for name in ("held_out", "unanswerable"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} of source {self.data!r} is a share from 0 to 1, got {getattr(self, name)}")
-        for name in ("num_candidates", "limit"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} of source {self.data!r} must not be negative, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +114,7 @@ class _Offers:
             for query in corpus.folder.queries:
                 names = self._articles.setdefault(str(query.extra.get("article")), [])
                 names.extend(name for name in query.gold if name in corpus.folder.documents and name not in names)
+        self._pools: dict[str, tuple[list[str], Float32]] = {}
         self._bm25 = Bm25(b=0.75)
 
     def __call__(self, query: Query, vector: Float32) -> list[str]:
@@ -162,22 +125,26 @@ class _Offers:
                     "within its article or the corpus"
                 )
             return list(query.candidates)
-        if self._source.within == "article":
-            names = self._articles[str(query.extra.get("article"))]
-        else:
-            names = list(self._corpus.folder.documents)
-        others = [name for name in names if name not in query.gold]
+        article = str(query.extra.get("article")) if self._source.within == "article" else ""
+        names, vectors = self._pool(article)
+        others = np.array([row for row, name in enumerate(names) if name not in query.gold], dtype=np.intp)
         room = max(0, self._source.num_candidates - len(query.gold))
         if not self._source.num_candidates or len(others) <= room:
-            return [*query.gold, *others]
-        cosines = self._corpus.vectors(others) @ vector
-        near = [others[row] for row in np.argsort(-cosines, kind="stable")[: 4 * room].tolist()]
-        chosen = near[: room - room // 2]
-        rest = near[len(chosen) :]
+            return [*query.gold, *(names[row] for row in others.tolist())]
+        near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * room]].tolist()
+        chosen, rest = near[: room - room // 2], near[room - room // 2 :]
         # BM25 ranks what is near by vector: what shares words alone is easily told apart.
-        values = self._bm25.scorer(query.question, [passage(self._corpus.folder.documents[name]) for name in rest])
-        by_words = np.argsort(-values([(row,) for row in range(len(rest))]), kind="stable")[: room // 2]
-        return [*query.gold, *chosen, *(rest[row] for row in by_words.tolist())]
+        texts = [passage(self._corpus.folder.documents[names[row]]) for row in rest]
+        values = self._bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
+        by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: room // 2].tolist()]
+        return [*query.gold, *(names[row] for row in chosen + by_words)]
+
+    def _pool(self, article: str) -> tuple[list[str], Float32]:
+        """Return the passages of an article, or of the corpus, with their embeddings."""
+        if article not in self._pools:
+            names = self._articles[article] if article else list(self._corpus.folder.documents)
+            self._pools[article] = (names, self._corpus.vectors(names))
+        return self._pools[article]
 
 
 def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str]) -> Pooled:

@@ -119,14 +119,16 @@ def to_passage(
     inner = states[1:-1]
     num_title = int((starts < body_start).sum())
     vector = unit(states.mean(axis=0))
+    spans = sentence_spans(body)
     sentences = [
         inner[inside].mean(axis=0)
-        for start, end in sentence_spans(body)
+        for start, end in spans
         if (inside := (starts >= body_start + start) & (starts < body_start + end)).any()
     ]
     name = plain(_QUALIFIER.sub("", title))
     words = plain(body)
-    names = {plain(found) for found in _NAME.findall(body)} | {name}
+    # Sentence by sentence, so that a name ends where its sentence does.
+    names = {plain(found) for start, end in spans for found in _NAME.findall(body[start:end])} | {name}
     return Passage(
         ids=ids,
         vector=vector,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,12 @@ from corag.types import FloatArray, Order
 
 BLOCK = 512
 """Orders valued at a time, so that memory stays small."""
+NEGLIGIBLE = 1e-7
+"""Hypotheses less probable than this are left out: thousands of them together change no value by 0.001."""
+LARGEST_EXPONENT = 500.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Weights:
     """How a value is put together.
 
@@ -37,7 +41,7 @@ class Weights:
     """
 
     temperature: float = 1.0
-    share: float = 0.3
+    share: float = 1.0
     length: float = 0.15
     sequence: float = 0.02
     slope: float = 5.0
@@ -76,7 +80,7 @@ class EvidenceScorer:
 
     Attributes:
         answerable: Probability that the evidence is among the candidates.
-        probabilities: Of the hypotheses that it is, if it is, `[N - 1]`.
+        probabilities: Of the sets that it could be, if it is, those that are negligible left out.
         shares: Expected share of the evidence that each candidate is, if it is among them, `[n]`.
         truncated_orders: Orders so far that hold a candidate that did not fit the window.
     """
@@ -95,8 +99,10 @@ class EvidenceScorer:
         # The empty hypothesis stands first. It says how much any value is worth, and nothing about which is best.
         probabilities = hypotheses.probabilities(weights.temperature)
         self.answerable = float(probabilities[1:].sum())
-        self.probabilities: FloatArray = probabilities[1:] / max(self.answerable, 1e-300)
-        self._members = hypotheses.members[1:].astype(np.float64)
+        probabilities = probabilities[1:] / max(self.answerable, 1e-300)
+        kept = probabilities >= NEGLIGIBLE
+        self.probabilities: FloatArray = probabilities[kept]
+        self._members = hypotheses.members[1:][kept].astype(np.float64)
         self._costs = tokens / 256
         self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
         # How much it matters that one chunk is read before another: as probable as it is that both are evidence.
@@ -110,13 +116,12 @@ class EvidenceScorer:
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""
-        weights = self._weights
         if self._cut_chunks:
             self.truncated_orders.update(order for order in orders if self._cut_chunks.intersection(order))
-        utilities = np.concatenate(
-            [np.zeros(0), *(self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK))]
-        )
-        return np.asarray(1 / (1 + np.exp(-(weights.slope * self.answerable * utilities + weights.offset))))
+        blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
+        utilities = np.concatenate([np.zeros(0), *blocks])
+        exponents = self._weights.slope * self.answerable * utilities + self._weights.offset
+        return np.asarray(1 / (1 + np.exp(-np.clip(exponents, -LARGEST_EXPONENT, LARGEST_EXPONENT))))
 
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
@@ -129,14 +134,22 @@ class EvidenceScorer:
         utilities = self.complete(orders) + weights.share * (chosen @ self.shares)
         utilities -= weights.length * (chosen @ self._costs)
         if self.order_matters:
-            utilities += weights.sequence * np.array([self._sequence(order) for order in orders])
+            utilities += weights.sequence * self._sequences(orders)
         return utilities
 
     def _chosen(self, orders: Sequence[Order]) -> FloatArray:
         chosen = np.zeros((len(orders), len(self._costs)))
-        for row, order in enumerate(orders):
-            chosen[row, list(order)] = 1.0
+        rows = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
+        chosen[rows, np.fromiter(chain.from_iterable(orders), dtype=np.intp, count=len(rows))] = 1.0
         return chosen
 
-    def _sequence(self, order: Order) -> float:
-        return float(np.triu(self._before[np.ix_(order, order)], 1).sum())
+    def _sequences(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the sum over all pairs of an order of how surely the first goes first."""
+        sums = np.zeros(len(orders))
+        lengths = np.array([len(order) for order in orders])
+        for length in np.unique(lengths).tolist():
+            rows = np.flatnonzero(lengths == length)
+            places = np.array([orders[row] for row in rows.tolist()], dtype=np.intp).reshape(-1, length)
+            first, second = np.triu_indices(length, 1)
+            sums[rows] = self._before[places[:, first], places[:, second]].sum(axis=1)
+        return sums

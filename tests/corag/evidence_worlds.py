@@ -1,0 +1,61 @@
+"""A world in which evidence features can be worked out by hand: every word is a direction of its own."""
+
+import re
+
+import numpy as np
+
+from corag.minilm import DIMENSION, MAX_TOKENS, Tokens
+from corag.rerankers.evidence.hypotheses import NUM_FEATURES
+from corag.rerankers.evidence.network import Ensemble
+from corag.rerankers.evidence.parts import VOCABULARY, EvidenceParts
+from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from corag.rerankers.evidence.values import Weights
+
+
+class WordEncoder:
+    """Words are tokens, the state of a token is the unit vector of its word, special tokens are zero."""
+
+    def __init__(self):
+        self.words: dict[str, int] = {}
+        self.texts_encoded = 0
+
+    def tokenize(self, texts, *, offsets=False):
+        found = [list(re.finditer(r"\w+", text)) for text in texts]
+        rows = [
+            [self.words.setdefault(match.group().lower(), len(self.words)) for match in matches] for matches in found
+        ]
+        return Tokens(
+            [np.array(row[:MAX_TOKENS], dtype=np.int64) for row in rows],
+            np.array([len(row) > MAX_TOKENS for row in rows], dtype=bool),
+            [np.array([match.start() for match in matches[:MAX_TOKENS]], dtype=np.int64) for matches in found],
+        )
+
+    def states(self, ids):
+        self.texts_encoded += len(ids)
+        rows = [np.zeros((len(row) + 2, DIMENSION), dtype=np.float32) for row in ids]
+        for states, row in zip(rows, ids, strict=True):
+            states[np.arange(1, len(row) + 1), row] = 1.0
+        return rows
+
+
+def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_figure):
+    """Parts whose logit is a bias and the given weights times the means of figures of chunks, and of pairs."""
+    linear = np.zeros(NUM_FEATURES)
+    for name, weight in by_figure.items():
+        if name in SINGLES:
+            linear[SINGLES.index(name)] = weight
+        else:
+            linear[3 * len(SINGLES) + PAIRS.index(name)] = weight
+    order = np.zeros(len(SINGLES) + len(PAIRS))
+    for name, weight in (reading_order or {}).items():
+        order[SINGLES.index(name) if name in SINGLES else len(SINGLES) + PAIRS.index(name)] = weight
+    network = Ensemble(
+        mean=np.zeros(NUM_FEATURES),
+        scale=np.ones(NUM_FEATURES),
+        linear=linear[None],
+        bias=np.array([bias]),
+        hidden=np.zeros((1, 2, NUM_FEATURES)),
+        hidden_bias=np.zeros((1, 2)),
+        output=np.zeros((1, 2)),
+    )
+    return EvidenceParts("toy", max_size, network, np.ones(VOCABULARY), order, weights or Weights())

@@ -1,0 +1,169 @@
+"""Which sets are hypotheses, how they are described, and what the network makes of them."""
+
+import numpy as np
+import pytest
+
+from corag.errors import ModelError
+from corag.rerankers.evidence.hypotheses import (
+    MAX_COMBINED,
+    MAX_PAIRED,
+    NUM_FEATURES,
+    features,
+    sets_of,
+    strongest,
+    weigh,
+)
+from corag.rerankers.evidence.network import Ensemble, gelu
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
+
+NUM_SINGLES, NUM_PAIRS = len(SINGLES), len(PAIRS)
+
+
+def signals_of(num_candidates, seed=0, question_tokens=3):
+    rng = np.random.default_rng(seed)
+    pairs = rng.random((num_candidates, num_candidates, NUM_PAIRS))
+    pairs[np.arange(num_candidates), np.arange(num_candidates)] = 0
+    return Signals(
+        rng.random((num_candidates, NUM_SINGLES)),
+        pairs,
+        rng.random((num_candidates, question_tokens)),
+        (rng.random((num_candidates, question_tokens)) > 0.5).astype(float),
+        np.full(question_tokens, 1 / max(1, question_tokens)),
+        rng.random(len(FLAGS)),
+    )
+
+
+def by_cosine(table):
+    return 5 * table[:, SINGLES.index("cosine")]
+
+
+# --- Which sets ---
+
+
+@pytest.mark.parametrize(
+    ("num_candidates", "max_size", "expected"), [(0, 4, 1), (1, 4, 2), (3, 1, 4), (3, 4, 8), (5, 2, 16), (6, 4, 57)]
+)
+def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expected):
+    found = weigh(signals_of(num_candidates), max_size, by_cosine)
+    assert len(found.sets) == len(set(found.sets)) == len(found.logits) == expected
+    assert found.sets[0] == ()
+    assert found.logits[0] == 0
+    assert all(tuple(sorted(chosen)) == chosen for chosen in found.sets)
+    for chosen, members in zip(found.sets, found.members, strict=True):
+        assert tuple(np.flatnonzero(members)) == chosen
+
+
+def test_many_candidates_are_cut_to_the_strongest():
+    num_candidates = MAX_PAIRED + 10
+    given = signals_of(num_candidates)
+    given.singles[:, SINGLES.index("cosine")] = np.linspace(0, 1, num_candidates)  # the worse-ranked are the better
+    found = weigh(given, 3, by_cosine)
+    of_size = {size: [chosen for chosen in found.sets if len(chosen) == size] for size in range(4)}
+    assert len(of_size[1]) == num_candidates
+    assert {index for chosen in of_size[2] for index in chosen} == set(range(10, num_candidates))
+    assert {index for chosen in of_size[3] for index in chosen} == set(
+        range(num_candidates - MAX_COMBINED, num_candidates)
+    )
+
+
+def test_of_equally_strong_candidates_the_better_ranked_stay():
+    assert strongest(np.array([1.0, 2.0, 1.0, 1.0]), 3) == [0, 1, 2]
+    assert strongest(np.array([1.0]), 3) == [0]
+
+
+def test_probabilities_are_those_of_the_logits():
+    found = weigh(signals_of(3), 1, lambda table: np.array([np.log(2.0), np.log(4.0), np.log(1.0)]))
+    np.testing.assert_allclose(found.probabilities(), [1 / 8, 2 / 8, 4 / 8, 1 / 8])
+    np.testing.assert_allclose(found.probabilities(1e9), 1 / 4, rtol=1e-6)
+    weigh(signals_of(2), 1, lambda table: np.full(len(table), 2000.0)).probabilities()  # no overflow
+
+
+# --- How they are described ---
+
+
+def test_a_set_is_described_by_its_chunks_pairs_and_cover():
+    given = signals_of(4)
+    (row,) = features(given, np.array([[0, 2, 3]]))
+    assert row.shape == (NUM_FEATURES,)
+    chosen = [0, 2, 3]
+    np.testing.assert_allclose(row[:NUM_SINGLES], given.singles[chosen].mean(0))
+    np.testing.assert_allclose(row[NUM_SINGLES : 2 * NUM_SINGLES], given.singles[chosen].min(0))
+    np.testing.assert_allclose(row[2 * NUM_SINGLES : 3 * NUM_SINGLES], given.singles[chosen].max(0))
+    either = np.maximum(given.pairs, given.pairs.transpose(1, 0, 2))
+    a, b, c = either[0, 2], either[0, 3], either[2, 3]
+    start = 3 * NUM_SINGLES
+    np.testing.assert_allclose(row[start : start + NUM_PAIRS], (a + b + c) / 3)
+    np.testing.assert_allclose(row[start + NUM_PAIRS : start + 2 * NUM_PAIRS], np.max([a, b, c], axis=0))
+    least_best = np.min([np.maximum(a, b), np.maximum(a, c), np.maximum(b, c)], axis=0)
+    np.testing.assert_allclose(row[start + 2 * NUM_PAIRS : start + 3 * NUM_PAIRS], least_best)
+    nearest, held = given.nearest[chosen].max(0), given.held[chosen].max(0)
+    start += 3 * NUM_PAIRS
+    np.testing.assert_allclose(row[start : start + 4], [nearest.mean(), nearest.mean(), held.mean(), nearest.min()])
+    np.testing.assert_array_equal(row[start + 4 : start + 8], [0, 0, 1, 0])
+    np.testing.assert_allclose(row[start + 8 : start + 28].reshape(4, -1), np.outer([0, 0, 1, 0], given.flags))
+
+
+def test_a_set_is_described_alike_whoever_stands_beside_it():
+    given = signals_of(6)
+    sets = sets_of(3, range(6))
+    together = features(given, sets)
+    np.testing.assert_array_equal(together[7], features(given, sets[7:8])[0])
+
+
+def test_single_chunks_have_no_pairs_and_a_question_without_tokens_no_cover():
+    (row,) = features(signals_of(3, question_tokens=0), np.array([[1]]))
+    np.testing.assert_array_equal(row[3 * NUM_SINGLES : 3 * NUM_SINGLES + 3 * NUM_PAIRS + 4], 0)
+
+
+# --- The network ---
+
+
+def tensors(members=2, units=3, num_features=5, seed=0):
+    rng = np.random.default_rng(seed)
+    return {
+        "mean": rng.normal(size=num_features),
+        "scale": rng.random(num_features) + 0.5,
+        "linear": rng.normal(size=(members, num_features)),
+        "bias": rng.normal(size=members),
+        "hidden": rng.normal(size=(members, units, num_features)),
+        "hidden_bias": rng.normal(size=(members, units)),
+        "output": rng.normal(size=(members, units)),
+    }
+
+
+def test_the_network_is_what_torch_makes_of_the_same_weights():
+    torch = pytest.importorskip("torch")
+    given = tensors()
+    rows = np.random.default_rng(1).normal(size=(7, 5)) * 20
+    x = np.clip((rows - given["mean"]) / given["scale"], -8, 8)
+    expected = [
+        x @ given["linear"][m]
+        + given["bias"][m]
+        + torch.nn.functional.gelu(
+            torch.from_numpy(x @ given["hidden"][m].T + given["hidden_bias"][m]), approximate="tanh"
+        ).numpy()
+        @ given["output"][m]
+        for m in range(2)
+    ]
+    np.testing.assert_allclose(Ensemble.from_tensors(given)(rows), np.mean(expected, axis=0), rtol=1e-9)
+
+
+def test_gelu_by_hand():
+    np.testing.assert_allclose(gelu(np.array([-100.0, 0.0, 100.0])), [0, 0, 100], atol=1e-12)
+    assert gelu(np.array([1.0]))[0] == pytest.approx(0.8412, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"output": None}, "'output' is missing"),
+        ({"bias": np.zeros(3)}, "'bias' has shape"),
+        ({"hidden": np.zeros((2, 5))}, r"not \[members"),
+        ({"mean": np.full(5, np.nan)}, "not finite"),
+        ({"scale": np.zeros(5)}, "not above 0"),
+    ],
+)
+def test_tensors_that_do_not_go_together_are_refused(change, said):
+    given = {name: value for name, value in {**tensors(), **change}.items() if value is not None}
+    with pytest.raises(ModelError, match=said):
+        Ensemble.from_tensors(given)

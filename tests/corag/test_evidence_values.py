@@ -1,0 +1,132 @@
+"""What orders are worth, worked out by hand from few hypotheses."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.errors import ModelError
+from corag.rerankers.evidence.hypotheses import Hypotheses
+from corag.rerankers.evidence.values import EvidenceScorer, Weights
+
+PLAIN = Weights(temperature=1.0, share=0.5, length=0.1, sequence=0.0, slope=2.0, offset=-1.0)
+
+
+def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=None, truncated=None):
+    """A scorer with these probabilities of sets, the empty set among them."""
+    sets = tuple(probabilities)
+    members = np.array([[index in chosen for index in range(num_candidates)] for chosen in sets])
+    logits = np.log(np.array(list(probabilities.values())))
+    return EvidenceScorer(
+        Hypotheses(sets, members.reshape(len(sets), num_candidates), logits),
+        np.full(num_candidates, 256.0) if tokens is None else np.array(tokens, dtype=float),
+        np.zeros((num_candidates, num_candidates)) if before is None else np.array(before, dtype=float),
+        weights,
+        np.zeros(num_candidates, dtype=bool) if truncated is None else np.array(truncated),
+    )
+
+
+def utility(value, weights=PLAIN):
+    return (np.log(value / (1 - value)) - weights.offset) / weights.slope
+
+
+def test_values_by_hand():
+    # If the evidence is there (8 in 10), it is {0, 1} with 3/4 and {2} with 1/4.
+    scorer = scorer_of({(): 0.2, (0, 1): 0.6, (2,): 0.2}, 3)
+    assert scorer.answerable == pytest.approx(0.8)
+    np.testing.assert_allclose(scorer.shares, [3 / 8, 3 / 8, 1 / 4])
+    np.testing.assert_allclose(scorer.complete([(0,), (0, 1), (2,), (2, 1, 0), ()]), [0, 3 / 4, 1 / 4, 1, 0])
+    values = scorer([(0,), (0, 1), (2,), (0, 1, 2)])
+    expected = [0 + 3 / 16 - 0.1, 3 / 4 + 3 / 8 - 0.2, 1 / 4 + 1 / 8 - 0.1, 1 + 1 / 2 - 0.3]
+    np.testing.assert_allclose(utility(values), 0.8 * np.array(expected))
+
+
+def test_values_fall_with_distractors_and_rise_with_evidence():
+    scorer = scorer_of({(): 0.1, (0, 1): 0.9}, 4)
+    one, both, with_distractor, two_distractors = scorer([(0,), (0, 1), (0, 1, 2), (0, 1, 2, 3)])
+    assert one < with_distractor < both
+    assert two_distractors < with_distractor
+
+
+def test_longer_chunks_cost_more():
+    scorer = scorer_of({(): 0.1, (0,): 0.45, (1,): 0.45}, 2, tokens=[100, 50])
+    assert scorer([(1,)])[0] > scorer([(0,)])[0]
+
+
+def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
+    before = np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 0]])
+    weights = Weights(share=0.5, length=0.1, sequence=0.02)
+    scorer = scorer_of({(): 0.1, (0, 1): 0.6, (0, 2): 0.3}, 3, weights, before=before)
+    assert scorer.order_matters
+    first, second = utility(scorer([(0, 1), (1, 0)]), weights) / 0.9
+    assert first - second == pytest.approx(2 * 0.02 * 2 / 3)
+    values = scorer([(0, 2), (2, 0), (0, 1, 2), (2, 0, 1)])
+    assert values[0] == values[1]
+    assert values[2] == values[3]
+
+
+@pytest.mark.parametrize(("sequence", "before"), [(0.0, 1.0), (0.02, 0.0)])
+def test_order_does_not_matter_where_it_cannot(sequence, before):
+    matrix = before * np.array([[0, 1], [-1, 0]])
+    scorer = scorer_of({(): 0.1, (0, 1): 0.9}, 2, Weights(sequence=sequence), before=matrix)
+    assert not scorer.order_matters
+    values = scorer([(0, 1), (1, 0)])
+    assert values[0] == values[1]
+
+
+def test_without_hope_of_evidence_every_value_is_the_lowest():
+    scorer = scorer_of({(): 1 - 1e-12, (0,): 1e-12}, 2)
+    np.testing.assert_allclose(utility(scorer([(0,), (1,), (0, 1)])), 0, atol=1e-9)
+
+
+def test_no_candidates_and_no_orders():
+    assert scorer_of({(): 1.0}, 0)([]).shape == (0,)
+    assert scorer_of({(): 0.5, (0,): 0.5}, 1)([]).shape == (0,)
+
+
+def test_many_orders_are_valued_as_one_by_one():
+    scorer = scorer_of({(): 0.1, (0, 1): 0.5, (1, 2, 3): 0.4}, 4)
+    orders = [(i % 4, (i + 1 + i // 4 % 3) % 4) for i in range(1500)]
+    together = scorer(orders)
+    np.testing.assert_allclose(together[::100], [scorer([order])[0] for order in orders[::100]], rtol=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.permutations(range(4)), st.integers(1, 4))
+def test_values_lie_between_0_and_1_and_permutations_differ_by_the_sequence_alone(seed, permutation, length):
+    rng = np.random.default_rng(seed)
+    sets = [(), (0,), (1,), (0, 1), (1, 2), (0, 2, 3)]
+    matrix = np.triu(rng.uniform(-1, 1, (4, 4)), 1)
+    weights = Weights(sequence=0.02)
+    shares = rng.dirichlet(np.ones(len(sets))) + 1e-9
+    scorer = scorer_of(dict(zip(sets, shares, strict=True)), 4, weights, before=matrix - matrix.T)
+    order = tuple(permutation[:length])
+    value, of_sorted = scorer([order, tuple(sorted(order))])
+    assert 0 < value < 1
+    pairs = length * (length - 1) / 2
+    assert abs(utility(value, weights) - utility(of_sorted, weights)) <= 2 * 0.02 * pairs + 1e-9
+
+
+def test_orders_with_a_cut_chunk_are_counted_once():
+    scorer = scorer_of({(): 0.5, (0,): 0.5}, 3, truncated=[False, True, False])
+    scorer([(0,), (1,), (1, 0)])
+    scorer([(1,), (2,)])
+    assert scorer.num_truncated == 2
+    assert scorer.truncated_orders == {(1,), (1, 0)}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"temperature": 0}, {"slope": -1.0}, {"share": float("nan")}, {"length": "0.1"}, {"offset": True}],
+)
+def test_weights_out_of_range_are_refused(settings):
+    with pytest.raises(ModelError, match=next(iter(settings))):
+        Weights(**settings)
+
+
+def test_weights_read_from_a_configuration_have_to_be_all_there():
+    whole = {"temperature": 1, "share": 1, "length": 0.1, "sequence": 0, "slope": 1, "offset": 0}
+    assert Weights.from_settings(whole).share == 1
+    with pytest.raises(ModelError, match="'length' is missing or unknown"):
+        Weights.from_settings({name: value for name, value in whole.items() if name != "length"})
+    with pytest.raises(ModelError, match="'colour' is missing or unknown"):
+        Weights.from_settings({**whole, "colour": 1})
