@@ -23,11 +23,11 @@ from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader, StateEncoder
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, read_question, signals
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text import passage
 from corag.types import FloatArray, Order
-from experiments.adapters.evidence_card import evidence_card
+from experiments.adapters.evidence_card import evidence_card, reliability_figure
 from experiments.adapters.evidence_config import EvidenceTraining
 from experiments.adapters.evidence_figures import (
     Figures,
@@ -55,7 +55,7 @@ from experiments.journal import fingerprint, write_atomically
 
 logger = logging.getLogger(__name__)
 
-ADAPTER_DIR, MEMBERS_DIR, DONE_FILE = "adapter", "members", "done.json"
+ADAPTER_DIR, MEMBERS_DIR, FIGURE_FILE, DONE_FILE = "adapter", "members", "reliability.svg", "done.json"
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 BUDGETS = (256, 384)
 ORDERS_MET = 100
@@ -100,6 +100,9 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     out = Path(config.out)
     settings = asdict(config)
     work = fingerprint({name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")})
+    # What the fitted networks depend on: other tests, or other weights of a value, do not need others.
+    names = ("data", "sources", "max_size", "fit", "folds", "precision", "seed")
+    fitting = fingerprint([{name: settings[name] for name in names}, SINGLES, PAIRS, FLAGS])
     if (report := _finished(out, work)) is not None:
         logger.info("%s is trained already; delete it to train again", report.adapter)
         return report
@@ -112,7 +115,7 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
 
         def member(part: str, rows: Sequence[int], seed: int) -> Ensemble:
             """Return one fitted network, from its file if it was fitted before."""
-            file = out / MEMBERS_DIR / work / f"{part}.safetensors"
+            file = out / MEMBERS_DIR / fitting / f"{part}.safetensors"
             if file.is_file():
                 return Ensemble.from_tensors(load_file(file))
             tables = [learnt[row].table for row in rows]
@@ -169,6 +172,7 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
         card = evidence_card(config, parts, facts, figures, reliabilities)
         adapter = load_adapter(draft)
         save_adapter(out / ADAPTER_DIR, adapter.tensors, adapter.config, card)
+    write_atomically(out / FIGURE_FILE, reliability_figure(reliabilities))
     write_atomically(out / DONE_FILE, json.dumps({"work": work, "figures": figures, "facts": facts}, indent=2) + "\n")
     return EvidenceReport(out / ADAPTER_DIR, figures)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -112,21 +111,32 @@ def _calibration(reliabilities: Mapping[str, Reliability]) -> str:
     if not reliabilities:
         return "not measured"
     errors = {name: {"expected calibration error": found.error} for name, found in reliabilities.items()}
-    return f"{_table('test', errors)}\n\n![Reliability]({_figure(reliabilities)})"
+    bins = [
+        f"### {name}\n\n"
+        + _table(
+            "values",
+            {f"{value:.2f}": {"complete": share, "orders": number} for value, share, number in found.bins},
+        )
+        for name, found in reliabilities.items()
+    ]
+    return "\n\n".join([_table("test", errors), *bins])
 
 
-def _figure(reliabilities: Mapping[str, Reliability]) -> str:
-    """Return a reliability diagram as a data URI: a card has to be one file."""
+def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:
+    """Return a reliability diagram as SVG."""
+    import matplotlib
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.6, 3.2), layout="constrained")
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.8", linewidth=1)
     for name, found in reliabilities.items():
         axes.plot([v for v, _, _ in found.bins], [s for _, s, _ in found.bins], marker="o", markersize=3, label=name)
     axes.set_xlabel("value")
     axes.set_ylabel("share with all of the evidence")
-    axes.legend(fontsize=7, frameon=False)
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=100)
-    return "data:image/png;base64," + base64.b64encode(drawn.getvalue()).decode()
+    if reliabilities:
+        axes.legend(fontsize=7, frameon=False)
+    drawn = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "corag"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()

@@ -95,17 +95,19 @@ class Network(nn.Module):
 
     def __init__(self, num_features: int, settings: FitSettings) -> None:
         super().__init__()
-        self.linear = nn.Linear(num_features, 1)
-        self.hidden = nn.Linear(num_features, settings.hidden)
+        bound = num_features**-0.5
+        self.linear = nn.Parameter(torch.zeros(num_features))
+        self.bias = nn.Parameter(torch.zeros(()))
+        # As in `nn.Linear`, which warns of layers without units.
+        self.hidden = nn.Parameter(torch.empty(settings.hidden, num_features).uniform_(-bound, bound))
+        self.hidden_bias = nn.Parameter(torch.empty(settings.hidden).uniform_(-bound, bound))
+        self.output = nn.Parameter(torch.zeros(settings.hidden))
         self.dropout = nn.Dropout(settings.dropout)
-        self.output = nn.Linear(settings.hidden, 1, bias=False)
-        nn.init.zeros_(self.linear.weight)
-        nn.init.zeros_(self.output.weight)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return logits, `[N, F]` to `[N]`."""
-        activations = nn.functional.gelu(self.hidden(x), approximate="tanh")
-        return (self.linear(x) + self.output(self.dropout(activations))).squeeze(-1)
+        activations = nn.functional.gelu(x @ self.hidden.T + self.hidden_bias, approximate="tanh")
+        return torch.as_tensor(x @ self.linear + self.bias + self.dropout(activations) @ self.output)
 
 
 def fit_member(
@@ -169,18 +171,11 @@ def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np
 def to_ensemble(networks: Sequence[Network], mean: FloatArray, scale: FloatArray) -> Ensemble:
     """Return fitted networks as the library evaluates them."""
 
-    def stack(values: Sequence[torch.Tensor]) -> FloatArray:
-        return torch.stack(list(values)).detach().double().numpy()
+    def stack(name: str) -> FloatArray:
+        return np.asarray(torch.stack([getattr(network, name) for network in networks]).detach().double().numpy())
 
-    return Ensemble(
-        mean=mean,
-        scale=scale,
-        linear=stack([network.linear.weight[0] for network in networks]),
-        bias=stack([network.linear.bias[0] for network in networks]),
-        hidden=stack([network.hidden.weight for network in networks]),
-        hidden_bias=stack([network.hidden.bias for network in networks]),
-        output=stack([network.output.weight[0] for network in networks]),
-    )
+    names = ("linear", "bias", "hidden", "hidden_bias", "output")
+    return Ensemble(mean, scale, **{name: stack(name) for name in names})
 
 
 def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:

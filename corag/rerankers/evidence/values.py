@@ -42,7 +42,7 @@ class Weights:
 
     temperature: float = 1.0
     share: float = 1.0
-    length: float = 0.15
+    length: float = 0.2
     sequence: float = 0.02
     slope: float = 5.0
     offset: float = -3.0
