@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning.pytorch.loggers import Logger
 from safetensors.numpy import load_file, save_file
 
 from agent.loggers import open_logger
@@ -100,9 +101,6 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     out = Path(config.out)
     settings = asdict(config)
     work = fingerprint({name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")})
-    # What the fitted networks depend on: other tests, or other weights of a value, do not need others.
-    names = ("data", "sources", "max_size", "fit", "folds", "precision", "seed")
-    fitting = fingerprint([{name: settings[name] for name in names}, SINGLES, PAIRS, FLAGS])
     if (report := _finished(out, work)) is not None:
         logger.info("%s is trained already; delete it to train again", report.adapter)
         return report
@@ -111,48 +109,15 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     with open_logger(config.logger, out, settings) as tracker:
         rarity = _rarity(config, encoder)
         learnt = _learnt(config, encoder, rarity)
-        mean, scale = standards([one.table for one in learnt])
-
-        def member(part: str, rows: Sequence[int], seed: int) -> Ensemble:
-            """Return one fitted network, from its file if it was fitted before."""
-            file = out / MEMBERS_DIR / fitting / f"{part}.safetensors"
-            if file.is_file():
-                return Ensemble.from_tensors(load_file(file))
-            tables = [learnt[row].table for row in rows]
-            network, losses = fit_member(tables, mean, scale, config.fit, seed)
-            if tracker is not None:
-                for epoch, loss in enumerate(losses):
-                    tracker.log_metrics({f"{part}/loss": loss}, step=epoch)
-            ensemble = to_ensemble([network], mean, scale)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            draft = file.with_suffix(".part")
-            save_file({name: np.ascontiguousarray(getattr(ensemble, name)) for name in Ensemble.__slots__}, draft)
-            draft.replace(file)
-            return ensemble
-
-        everything = range(len(learnt))
-        with progress("fit", quiet=config.quiet) as told:
-            total = config.folds + config.fit.members
-            foretold: list[Hypotheses | None] = [None] * len(learnt)
-            for fold in range(config.folds):
-                inside = [row for row in everything if _fold(learnt[row].pooled.id, config) == fold]
-                network = member(f"fold{fold}", sorted(set(everything).difference(inside)), config.seed)
-                for row in inside:
-                    foretold[row] = weigh(learnt[row].example.signals, config.max_size, network)
-                told(fold + 1, total)
-            members = []
-            for number in range(config.fit.members):
-                members.append(member(f"member{number}", everything, config.seed + number))
-                told(config.folds + number + 1, total)
+        foretold, network = _fitted(config, learnt, _Fits(config, [one.table for one in learnt], tracker))
         order, order_found = _fit_order(config, learnt)
-        parts = EvidenceParts(config.name, config.max_size, _joined(members), rarity, order, config.weights)
-        parts, fitted = _calibrated(config, parts, learnt, [one for one in foretold if one is not None])
-        described = {**parts.settings(), "sources": [asdict(source) for source in config.sources], "seed": config.seed}
+        parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
+        parts, fitted = _calibrated(config, parts, learnt, foretold)
+        described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
         # What is measured is what is shipped: rounded to half precision.
         draft = out / "draft"
         save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
-        reranker = EvidenceReranker(draft, encoder=encoder)
-        figures, reliabilities = _measured(config, reranker, encoder)
+        figures, reliabilities = _measured(config, EvidenceReranker(draft, encoder=encoder), encoder)
         facts: dict[str, Any] = {
             "questions": len({one.pooled.id for one in learnt}),
             "without evidence": sum(not one.pooled.gold for one in learnt),
@@ -161,20 +126,70 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
             "hours": round((time.perf_counter() - started) / 3600, 2),
         }
         if tracker is not None:
-            tracker.log_metrics(
-                {
-                    f"{test}/{method}/{name}": value
-                    for test, methods in figures.items()
-                    for method, values in methods.items()
-                    for name, value in values.items()
-                }
-            )
-        card = evidence_card(config, parts, facts, figures, reliabilities)
-        adapter = load_adapter(draft)
-        save_adapter(out / ADAPTER_DIR, adapter.tensors, adapter.config, card)
+            tracker.log_metrics(_flat(figures))
+    rounded = load_adapter(draft)
+    card = evidence_card(config, parts, facts, figures, reliabilities)
+    save_adapter(out / ADAPTER_DIR, rounded.tensors, rounded.config, card)
     write_atomically(out / FIGURE_FILE, reliability_figure(reliabilities))
     write_atomically(out / DONE_FILE, json.dumps({"work": work, "figures": figures, "facts": facts}, indent=2) + "\n")
     return EvidenceReport(out / ADAPTER_DIR, figures)
+
+
+class _Fits:
+    """Fits networks to parts of the training questions, or takes them from their files if that was done before."""
+
+    def __init__(self, config: EvidenceTraining, tables: Sequence[Table], tracker: Logger | None) -> None:
+        self._config, self._tables, self._tracker = config, tables, tracker
+        self._mean, self._scale = standards(tables)
+        settings = asdict(config)
+        # Other tests, or other weights of a value, need no other networks.
+        names = ("data", "sources", "max_size", "fit", "folds", "precision", "seed")
+        work = fingerprint([{name: settings[name] for name in names}, SINGLES, PAIRS, FLAGS])
+        self._folder = Path(config.out) / MEMBERS_DIR / work
+
+    def __call__(self, name: str, rows: Sequence[int], seed: int) -> Ensemble:
+        """Return one network, fitted to the questions of these rows."""
+        file = self._folder / f"{name}.safetensors"
+        if file.is_file():
+            return Ensemble.from_tensors(load_file(file))
+        tables = [self._tables[row] for row in rows]
+        network, losses = fit_member(tables, self._mean, self._scale, self._config.fit, seed)
+        if self._tracker is not None:
+            for epoch, loss in enumerate(losses):
+                self._tracker.log_metrics({f"{name}/loss": loss}, step=epoch)
+        ensemble = to_ensemble([network], self._mean, self._scale)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        draft = file.with_suffix(".part")
+        save_file({name: np.ascontiguousarray(getattr(ensemble, name)) for name in Ensemble.__slots__}, draft)
+        draft.replace(file)
+        return ensemble
+
+
+def _fitted(config: EvidenceTraining, learnt: Sequence[_Learnt], fit: _Fits) -> tuple[list[Hypotheses], Ensemble]:
+    """Return what networks that have not seen a question say about it, for each question, and the whole ensemble."""
+    folds = np.array([_fold(one.pooled.id, config) for one in learnt])
+    foretold: dict[int, Hypotheses] = {}
+    members: list[Ensemble] = []
+    with progress("fit", quiet=config.quiet) as told:
+        total = config.folds + config.fit.members
+        for fold in range(config.folds):
+            network = fit(f"fold{fold}", np.flatnonzero(folds != fold).tolist(), config.seed)
+            for row in np.flatnonzero(folds == fold).tolist():
+                foretold[row] = weigh(learnt[row].example.signals, config.max_size, network)
+            told(fold + 1, total)
+        for number in range(config.fit.members):
+            members.append(fit(f"member{number}", range(len(learnt)), config.seed + number))
+            told(config.folds + number + 1, total)
+    return [foretold[row] for row in range(len(learnt))], _joined(members)
+
+
+def _flat(figures: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:
+    return {
+        f"{test}/{method}/{name}": value
+        for test, methods in figures.items()
+        for method, values in methods.items()
+        for name, value in values.items()
+    }
 
 
 def _finished(out: Path, work: str) -> EvidenceReport | None:
