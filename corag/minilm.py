@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -129,19 +129,22 @@ class MiniLMEncoder:
         for batch in self._run(ids):
             weights = batch.mask[:, None].astype(np.float32)
             vectors[batch.rows] = (weights @ batch.output)[:, 0] / weights.sum(axis=2)
-        return _unit(vectors)
+        return unit(vectors)
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
-        # Between [CLS] and [SEP].
-        return [_unit(states[1:-1]) for states in self.states(ids)]
+        return self._each(ids, lambda states: unit(states[1:-1]))  # between [CLS] and [SEP]
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return the last layer as it is, special tokens included, one `[length + 2, DIMENSION]` per text."""
+        return self._each(ids, np.copy)  # a view would keep the padding of its batch
+
+    def _each(self, ids: Sequence[NDArray[np.int64]], read: Callable[[Float32], Float32]) -> list[Float32]:
+        """Return what is read from the states of each text, special tokens included."""
         found: dict[int, Float32] = {}
         for batch in self._run(ids):
             for row, states in zip(batch.rows.tolist(), batch.output, strict=True):
-                found[row] = states[: len(ids[row]) + 2]
+                found[row] = read(states[: len(ids[row]) + 2])
         return [found[row] for row in range(len(ids))]
 
     def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:
@@ -178,6 +181,7 @@ def load_bert() -> Any:
         return transformers.BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
 
 
-def _unit(vectors: Float32) -> Float32:
+def unit(vectors: Float32) -> Float32:
+    """Return vectors of length 1, `[..., DIMENSION]`; a vector of zeros stays."""
     norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return cast(Float32, vectors / np.maximum(norms, np.float32(1e-12)))

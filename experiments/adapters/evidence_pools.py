@@ -12,8 +12,9 @@ import numpy as np
 from corag.data import DataFolder, Query
 from corag.engine.source import Float32
 from corag.errors import DataError
+from corag.minilm import unit
 from corag.rerankers.bm25 import Bm25
-from corag.rerankers.evidence.passages import StateEncoder, unit
+from corag.rerankers.evidence.passages import StateEncoder
 from corag.text import passage
 from corag.types import Chunk
 from experiments.adapters.evidence_config import EvidenceSource

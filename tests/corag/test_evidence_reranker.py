@@ -22,7 +22,7 @@ TEXTS = [
     "Sky Ark\nSky Ark was made by Ann Lee.",
     "Rome\nRome is a city.",
     "Ann Lee\nAnn Lee was born in 1950.",
-    "Sky\nBlue is the sky.",
+    "Blue\nBlue is the sky.",
 ]
 CHUNKS = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
 WEIGHTS = Weights(sequence=0.02)
@@ -69,7 +69,7 @@ def test_it_is_a_reranker_with_values_from_0_to_1():
 
 def test_a_search_finds_the_evidence():
     candidates = [Candidate(chunk, 0.9 - row / 10) for row, chunk in enumerate(CHUNKS)]
-    selection = Corag(reranker=reranker_of()).select(QUESTION, candidates, 24)
+    selection = Corag(reranker=reranker_of()).select(QUESTION, candidates, 64)
     assert selection.ids == ("0", "2")
     assert selection.value == pytest.approx(reranker_of().scorer(QUESTION, CHUNKS)([(0, 2)])[0])
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.source import Float32
-from corag.minilm import Tokens
+from corag.minilm import Tokens, unit
 from corag.rerankers.cache import BoundedCache
 from corag.text import sentence_spans
 
@@ -165,9 +165,3 @@ def split_title(text: str) -> tuple[str, int]:
 def plain(text: str) -> str:
     """Return the words of a text in lower case, with one space between them."""
     return " ".join(_WORD.findall(text.lower()))
-
-
-def unit(vectors: Float32) -> Float32:
-    """Return vectors of length 1; a vector of zeros stays."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, np.float32(1e-12)), dtype=np.float32)

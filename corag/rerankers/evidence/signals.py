@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.source import Float32
-from corag.rerankers.evidence.passages import Passage, StateEncoder, plain, unit
+from corag.minilm import unit
+from corag.rerankers.evidence.passages import Passage, StateEncoder, plain
 from corag.types import FloatArray
 
 SINGLES = (
