@@ -69,7 +69,7 @@ def test_it_is_a_reranker_with_values_from_0_to_1():
 
 def test_a_search_finds_the_evidence():
     candidates = [Candidate(chunk, 0.9 - row / 10) for row, chunk in enumerate(CHUNKS)]
-    selection = Corag(reranker=reranker_of()).select(QUESTION, candidates, 64)
+    selection = Corag(reranker=reranker_of(), policy="model").select(QUESTION, candidates, 64)
     assert selection.ids == ("0", "2")
     assert selection.value == pytest.approx(reranker_of().scorer(QUESTION, CHUNKS)([(0, 2)])[0])
 
