@@ -242,7 +242,8 @@ def run_train_adapter(config: Any) -> None:
 
 def run_evaluate(config: Any) -> None:
     """Compare selectors."""
-    from experiments.evaluate import evaluate, show
+    from experiments.evaluate import evaluate
+    from experiments.tables import show
 
     result = evaluate(config)
     if not config.quiet:

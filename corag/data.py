@@ -136,6 +136,14 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
     return shared > 0 and 2 * shared >= end - start
 
 
+def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:
+    """Return the id of the passage that a gold entry is, or is a span of; None where the corpus does not have it."""
+    if gold in documents:
+        return gold
+    match = _SPAN.fullmatch(gold)
+    return match["document"] if match is not None and match["document"] in documents else None
+
+
 def _exists(gold: str, documents: Mapping[str, Document]) -> bool:
     match = _SPAN.fullmatch(gold)
     return gold in documents or (

@@ -45,12 +45,7 @@ class Registry(Generic[Part]):
         Raises:
             InputError: No such name (all names are listed), or settings that the part does not take.
         """
-        if name not in self._parts:
-            raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
-        part = self._parts[name]
-        if isinstance(part, str):
-            module, _, attribute = part.partition(":")
-            part = cast(Callable[..., Part], getattr(importlib.import_module(module), attribute))
+        part = self._part(name)
         signature = inspect.signature(part)
         try:
             signature.bind(**settings)
@@ -58,6 +53,24 @@ class Registry(Generic[Part]):
             listed = ", ".join(map(str, signature.parameters.values())) or "(none)"
             raise InputError(f"{self.kind} {name!r}: {error}; its settings are {listed}") from error
         return part(**settings)
+
+    def settings(self, name: str) -> tuple[str, ...]:
+        """Return the names of the settings that a part takes.
+
+        Raises:
+            InputError: No such name (all names are listed).
+        """
+        parameters = inspect.signature(self._part(name)).parameters.values()
+        return tuple(one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
+
+    def _part(self, name: str) -> Callable[..., Part]:
+        if name not in self._parts:
+            raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
+        part = self._parts[name]
+        if isinstance(part, str):
+            module, _, attribute = part.partition(":")
+            part = cast(Callable[..., Part], getattr(importlib.import_module(module), attribute))
+        return part
 
     def _listed(self) -> str:
         return ", ".join(self._parts) or "(none)"

@@ -8,7 +8,7 @@ import json
 import logging
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,40 +17,48 @@ from typing import Any
 import numpy as np
 
 import corag
-from corag.console import progress, stdout, table
+from corag.console import progress
 from corag.data import DataFolder, Query
-from corag.errors import InputError
-from corag.registry import SELECTORS
+from corag.errors import BudgetError, InputError, ScoringError, SummarizerError
+from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text import ChunkConfig
 from corag.tokens import token_counter
-from corag.types import Reader, Selection, Selector, TokenCounter
+from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
+from experiments.embedding import RememberingEmbedder
 from experiments.journal import Journal, fingerprint, output_file, write_atomically
-from experiments.metrics import answer_figures, evidence_figures
+from experiments.methods import make_methods
+from experiments.metrics import (
+    answer_figures,
+    answer_similarity,
+    change_in_tokens,
+    evidence_depth,
+    evidence_figures,
+    redundancy,
+    trade_off_efficiency,
+)
 from experiments.pools import Pool, PoolName, check_counts, content_hash, open_pool
+from search import SearchError
 
 logger = logging.getLogger(__name__)
 
-PLAIN = "corag-plain"
-
 MEANS = (
-    "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
-    "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
+    "rouge1", "rouge2", "rougeL", "f1", "em", "sub_em", "evidence_recall", "evidence_precision", "full_evidence",
+    "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
 )  # fmt: skip
 """Figures that are averaged over questions; what a question does not have is left out of its average."""
-TOTALS = ("over_budget", "truncated", "empty")
+SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity")
+"""The same, of which some methods have none at all: null then, not 0."""
+TOTALS = ("over_budget", "truncated", "empty", "failed")
 """Figures that are added up over questions."""
 
-COLUMNS = {
-    "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "f1": "F1", "em": "exact match",
-    "evidence_recall": "evidence recall", "evidence_precision": "evidence precision", "full_evidence": "full evidence",
-    "cost_tokens": "tokens", "chunks": "chunks", "over_budget": "over budget", "value": "value",
-    "orders_scored": "orders scored", "latency_ms_median": "ms, median", "latency_ms_p95": "ms, 95%",
-}  # fmt: skip
-"""Figures shown in tables, and their headings."""
-FORMATS = {
-    "cost_tokens": ".1f", "chunks": ".2f", "orders_scored": ".1f", "latency_ms_median": ".1f", "latency_ms_p95": ".1f",
-}  # fmt: skip
+FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
+"""What one question may be too much for; a missing package, model or server is a reason to stop."""
+
+PACKAGES = (
+    "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "bm25s", "scikit-learn",
+)  # fmt: skip
+"""What figures depend on."""
 
 
 @dataclass(frozen=True)
@@ -60,17 +68,21 @@ class EvaluateConfig:
     Attributes:
         data: Data folder.
         split: Which questions.
-        methods: Selectors, separated by commas; `corag-plain` is `corag` with its default settings, agent or not.
+        methods: Selectors, separated by commas, each with settings of its own if need be: `top-k:k=3`,
+            `car:method=dbscan`. `corag-plain` is `corag` with its default settings, agent or not; `all` stands for
+            every selector that can run with what is given.
         budget: The most tokens a selection may cost.
-        pool: Where candidates come from: the question's own list, or the nearest chunks of the corpus.
+        pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
+            evidence (document), or the nearest chunks of the corpus.
         reranker: Values chunks for every method that reranks.
         window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
             scored in overlapping windows (windows), or are cut (truncate) and counted.
         prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
         agent: Checkpoint folder; `corag` then predicts its settings, `corag-fixed` uses its best single one.
         reader: Answers the questions.
+        summarizer: Makes texts shorter, for methods that put summaries into the prompt.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
-        embedder: Embeds questions and passages.
+        embedder: Embeds questions and passages; methods that need vectors of candidates find them remembered.
         index: An index of the corpus; by default one is built in the cache folder.
         num_candidates: Chunks offered per question with the corpus as pool.
         max_tokens: Tokens of a chunk when an index has to be built.
@@ -89,6 +101,7 @@ class EvaluateConfig:
     prefilter: float = 1.0
     agent: str | None = None
     reader: str = "extractive"
+    summarizer: str = "extractive"
     tokenizer: str = "minilm"
     embedder: str = "minilm"
     index: str | None = None
@@ -116,7 +129,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     folder = DataFolder.open(config.data)
     queries = folder.split(config.split, config.limit)
     tokens = token_counter(config.tokenizer)
-    selectors = make_selectors(config, tokens)
+    embedder = RememberingEmbedder(corag.embedder(config.embedder))
+    methods = make_methods(config.methods, _offered(config, tokens, embedder))
     reader = corag.reader(config.reader)
     settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
     content = content_hash(folder, queries, config.index)
@@ -127,7 +141,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     pool = open_pool(
         folder,
         queries,
-        corag.embedder(config.embedder),
+        embedder,
         pool=config.pool,
         index=config.index,
         num_candidates=config.num_candidates,
@@ -135,7 +149,17 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         quiet=config.quiet,
     )
     with nullcontext() if out is None else Journal(out.with_suffix(".journal.jsonl"), work) as journal:
-        rows = compare(queries, pool, selectors, reader, config.budget, tokens, journal=journal, quiet=config.quiet)
+        rows = compare(
+            queries,
+            pool,
+            methods.selectors,
+            reader,
+            config.budget,
+            tokens,
+            embedder=embedder,
+            journal=journal,
+            quiet=config.quiet,
+        )
         result = {
             "data": config.data,
             "split": config.split,
@@ -143,7 +167,8 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             "queries": len(queries),
             "queries_without_gold": sum(not query.gold for query in queries),
             "pool": pool.name,
-            "methods": [{"method": name, **average(rows[name])} for name in selectors],
+            "methods": [{"method": name, **average(rows[name])} for name in methods.selectors],
+            "left_out": dict(methods.left_out),
             "config": settings,
             "versions": versions(),
             "seed": 0,
@@ -172,30 +197,18 @@ def _finished(out: Path, work: str) -> dict[str, Any] | None:
         return None
 
 
-def make_selectors(config: EvaluateConfig, tokens: TokenCounter) -> dict[str, Selector]:
-    """Build the selectors that a config names, each with rerankers of its own so that no cache is shared.
-
-    Raises:
-        InputError: No method, an unknown one, or `corag-fixed` without an agent.
-    """
-    names = [name.strip() for name in config.methods.split(",") if name.strip()]
-    if not names:
-        raise InputError(f"methods is {config.methods!r}; name at least one of {', '.join(SELECTORS.names)}")
-    selectors: dict[str, Selector] = {}
-    for name in names:
-        settings: dict[str, Any] = {"tokens": tokens}
-        if name in ("naive", "upper", PLAIN) or (name == "corag" and config.agent is None):
-            settings["reranker"] = config.reranker
-        if name == "corag":
-            settings["prefilter"] = config.prefilter
-        if name in ("corag", "corag-fixed") and config.agent is not None:
-            settings["agent"] = config.agent
-        if name in ("naive", "upper", PLAIN, "corag", "corag-fixed"):
-            settings["window"] = config.window
-        if name == "corag-fixed" and config.agent is None:
-            raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
-        selectors[name] = corag.selector("corag" if name == PLAIN else name, **settings)
-    return selectors
+def _offered(config: EvaluateConfig, tokens: TokenCounter, embedder: Embedder) -> dict[str, Any]:
+    """Return the settings that every selector is built with which takes them."""
+    return {
+        "tokens": tokens,
+        "reranker": config.reranker,
+        "window": config.window,
+        "prefilter": config.prefilter,
+        "agent": config.agent,
+        "reader": config.reader,
+        "summarizer": config.summarizer,
+        "embedder": embedder,
+    }
 
 
 def compare(
@@ -206,13 +219,26 @@ def compare(
     budget_tokens: int,
     tokens: TokenCounter,
     *,
+    embedder: Embedder | None = None,
     journal: Journal | None = None,
     quiet: bool = False,
 ) -> dict[str, list[dict[str, Any]]]:
     """Let every selector choose for every question, and measure what it chose.
 
     All selectors take their turn on a question before the next one comes, so that a change of the machine's
-    speed meets them alike. Equal contexts are read once.
+    speed meets them alike. Equal contexts are read once. A selector that fails on a question is noted with its error
+    and the others go on.
+
+    Args:
+        queries: The questions.
+        pool: Their candidates.
+        selectors: By name.
+        reader: Answers from what was chosen.
+        budget_tokens: The most tokens that a selection may cost.
+        tokens: Counts them.
+        embedder: Tells how much a selection repeats itself; without one that figure is left out.
+        journal: Remembers finished questions.
+        quiet: No progress.
 
     Returns:
         Per method one row per question.
@@ -221,7 +247,7 @@ def compare(
     with progress(f"select at {budget_tokens} tokens", quiet=quiet) as report:
         for number, query in enumerate(queries, start=1):
             if query.id not in units:
-                units[query.id] = _measure(query, pool, selectors, reader, budget_tokens, tokens)
+                units[query.id] = _measure(query, pool, selectors, reader, budget_tokens, tokens, embedder)
                 if journal is not None:
                     journal.add(query.id, units[query.id])
             report(number, len(queries))
@@ -235,20 +261,34 @@ def _measure(
     reader: Reader,
     budget_tokens: int,
     tokens: TokenCounter,
+    embedder: Embedder | None,
 ) -> dict[str, dict[str, Any]]:
     answers: dict[str, str] = {}
+
+    def answer_from(context: str) -> str:
+        if context not in answers:
+            answers[context] = reader.answer(query.question, context).text
+        return answers[context]
+
     rows: dict[str, dict[str, Any]] = {}
     candidates = pool.candidates(query)
+    ranking = [candidate.chunk for candidate in candidates]
     for name, selector in selectors.items():
         started = time.perf_counter()
-        selection = selector.select(query.question, candidates, budget_tokens)
+        try:
+            selection = selector.select(query.question, candidates, budget_tokens)
+        except FAILURES as error:
+            rows[name] = {"query": query.id, "failed": 1, "error": f"{type(error).__name__}: {error}"}
+            continue
         latency_ms = 1000 * (time.perf_counter() - started)
-        if selection.text not in answers:
-            answers[selection.text] = reader.answer(query.question, selection.text).text
-        answer = answers[selection.text]
+        answer = answer_from(selection.text)
         rows[name] = {
             "query": query.id,
             **figures(query, selection, answer, tokens),
+            **depth_figures(query, selection, ranking),
+            **summary_figures(selection, ranking, answer, answer_from, tokens, embedder),
+            **({} if embedder is None else {"redundancy": redundancy(_parts(selection), embedder)}),
+            "failed": 0,
             "latency_ms": latency_ms,
             "ids": list(selection.ids),
             "answer": answer,
@@ -257,15 +297,17 @@ def _measure(
 
 
 def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounter) -> dict[str, Any]:
-    """Return all figures of one selection and the answer that was read from it."""
+    """Return the figures of one selection by itself and of the answer that was read from it."""
     # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
     cost = int(tokens.count([selection.text])[0]) if selection.text else 0
     trace = selection.trace
     # Of a chunk that went into a summary nobody knows whether its evidence is still there.
     shown = [chunk for chunk in selection.chunks if chunk.text in selection.text]
+    taken = evidence_figures(selection.chunks, query.gold)
     return {
         **(answer_figures(answer, query.answers) if query.answers else {}),
         **(evidence_figures(shown, query.gold) or {}),
+        **({} if taken is None else {"context_recall": taken["evidence_recall"]}),
         "cost_tokens": cost,
         "chunks": len(selection),
         "over_budget": int(cost > selection.budget_tokens),
@@ -278,37 +320,82 @@ def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounte
     }
 
 
-def average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return means, totals and latency quantiles of a method's rows; 0 where no question has the figure."""
-    latencies = [row["latency_ms"] for row in rows]
-    means = {name: [float(row[name]) for row in rows if name in row] for name in MEANS}
+def depth_figures(query: Query, selection: Selection, ranking: Sequence[Chunk]) -> dict[str, int]:
+    """Return how deep in the ranking the evidence lies, and how far from it the number of chunks chosen is."""
+    depth = evidence_depth(ranking, query.gold)
+    return {} if depth is None else {"true_k": depth, "diff_k": abs(len(selection) - depth)}
+
+
+def summary_figures(
+    selection: Selection,
+    ranking: Sequence[Chunk],
+    answer: str,
+    answer_from: Callable[[str], str],
+    tokens: TokenCounter,
+    embedder: Embedder | None,
+) -> dict[str, float]:
+    """Return what summarizing changed: tokens and answer, against the chunks that were summarized as they are.
+
+    Nothing for a selection of whole chunks.
+    """
+    if _is_whole(selection):
+        return {}
+    # In the order of the ranking, so that methods which sum up the same chunks share one answer.
+    sources = set(selection.ids)
+    original = SEPARATOR.join(chunk.text for chunk in ranking if chunk.id in sources)
+    num_tokens, before = tokens.count([selection.text, original]).tolist()
     return {
-        **{name: float(np.mean(values)) if values else 0.0 for name, values in means.items()},
-        **{name: int(sum(row[name] for row in rows)) for name in TOTALS},
-        "latency_ms_median": float(np.median(latencies)),
-        "latency_ms_p95": float(np.percentile(latencies, 95)),
+        "change_in_tokens": change_in_tokens(num_tokens, before),
+        **({} if embedder is None else {"answer_similarity": _alike(answer, answer_from(original), embedder)}),
     }
 
 
-def show(result: Mapping[str, Any], title: str) -> None:
-    """Print a result: one column per method, one line per figure."""
-    lines = [
-        {"figure": heading} | {row["method"]: format_figure(name, row[name]) for row in result["methods"]}
-        for name, heading in COLUMNS.items()
-    ]
-    methods = [row["method"] for row in result["methods"]]
-    stdout().print(table(lines, {"figure": "", **dict(zip(methods, methods, strict=True))}, title=title))
+def _alike(answer: str, other: str, embedder: Embedder) -> float:
+    return answer_similarity(answer, other, embedder) if answer and other else float(answer == other)
 
 
-def format_figure(name: str, value: float) -> str:
-    """Return a figure as tables show it."""
-    return format(value, FORMATS.get(name, ".3f")) if isinstance(value, float) else str(value)
+def _is_whole(selection: Selection) -> bool:
+    return selection.text == SEPARATOR.join(chunk.text for chunk in selection.chunks)
+
+
+def _parts(selection: Selection) -> list[str]:
+    """Return the chunks, or of a selection with a text of its own the parts that empty lines divide."""
+    if _is_whole(selection):
+        return [chunk.text for chunk in selection.chunks]
+    return [part for part in selection.text.split(SEPARATOR) if part.strip()]
+
+
+def average(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return means, totals and latency quantiles of a method's rows; 0 where no question has the figure.
+
+    Questions on which the method failed are counted, and in no other figure. `tes` is over those with gold.
+    """
+    latencies = [row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]
+    means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS)}
+    judged = [row for row in rows if "full_evidence" in row]
+    errors = [row["error"] for row in rows if "error" in row]
+    return {
+        **{
+            name: float(np.mean(values)) if values else None if name in SOME_MEANS else 0.0
+            for name, values in means.items()
+        },
+        "tes": _tes(judged) if judged else None,
+        **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
+        "latency_ms_median": float(np.median(latencies)),
+        "latency_ms_p95": float(np.percentile(latencies, 95)),
+        **({"error": errors[0]} if errors else {}),
+    }
+
+
+def _tes(rows: Sequence[Mapping[str, Any]]) -> float:
+    accuracy, candidates = (float(np.mean([row[name] for row in rows])) for name in ("full_evidence", "chunks"))
+    return trade_off_efficiency(accuracy, candidates)
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what figures depend on."""
     found = {"python": platform.python_version()}
-    for package in ("corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "bm25s"):
+    for package in PACKAGES:
         try:
             found[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:

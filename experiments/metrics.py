@@ -62,8 +62,13 @@ def _rouge_scorer() -> Any:
 
 
 def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
-    """Return ROUGE, F1 and exact match of an answer."""
-    return {**rouge(answer, references), "f1": f1(answer, references), "em": exact_match(answer, references)}
+    """Return ROUGE, F1, exact match and substring match of an answer."""
+    return {
+        **rouge(answer, references),
+        "f1": f1(answer, references),
+        "em": exact_match(answer, references),
+        "sub_em": substring_match(answer, references),
+    }
 
 
 def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float] | None:
@@ -121,6 +126,16 @@ def true_k(ranking: Sequence[str], relevant: Sequence[str]) -> int | None:
         if not missing:
             return count if relevant else None
     return None
+
+
+def evidence_depth(ranking: Sequence[Chunk], gold: Sequence[str]) -> int | None:
+    """Return the smallest k whose first k chunks hold all evidence: `true_k` where evidence may be a span.
+
+    None for a question without gold, and where some of it is in no chunk.
+    """
+    places = [next((i for i, chunk in enumerate(ranking, 1) if is_evidence(chunk, entry)), None) for entry in gold]
+    found = [place for place in places if place is not None]
+    return max(found) if found and len(found) == len(places) else None
 
 
 def diff_k(estimated: Sequence[int], true: Sequence[int | None]) -> float | None:

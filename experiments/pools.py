@@ -1,9 +1,9 @@
-"""Where a question's candidates come from: its own list, or the nearest chunks of a corpus."""
+"""Where a question's candidates come from: its own list, the document of its evidence, or a corpus."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.console import Report, progress
-from corag.data import DataFolder, Query, read_corpus
+from corag.data import DataFolder, Query, passage_of, read_corpus
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.minilm import cache_folder
@@ -21,14 +21,14 @@ from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, Embedder, TokenCounter
 from experiments.journal import fingerprint
 
-PoolName = Literal["auto", "candidates", "corpus"]
+PoolName = Literal["auto", "candidates", "document", "corpus"]
 
 
 class Pool(Protocol):
     """Offers candidates.
 
     Attributes:
-        name: `candidates` or `corpus`, as results record it.
+        name: `candidates`, `document` or `corpus`, as results record it.
     """
 
     name: str
@@ -87,6 +87,51 @@ class OwnCandidates:
     def query_embedding(self, query: Query) -> NDArray[np.float32]:
         """Return the embedding of a question, `[d]`."""
         return self._questions[query.id]
+
+
+class SameDocument:
+    """All passages of the documents that hold a question's evidence, each one chunk, ranked by cosine similarity.
+
+    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD.
+
+    Args:
+        folder: The data.
+        queries: The questions that will be asked for; their passages are embedded at once.
+        embedder: Embeds questions and passages.
+        report: Told about progress.
+
+    Raises:
+        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
+    """
+
+    name = "document"
+
+    def __init__(
+        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
+    ) -> None:
+        by_title: dict[str, list[str]] = {}
+        for name, document in folder.documents.items():
+            by_title.setdefault(document.title, []).append(name)
+        self._queries: dict[str, Query] = {}
+        for query in queries:
+            gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
+            titles = dict.fromkeys(folder.documents[name].title for name in gold)
+            if not titles or "" in titles:
+                raise DataError(
+                    f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
+                    "document is not known; use --pool corpus"
+                )
+            passages = tuple(name for title in titles for name in by_title[title])
+            self._queries[query.id] = replace(query, candidates=passages)
+        self._pool = OwnCandidates(folder, list(self._queries.values()), embedder, report)
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the passages of the question's documents, most similar first."""
+        return self._pool.candidates(self._queries[query.id])
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._pool.query_embedding(query)
 
 
 class FromIndex:
@@ -206,6 +251,9 @@ def open_pool(
     if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
         with progress("embed candidates", quiet=quiet) as report:
             return OwnCandidates(folder, queries, embedder, report)
+    if pool == "document":
+        with progress("embed documents", quiet=quiet) as report:
+            return SameDocument(folder, queries, embedder, report)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

@@ -12,13 +12,18 @@ from typing import Any
 from corag.ask import Reply
 from corag.errors import DataError, InputError
 from corag.optional import require
-from experiments.evaluate import COLUMNS, format_figure
 from experiments.journal import output_file, write_atomically
+from experiments.tables import COLUMNS, MOST_COLUMNS, columns_of, format_figure
 from search import SearchResult
 
-LOWER_IS_BETTER = ("cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95")
+LOWER_IS_BETTER = (
+    "cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95", "diff_k", "redundancy",
+    "change_in_tokens", "failed",
+)  # fmt: skip
 NEUTRAL = ("chunks", "value")
 """Values of different rerankers cannot be compared."""
+MARKERS = ("o", "s", "^", "D")
+"""Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
 MAX_CHILDREN_DRAWN = 6
@@ -115,7 +120,7 @@ def write_report(
         .from_string(template)
         .render(
             title=title,
-            summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a line.",
+            summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
             tables=[_table(result) for result in ordered],
             figures=figures,
             example=reply.to_dict() if reply is not None else None,
@@ -129,17 +134,22 @@ def write_report(
 
 
 def _table(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return headings and cells: a column for each method, or where there are many a line for each."""
     methods = result["methods"]
-    rows = []
-    for name, heading in COLUMNS.items():
+    lines = [[{"text": "", "best": False}, *({"text": method["method"], "best": False} for method in methods)]]
+    for name, heading in columns_of(result).items():
         values = [method[name] for method in methods]
-        best = None if name in NEUTRAL else min(values) if name in LOWER_IS_BETTER else max(values)
+        known = [value for value in values if value is not None]
+        best = None if name in NEUTRAL or not known else min(known) if name in LOWER_IS_BETTER else max(known)
         cells = [
-            {"text": format_figure(name, value), "best": value == best and len(set(values)) > 1} for value in values
+            {"text": format_figure(name, value), "best": best is not None and value == best and len(set(known)) > 1}
+            for value in values
         ]
-        rows.append([{"text": heading, "best": False}, *cells])
-    headings = ["", *(method["method"] for method in methods)]
-    return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": rows}
+        lines.append([{"text": heading, "best": False}, *cells])
+    if len(methods) > MOST_COLUMNS:
+        lines = [list(line) for line in zip(*lines, strict=True)]
+    headings = [cell["text"] for cell in lines[0]]
+    return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": lines[1:]}
 
 
 def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ("rougeL", "evidence_recall")) -> str:
@@ -148,17 +158,22 @@ def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = 
     axes = figure.subplots(1, len(metrics), squeeze=False)
     methods = list(dict.fromkeys(row["method"] for result in results for row in result["methods"]))
     for panel, metric in zip(axes[0], metrics, strict=True):
-        for method, color in zip(methods, COLORS * len(methods), strict=False):
+        for place, method in enumerate(methods):
             rows = [row for result in results for row in result["methods"] if row["method"] == method]
             panel.plot(
                 [row["cost_tokens"] for row in rows], [row[metric] for row in rows],
-                marker="o", label=method, color=color, linewidth=1.6, markersize=5,
+                marker=MARKERS[place // len(COLORS) % len(MARKERS)], label=method, color=COLORS[place % len(COLORS)],
+                linewidth=1.6 if len(methods) <= MOST_COLUMNS else 1.0, markersize=5,
             )  # fmt: skip
         panel.set_xlabel("tokens of the selection (mean)")
-        panel.set_ylabel({"rougeL": "ROUGE-L of the answer", "evidence_recall": "evidence recall"}.get(metric, metric))
+        panel.set_ylabel({"rougeL": "ROUGE-L of the answer"}.get(metric, COLUMNS.get(metric, metric)))
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    axes[0][0].legend(frameon=False, fontsize=9)
+    if len(methods) <= MOST_COLUMNS:
+        axes[0][0].legend(frameon=False, fontsize=9)
+    else:
+        # Within a panel so many names would hide what they name.
+        axes[0][-1].legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure.tight_layout()
     return to_svg(figure)
 

@@ -24,10 +24,11 @@ from corag.index import ChunkIndex
 from corag.selectors.corag import Corag
 from corag.text import ChunkConfig
 from experiments.demo import write_data_folder
-from experiments.evaluate import EvaluateConfig, evaluate, show
+from experiments.evaluate import EvaluateConfig, evaluate
 from experiments.label import LabelConfig, label
 from experiments.pools import build_index, check_counts
 from experiments.report import write_report
+from experiments.tables import show
 from experiments.train import EVERY_QUESTION, TrainAgentConfig, train
 
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
