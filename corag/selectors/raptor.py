@@ -104,9 +104,11 @@ class Raptor(BudgetedSelector):
                     f"{self._vectors.embedder.name!r}; give that one"
                 )
             return self.tree
-        key = tuple((chunk.id, chunk.text) for chunk in problem.chunks)
+        # Questions about one document have the same candidates in another order: they share a tree.
+        chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
+        key = tuple((chunk.id, chunk.text) for chunk in chunks)
         known = self._trees.take([key])
         if key not in known:
-            known[key] = self.builder.build(problem.chunks)
+            known[key] = self.builder.build(chunks)
             self._trees.put({key: known[key]})
         return known[key]
