@@ -112,22 +112,20 @@ def make_methods(methods: str, offered: Mapping[str, Any]) -> Methods:
 
 
 def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
-    takes = SELECTORS.settings(method.selector)
-    settings = {name: value for name, value in offered.items() if name in takes and name not in method.settings}
-    agent = method.settings.get("agent", settings.get("agent"))
-    if method.name == PLAIN or agent is None:
-        settings.pop("agent", None)
+    takes = set(SELECTORS.settings(method.selector))
     if method.name == PLAIN:
-        settings.pop("prefilter", None)
-    elif "agent" in takes:
-        # It predicts the reranker.
-        settings.pop("reranker", None)
+        takes -= {"agent", "prefilter"}
     if "agent" in takes:
         # An agent names the embedder that it was trained on.
-        settings.pop("embedder", None)
-    if not {"reranker", "agent"} & set(takes):
+        takes.discard("embedder")
+    if not takes & {"reranker", "agent"}:
         # The window offered is a reranker's; other selectors call other things by that name.
-        settings.pop("window", None)
-    if method.name == "corag-fixed" and agent is None:
+        takes.discard("window")
+    settings = {name: value for name, value in offered.items() if name in takes and value is not None}
+    settings.update(method.settings)
+    if method.name == "corag-fixed" and "agent" not in settings:
         raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
-    return corag.selector(method.selector, **settings, **method.settings)
+    if "agent" in settings and "reranker" not in method.settings:
+        # It predicts the reranker.
+        settings.pop("reranker", None)
+    return corag.selector(method.selector, **settings)
