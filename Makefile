@@ -26,6 +26,7 @@ fix: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/corag bench search --out runs/bench
 	$(BIN)/corag bench scoring --out runs/bench
+	$(BIN)/corag bench selectors --out runs/bench
 
 clean:
 	rm -rf $(VENV) runs

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from corag.console import stdout, table
 from corag.errors import InputError
-from experiments import bench_real, bench_scoring, bench_search
+from experiments import bench_real, bench_scoring, bench_search, bench_selectors
 from experiments.evaluate import versions
 from experiments.journal import write_atomically
 
-DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1}
+DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1, "selectors": 11}
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,21 @@ class BenchConfig:
             problems each policy finds with how many scored orders. `scoring`: the scoring engine against the bare
             encoder and against FlagEmbedding on joined texts, factor by factor; some minutes on two idle cores.
             `real`: what share of the best value each policy reaches on real questions; an hour the first time, when
-            every order is scored, and seconds with the values that it keeps in `out`.
-        rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search` and 3
-            for `scoring`.
+            every order is scored, and seconds with the values that it keeps in `out`. `selectors`: the simpler
+            selectors' own work without their models, and the memory that clusters of up to 10,000 chunks take.
+        rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search`, 3 for
+            `scoring` and 11 for `selectors`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
         questions: Questions that are searched in every way; `scoring` only.
         queries: Questions for `select_many` at once; `scoring` only.
         clock: `wall`: seconds by the clock. `cpu`: seconds of all threads together, for a machine that is shared;
-            `scoring` only, and best with one thread.
+            `scoring` and `selectors` only, and best with one thread.
         data: Folder of the data folders hotpotqa and 2wikimultihopqa; `real` only.
         model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with random weights in its head.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search", "scoring", "real"]
+    part: Literal["search", "scoring", "real", "selectors"]
     rounds: int | None = None
     seeds: int = 5
     questions: int = 2
@@ -76,6 +77,10 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         measured = bench_real.bench_real(config.data, values=folder / "bench-real-values.sqlite")
         columns, title = bench_real.COLUMNS, bench_real.TITLE
         figure = bench_real.value_plot(measured["curves"])
+    elif config.part == "selectors":
+        measured = bench_selectors.bench_selectors(rounds, config.clock)
+        columns, title = bench_selectors.COLUMNS, bench_selectors.TITLE
+        figure = bench_selectors.growth_plot(measured["curve"])
     else:
         model = Path(config.model) if config.model else None
         sizes = bench_scoring.Sizes(config.questions, config.queries, model)

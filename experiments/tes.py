@@ -206,7 +206,9 @@ def show(result: Mapping[str, Any]) -> None:
         for line in result["methods"]
     ]
     best = next(line["best_fixed"] for line in result["methods"] if "best_fixed" in line)
-    title = f"{result['queries']} questions with evidence; lead over {best} in TES of all of it; share of it, and its TES"
+    title = (
+        f"{result['queries']} questions with evidence; lead over {best} in TES of all of it; share of it, and its TES"
+    )
     stdout().print(table(lines, COLUMNS, title=title))
 
 

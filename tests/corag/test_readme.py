@@ -20,6 +20,17 @@ def test_the_first_example_fits_ten_lines():
     assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 10
 
 
+def test_the_selector_of_the_readme_is_short_and_keeps_the_budget():
+    [example] = [example for example in EXAMPLES if "SELECTORS.register" in example]
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    check = """
+candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three four", "one", "one two")]
+selection = corag.selector("cheapest").select("how many?", candidates, 4)
+assert (selection.ids, selection.method, selection.cost_tokens) == (("one", "one two"), "cheapest", 3), selection
+"""
+    subprocess.run([sys.executable, "-c", example + check], check=True, timeout=120)
+
+
 def test_every_command_is_one_of_ours():
     from corag.cli import commands
 

@@ -55,6 +55,14 @@ def test_settings_are_checked_against_the_part(parts):
         parts.make("broken", size=1)
 
 
+def test_a_part_names_its_settings(parts):
+    assert parts.settings("one") == parts.settings("path") == ("size",)
+    assert parts.settings("broken") == ()
+    assert set(SELECTORS.settings("reorder")) == {"selector", "by", "tokens"}
+    with pytest.raises(InputError, match="part 'two' is unknown; the names are one"):
+        parts.settings("two")
+
+
 def test_a_type_error_inside_a_part_stays_one(parts):
     with pytest.raises(TypeError, match="deep inside") as caught:
         parts.make("broken")

@@ -6,13 +6,23 @@ import pytest
 
 import corag
 from corag.data import DataFolder
-from corag.errors import CoragError, DataError, InputError
-from corag.registry import READERS
+from corag.errors import CoragError, DataError, InputError, ReaderError
+from corag.registry import READERS, SELECTORS
 from corag.tokens import token_counter
 from corag.types import Answer, Chunk, Selection
-from experiments.evaluate import TOTALS, EvaluateConfig, average, compare, evaluate, figures, make_selectors, show
+from experiments.evaluate import (
+    TOTALS,
+    EvaluateConfig,
+    average,
+    compare,
+    depth_figures,
+    evaluate,
+    figures,
+    summary_figures,
+)
 from experiments.metrics import answer_figures
 from experiments.pools import open_pool
+from experiments.tables import show
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
 
 DESIGN_KEYS = {
@@ -22,6 +32,11 @@ DESIGN_KEYS = {
 }  # fmt: skip
 TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "config", "versions", "seed"}
 METHODS = "top-k,naive,corag,corag-plain,corag-fixed,upper"
+MORE_KEYS = {
+    "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
+    "answer_similarity", "failed",
+}  # fmt: skip
+FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
 
 
@@ -77,15 +92,15 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     )
     result = evaluate(config)
     assert json.loads(out.read_text()) == result
-    assert set(result) == TOP_KEYS | {"queries_without_gold", "work"}
+    assert set(result) == TOP_KEYS | {"queries_without_gold", "left_out", "work"}
     assert result["pool"] == pool
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
     assert (result["queries"], result["queries_without_gold"]) == (4, 1)
     assert result["config"]["methods"] == METHODS and "out" not in result["config"]
-    assert set(result["versions"]) >= {"python", "corag", "numpy"}
+    assert set(result["versions"]) >= {"python", "corag", "numpy", "scikit-learn"}
     assert [row["method"] for row in result["methods"]] == METHODS.split(",")
     for row in result["methods"]:
-        assert set(row) == DESIGN_KEYS | {"value", "empty"}
+        assert set(row) == DESIGN_KEYS | MORE_KEYS
         assert row["over_budget"] == row["truncated"] == row["empty"] == 0
         assert 0 < row["cost_tokens"] <= 48
         assert 0 < row["latency_ms_median"] <= row["latency_ms_p95"]
@@ -240,17 +255,6 @@ def test_numbers_that_cannot_be_are_refused(settings):
         EvaluateConfig("data", **settings)
 
 
-def test_selectors_share_no_reranker(small_checkpoint):
-    config = EvaluateConfig("data", methods=METHODS, agent=str(small_checkpoint), reranker="bm25", window="forbid")
-    selectors = make_selectors(config, token_counter())
-    assert list(selectors) == METHODS.split(",")
-    assert {name: selector.name for name, selector in selectors.items()}["corag-plain"] == "corag"
-    assert selectors["corag"].agent is not None and selectors["corag-plain"].agent is None
-    assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
-    assert selectors["naive"].reranker is not selectors["upper"].reranker
-    assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
-
-
 def test_a_question_with_an_empty_pool_is_counted(tmp_path):
     data = write_folder(tmp_path, DOCUMENTS, [QUERIES[5] | {"candidates": []}, QUERIES[6]])
     [row] = evaluate(config_of(data, methods="naive"))["methods"]
@@ -312,3 +316,102 @@ def test_a_table_has_one_column_for_each_method(small_data, capsys):
     header = next(line for line in captured.out.splitlines() if "naive" in line)
     assert header.index("top-k") < header.index("naive")
     assert "evidence recall" in captured.out and "over budget" in captured.out
+
+
+def test_many_methods_stand_below_each_other(capsys):
+    rows = [
+        {
+            "method": f"m{number}",
+            **dict.fromkeys(DESIGN_KEYS - {"method"} | MORE_KEYS, 0.5),
+            "diff_k": None,
+            "failed": 0,
+        }
+        for number in range(9)
+    ]
+    rows[3] |= {"failed": 2, "error": "SearchError: too many orders"}
+    show({"methods": rows, "queries": 7, "left_out": {"corag-fixed": "no agent"}}, "a title")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("│")[1].strip() for line in lines if line.startswith("│")] == [f"m{n}" for n in range(9)]
+    header = next(line for line in lines if "diff-k" in line)
+    assert all(heading in header for heading in ("tokens", "recall", "prec.", "full", "F1", "TES", "CosSim", "failed"))
+    cells = next(line for line in lines if "m3" in line).split("│")
+    assert cells[-2].strip() == "2" and "-" in [cell.strip() for cell in cells]
+    assert lines[-2:] == [
+        "m3 failed on 2 of 7 questions; the first: SearchError: too many orders",
+        "corag-fixed is left out: no agent",
+    ]
+
+
+def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
+    # Of six candidates 1,956 orders fit, so that a bound of 9 is passed at once but by the small pool of q9.
+    out = tmp_path / "r.json"
+    config = config_of(small_data, methods="top-k,upper:max_orders=9,upper", budget=400, reranker="bm25", out=str(out))
+    by_method = {row["method"]: row for row in evaluate(config)["methods"]}
+    assert (by_method["top-k"]["failed"], by_method["upper"]["failed"]) == (0, 0)
+    failing = by_method["upper:max_orders=9"]
+    assert failing["failed"] == 4
+    assert failing["error"].startswith("SearchError: more than 9 feasible orders")
+    assert failing["cost_tokens"] == failing["f1"] == failing["latency_ms_median"] == 0
+    assert failing["tes"] is failing["diff_k"] is None
+    assert [row["failed"] for row in rows_of(out)] == [0] * 4 + [1] * 4 + [0] * 4
+    assert evaluate(config)["methods"] == list(by_method.values())
+
+
+def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
+    class Down:
+        name = "down"
+
+        def answer(self, query, context):
+            raise ReaderError("no server at nowhere")
+
+    monkeypatch.setitem(READERS._parts, "down", Down)
+    for methods in ("top-k", "self-route:part=top-k:full=full"):
+        with pytest.raises(ReaderError, match="no server"):
+            evaluate(config_of(small_data, methods=methods, reader="down"))
+
+
+def test_all_methods_on_the_passages_of_the_same_document(tmp_path):
+    titles = {"varn": "The island", "tolmere": "The island", "choir": "The island", "oro": "Water", "sable": "Water"}
+    documents = [row | {"title": titles.get(row["id"], row["title"])} for row in DOCUMENTS]
+    queries = [QUERIES[0] | {"candidates": None}, QUERIES[1] | {"candidates": None}]
+    data = write_folder(tmp_path, documents, queries)
+    result = evaluate(config_of(data, split="train", methods="all", pool="document", reranker="bm25", budget=64))
+    assert result["pool"] == "document"
+    assert list(result["left_out"]) == ["corag-fixed"]
+    by_method = {row["method"]: row for row in result["methods"]}
+    assert list(by_method) == [name for name in SELECTORS.names if name != "corag-fixed"]
+    assert all(row["over_budget"] == row["failed"] == 0 for row in by_method.values())
+    assert by_method["none"]["cost_tokens"] == by_method["none"]["tes"] == 0
+    # The evidence is two of three and two of two passages.
+    assert by_method["full"]["diff_k"] <= 0.5
+    assert by_method["full"]["context_recall"] == by_method["full"]["evidence_recall"] == 1.0
+    for name in ("edc2", "crag"):
+        assert by_method[name]["context_recall"] == 1.0
+    assert by_method["full"]["change_in_tokens"] is by_method["full"]["answer_similarity"] is None
+
+
+def test_depth_of_the_evidence_by_hand(small_data):
+    query = DataFolder.open(small_data).queries[0]
+    ranking = [Chunk(name, name) for name in ("pine", "varn", "mayor", "tolmere", "choir")]
+    chosen = Selection(tuple(ranking[:2]), "pine\n\nvarn", 3, 20, value=0.5, method="some")
+    assert depth_figures(query, chosen, ranking) == {"true_k": 4, "diff_k": 2}
+    assert depth_figures(query, chosen, ranking[:3]) == {}
+
+
+def test_what_summarizing_changed_by_hand():
+    ranking = [Chunk("a", "one two three four"), Chunk("b", "five six"), Chunk("c", "seven")]
+    whole = Selection((ranking[1], ranking[0]), "five six\n\none two three four", 6, 20, value=0.5, method="top-k")
+    asked = []
+
+    def answer_from(context):
+        asked.append(context)
+        return "of all"
+
+    given = (ranking, "of all", answer_from, token_counter())
+    assert summary_figures(whole, *given, None) == {}
+    short = Selection((ranking[1], ranking[0]), "one to six", 3, 20, value=0.5, method="edc2")
+    assert summary_figures(short, *given, None) == {"change_in_tokens": -50.0}
+    assert asked == []
+    found = summary_figures(short, *given, corag.embedder())
+    assert found["answer_similarity"] == pytest.approx(1.0)
+    assert asked == ["one two three four\n\nfive six"]

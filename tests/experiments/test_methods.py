@@ -1,0 +1,113 @@
+import pytest
+
+import corag
+from corag.errors import InputError, MissingExtraError
+from corag.registry import SELECTORS
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.tokens import token_counter
+from experiments.methods import PLAIN, Method, make_methods, parse_method
+
+SIX = "top-k,naive,corag,corag-plain,corag-fixed,upper"
+
+
+def offered(**settings):
+    return {
+        "tokens": token_counter(), "reranker": "bm25", "window": "forbid", "prefilter": 1.0, "agent": None,
+        "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "settings"),
+    [
+        ("car", "car", {}),
+        ("top-k:k=3", "top-k", {"k": 3}),
+        ("adaptive-k:strategy=moving-average:tail=0.2", "adaptive-k", {"strategy": "moving-average", "tail": 0.2}),
+        ("mmr:k=null: relevance_weight = 1e-1 ", "mmr", {"k": None, "relevance_weight": 0.1}),
+        ("top-tokens:skip=false:num_tokens=64", "top-tokens", {"skip": False, "num_tokens": 64}),
+        ('edc2:store="7"', "edc2", {"store": "7"}),
+        ("edc2:store=a=b", "edc2", {"store": "a=b"}),
+    ],
+)
+def test_a_method_with_settings_of_its_own(text, name, settings):
+    assert parse_method(text) == Method(text, name, settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("top-k:3", "method 'top-k:3': '3' is no setting; write name:key=value, such as top-k:k=3"),
+        ("top-k:", "method 'top-k:': '' is no setting"),
+        ("top-k:k=", "'k=' is no setting"),
+        ("top-k:=3", "'=3' is no setting"),
+        ("top-k:k=3:k=5", "'k' is set twice"),
+        ("top-q:k=3", "selector 'top-q' is unknown; the names are top-k, naive, corag"),
+        (":k=3", "selector '' is unknown"),
+        ("top-k:size=3", "selector 'top-k': got an unexpected keyword argument 'size'; its settings are k: "),
+        ("top-k:k=0", "k must be a whole number of at least 1, got 0"),
+        ("top-k:k=three", "k must be a whole number of at least 1, got 'three'"),
+        ("car:method=best", "method is 'best'; it must be one of kmeans, dbscan"),
+        ("all:k=3", "selector 'all' is unknown"),
+        (" , ", r"methods is ' , '; name at least one of top-k, naive.*, or all"),
+        ("corag-fixed", "'corag-fixed' takes its setting from a checkpoint; give one with --agent"),
+    ],
+)
+def test_methods_that_cannot_be_are_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        make_methods(text, offered())
+
+
+def test_selectors_share_no_reranker(small_checkpoint):
+    selectors = make_methods(SIX, offered(agent=str(small_checkpoint))).selectors
+    assert list(selectors) == SIX.split(",")
+    assert selectors["corag-plain"].name == "corag"
+    assert selectors["corag"].agent is not None and selectors["corag-plain"].agent is None
+    assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
+    assert selectors["naive"].reranker is not selectors["upper"].reranker
+    assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
+
+
+def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
+    embedder = corag.embedder()
+    selectors = make_methods(
+        "corag,adaptive-k,crag,self-route,corag:prefilter=1:reranker=minilm-maxsim,corag-plain",
+        offered(embedder=embedder, prefilter=0.5),
+    ).selectors
+    assert selectors["corag"]._reranker.name == "bm25" and selectors["corag"].config.prefilter == 0.5
+    own = selectors["corag:prefilter=1:reranker=minilm-maxsim"]
+    assert (own._reranker.name, own.config.prefilter) == ("minilm-maxsim", 1)
+    assert selectors["corag-plain"].config.prefilter == 1
+    # What it calls a window is a number of documents.
+    assert selectors["adaptive-k"]._settings[4] == 5
+    assert selectors["crag"]._vectors.embedder is embedder
+    assert selectors["self-route"].reader.name == "extractive"
+    steered = make_methods("corag,corag:reranker=bm25", offered(agent=str(small_checkpoint))).selectors
+    assert steered["corag"]._reranker is None
+    assert steered["corag:reranker=bm25"]._reranker.name == "bm25"
+
+
+def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
+    class Mine(BudgetedSelector):
+        name = "mine"
+
+        def _choose(self, problem, budget_tokens):
+            return Choice((), 0.0)
+
+    def lacking(**settings):
+        raise MissingExtraError("pip install 'corag[some]'")
+
+    monkeypatch.setitem(SELECTORS._parts, "mine", Mine)
+    monkeypatch.setitem(SELECTORS._parts, "lacking", lacking)
+    methods = make_methods("all,top-k:k=3", offered())
+    expected = [name for name in SELECTORS.names if name not in ("corag-fixed", "lacking")]
+    assert list(methods.selectors) == [*expected, "top-k:k=3"]
+    assert {"mine", "top-k", "raptor", "self-route"} <= set(expected)
+    assert methods.left_out == {
+        "corag-fixed": "it takes its setting from a checkpoint; give one with --agent",
+        "lacking": "pip install 'corag[some]'",
+    }
+    with_agent = make_methods("all", offered(agent=str(small_checkpoint)))
+    assert {"corag-fixed", PLAIN} <= set(with_agent.selectors)
+    assert list(with_agent.left_out) == ["lacking"]
+    with pytest.raises(MissingExtraError):
+        make_methods("lacking", offered())
