@@ -307,6 +307,8 @@ def test_a_tree_over_the_candidates_is_grown_once():
     made.select("topic1 ?", pool, 100)
     asked = len(summarizer.asked)
     made.select("topic2 ?", pool, 50)
+    # Another question about the same document ranks the same candidates in another way.
+    made.select("topic0 ?", pool[::-1], 50)
     assert 0 < asked == len(summarizer.asked)
 
 

@@ -15,12 +15,13 @@ CURVE = [
 
 def test_every_selector_has_a_line(monkeypatch):
     monkeypatch.setattr(part, "QUERIES", 20)
+    monkeypatch.setattr(part, "CAR_CANDIDATES", 8)
     found = bench_selectors(1, raptor_chunks=(100,))
     rows = {row["setting"]: row for row in found["rows"]}
     assert len([name for name in rows if name.startswith("car, ")]) == 8
     assert len([name for name in rows if name.startswith("adaptive-k, ")]) == 3
     assert all(row["ms"] > 0 for row in rows.values())
-    batch = rows["adaptive-k, largest-gap, 20 queries x 1000"]
+    batch = rows["adaptive-k, largest-gap, 20 x 1000"]
     assert batch["us_per_query"] == pytest.approx(1e3 * batch["ms"] / 20)
     assert rows["edc2, clusters of 100"]["us_per_query"] == pytest.approx(1e3 * rows["edc2, clusters of 100"]["ms"])
     assert rows["raptor, clusters of 100 chunks"]["growth"] is None

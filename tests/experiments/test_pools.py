@@ -9,7 +9,16 @@ from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.text import ChunkConfig, Document, chunk_documents
 from corag.tokens import token_counter
-from experiments.pools import FromIndex, OwnCandidates, build_index, check_counts, content_hash, embed_all, open_pool
+from experiments.pools import (
+    FromIndex,
+    OwnCandidates,
+    SameDocument,
+    build_index,
+    check_counts,
+    content_hash,
+    embed_all,
+    open_pool,
+)
 from tests.experiments.worlds import DOCUMENTS, QUERIES, listing, write_folder
 
 
@@ -172,3 +181,36 @@ def test_counts_below_one_are_refused(limit, num_candidates, name):
     check_counts(None, 1)
     with pytest.raises(InputError, match=f"{name}.* must be at least 1, got"):
         check_counts(limit, num_candidates)
+
+
+def with_articles(folder):
+    """The folder with titles that several passages share, as paragraphs of an article do."""
+    titles = {"varn": "The island", "tolmere": "The island", "choir": "The island", "oro": "Water", "sable": "Water"}
+    documents = {name: replace(one, title=titles.get(name, "")) for name, one in folder.documents.items()}
+    return replace(folder, documents=documents)
+
+
+def test_candidates_of_the_same_document_are_its_passages(folder):
+    embedder, articles = CountingEmbedder(), with_articles(folder)
+    queries = [
+        replace(folder.queries[0], gold=("varn", "lost"), candidates=None),
+        replace(folder.queries[1], gold=("sable#3-9",), candidates=()),
+        replace(folder.queries[2], gold=("oro", "choir")),
+    ]
+    pool = open_pool(articles, queries, embedder, pool="document", quiet=True)
+    assert pool.name == "document"
+    island, water = {"varn", "tolmere", "choir"}, {"oro", "sable"}
+    for query, expected in zip(queries, (island, water, island | water), strict=True):
+        candidates = pool.candidates(query)
+        assert {candidate.chunk.id for candidate in candidates} == expected
+        similarities = [candidate.similarity for candidate in candidates]
+        assert similarities == sorted(similarities, reverse=True)
+        assert pool.query_embedding(query).shape == (384,)
+    assert embedder.batches == [5, 3]
+
+
+@pytest.mark.parametrize("gold", [(), ("lost",), ("oro#a-b",), ("kell",), ("oro", "kell")])
+def test_a_question_whose_document_is_not_known_names_the_other_pool(folder, gold):
+    query = replace(folder.queries[0], gold=gold)
+    with pytest.raises(DataError, match=r"question 'q1' of .* no evidence in a passage with a title.*--pool corpus"):
+        SameDocument(with_articles(folder), [query], corag.embedder())

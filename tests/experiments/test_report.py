@@ -10,7 +10,6 @@ from corag.ask import Reply
 from corag.errors import DataError, InputError
 from corag.testing import TableReranker
 from corag.types import Answer, Candidate, Chunk
-from experiments.evaluate import COLUMNS
 from experiments.report import (
     MAX_CHILDREN_DRAWN,
     ReportConfig,
@@ -20,6 +19,7 @@ from experiments.report import (
     tree_plot,
     write_report,
 )
+from experiments.tables import COLUMNS, MOST_COLUMNS
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "br", "link", "img"}
@@ -107,6 +107,26 @@ def test_the_better_figures_are_bold(tmp_path):
     assert parsed(page.read_text()).best == ["0.600", "20.0"]
 
 
+def test_many_methods_have_a_line_each(tmp_path):
+    names = [f"m{number}" for number in range(MOST_COLUMNS + 1)]
+    result = result_of(methods=names)
+    for place, method in enumerate(result["methods"]):
+        method.update(tes=0.1 * place, diff_k=None if place else 3.0, answer_similarity=None)
+    checker = parsed(write_report(tmp_path / "r.html", [result], title="T").read_text())
+    assert checker.tags.count("tr") == 1 + len(names)
+    text = "".join(checker.text)
+    assert all(heading in text for heading in (*COLUMNS.values(), "TES", "diff-k", "answer similarity"))
+    assert "0.800" in checker.best and "3.00" not in checker.best
+
+
+def test_results_of_older_versions_lack_some_figures(tmp_path):
+    old, new = result_of(64), result_of(128)
+    for method in new["methods"]:
+        method["tes"] = 0.5
+    text = "".join(parsed(write_report(tmp_path / "r.html", [old, new], title="T").read_text()).text)
+    assert text.count("TES") == 1
+
+
 def test_everything_is_escaped(tmp_path):
     nasty = "</p><script>alert('é')</script>&amp;"
     result = result_of(methods=(nasty, "corag")) | {"split": nasty, "versions": {nasty: nasty}}
@@ -153,6 +173,8 @@ def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
     assert quality_plot([result_of()]).startswith("<svg")
     many = quality_plot([result_of(methods=tuple(f"m{number}" for number in range(12)))])
     assert {f"m{number}" for number in range(12)} <= set(texts_of(many))
+    # The ninth has the colour of the first and another mark.
+    assert len(set(re.findall(r'id="m[0-9a-f]{10}"', many))) >= 2
 
 
 @pytest.mark.parametrize(

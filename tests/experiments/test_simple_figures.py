@@ -4,12 +4,14 @@ import pytest
 
 from corag.errors import InputError
 from corag.ollama_chat import OllamaChat
+from corag.types import Chunk
 from experiments.judge import Judge, Verdict, parse_verdict
 from experiments.metrics import (
     answer_similarity,
     change_in_tokens,
     context_recall,
     diff_k,
+    evidence_depth,
     redundancy,
     substring_match,
     trade_off_efficiency,
@@ -126,3 +128,17 @@ def test_a_judge_without_any_grade_has_no_mean():
             Judge(OllamaChat(host=server.host)).judge(["q?", "p?"], ["a"], [["r"]])
         with pytest.raises(InputError, match="max_concurrent must be at least 1"):
             Judge(OllamaChat(host=server.host), max_concurrent=0)
+
+
+def test_the_depth_of_the_evidence():
+    def piece(document, start, end):
+        return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
+
+    ranking = [piece("a", 0, 50), piece("b", 0, 50), piece("a", 50, 100), Chunk("c", "text")]
+    assert evidence_depth(ranking, ["b"]) == 2
+    assert evidence_depth(ranking, ["a", "c"]) == 4
+    assert evidence_depth(ranking, ["a#60-90", "b#10-20"]) == 3
+    assert evidence_depth(ranking, ["a#40-60"]) == 1  # half of it
+    assert evidence_depth(ranking, ["a", "d"]) is None
+    assert evidence_depth(ranking, []) is None
+    assert evidence_depth([], ["a"]) is None
