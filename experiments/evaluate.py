@@ -19,7 +19,7 @@ import numpy as np
 import corag
 from corag.console import progress
 from corag.data import DataFolder, Query
-from corag.errors import BudgetError, InputError, ScoringError, SummarizerError
+from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
 from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text import ChunkConfig
@@ -277,6 +277,9 @@ def _measure(
         started = time.perf_counter()
         try:
             selection = selector.select(query.question, candidates, budget_tokens)
+        except DataError:
+            # Files that cannot be used are no question's fault.
+            raise
         except FAILURES as error:
             rows[name] = {"query": query.id, "failed": 1, "error": f"{type(error).__name__}: {error}"}
             continue

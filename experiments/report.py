@@ -13,7 +13,7 @@ from corag.ask import Reply
 from corag.errors import DataError, InputError
 from corag.optional import require
 from experiments.journal import output_file, write_atomically
-from experiments.tables import COLUMNS, MOST_COLUMNS, columns_of, format_figure
+from experiments.tables import COLUMNS, MOST_COLUMNS, columns_of, figure_of, format_figure
 from search import SearchResult
 
 LOWER_IS_BETTER = (
@@ -138,7 +138,7 @@ def _table(result: Mapping[str, Any]) -> dict[str, Any]:
     methods = result["methods"]
     lines = [[{"text": "", "best": False}, *({"text": method["method"], "best": False} for method in methods)]]
     for name, heading in columns_of(result).items():
-        values = [method[name] for method in methods]
+        values = [figure_of(method, name, result["queries"]) for method in methods]
         known = [value for value in values if value is not None]
         best = None if name in NEUTRAL or not known else min(known) if name in LOWER_IS_BETTER else max(known)
         cells = [
@@ -159,7 +159,12 @@ def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = 
     methods = list(dict.fromkeys(row["method"] for result in results for row in result["methods"]))
     for panel, metric in zip(axes[0], metrics, strict=True):
         for place, method in enumerate(methods):
-            rows = [row for result in results for row in result["methods"] if row["method"] == method]
+            rows = [
+                row
+                for result in results
+                for row in result["methods"]
+                if row["method"] == method and figure_of(row, metric, result["queries"]) is not None
+            ]
             panel.plot(
                 [row["cost_tokens"] for row in rows], [row[metric] for row in rows],
                 marker=MARKERS[place // len(COLORS) % len(MARKERS)], label=method, color=COLORS[place % len(COLORS)],

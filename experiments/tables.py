@@ -42,6 +42,11 @@ def columns_of(result: Mapping[str, Any]) -> dict[str, str]:
     return {name: heading for name, heading in (COLUMNS | MORE_COLUMNS).items() if name in have}
 
 
+def figure_of(row: Mapping[str, Any], name: str, num_queries: int) -> Any:
+    """Return a figure of a method; None where it is missing, and where the method failed on every question."""
+    return None if name != "failed" and row.get("failed", 0) >= num_queries else row.get(name)
+
+
 def format_figure(name: str, value: float | None) -> str:
     """Return a figure as tables show it; a dash for one that no question has."""
     if value is None:
@@ -56,14 +61,16 @@ def show(result: Mapping[str, Any], title: str) -> None:
         # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
         console.width = max(console.width, 200)
         lines = [
-            {"method": row["method"]} | {name: format_figure(name, row.get(name)) for name in NARROW_COLUMNS}
+            {"method": row["method"]}
+            | {name: format_figure(name, figure_of(row, name, result["queries"])) for name in NARROW_COLUMNS}
             for row in methods
         ]
         console.print(table(lines, {"method": "", **NARROW_COLUMNS}, title=title))
     else:
         names = [row["method"] for row in methods]
         lines = [
-            {"figure": heading} | {row["method"]: format_figure(name, row[name]) for row in methods}
+            {"figure": heading}
+            | {row["method"]: format_figure(name, figure_of(row, name, result["queries"])) for row in methods}
             for name, heading in columns_of(result).items()
         ]
         console.print(table(lines, {"figure": "", **dict(zip(names, names, strict=True))}, title=title))

@@ -328,6 +328,7 @@ def test_many_methods_stand_below_each_other(capsys):
         }
         for number in range(9)
     ]
+    rows[5] |= {"failed": 7, "error": "SearchError: too many orders"}
     rows[3] |= {"failed": 2, "error": "SearchError: too many orders"}
     show({"methods": rows, "queries": 7, "left_out": {"corag-fixed": "no agent"}}, "a title")
     lines = capsys.readouterr().out.splitlines()
@@ -336,8 +337,11 @@ def test_many_methods_stand_below_each_other(capsys):
     assert all(heading in header for heading in ("tokens", "recall", "prec.", "full", "F1", "TES", "CosSim", "failed"))
     cells = next(line for line in lines if "m3" in line).split("│")
     assert cells[-2].strip() == "2" and "-" in [cell.strip() for cell in cells]
-    assert lines[-2:] == [
+    cells = next(line for line in lines if "m5" in line).split("│")
+    assert {cell.strip() for cell in cells[2:-2]} == {"-"} and cells[-2].strip() == "7"
+    assert lines[-3:] == [
         "m3 failed on 2 of 7 questions; the first: SearchError: too many orders",
+        "m5 failed on 7 of 7 questions; the first: SearchError: too many orders",
         "corag-fixed is left out: no agent",
     ]
 
@@ -368,6 +372,12 @@ def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
     for methods in ("top-k", "self-route:part=top-k:full=full"):
         with pytest.raises(ReaderError, match="no server"):
             evaluate(config_of(small_data, methods=methods, reader="down"))
+
+
+def test_files_that_cannot_be_used_stop_the_comparison(tmp_path, small_data):
+    (tmp_path / "file").write_text("no folder")
+    with pytest.raises(CoragError, match="file"):
+        evaluate(config_of(small_data, methods=f"edc2:store={tmp_path / 'file'}"))
 
 
 def test_all_methods_on_the_passages_of_the_same_document(tmp_path):

@@ -111,12 +111,17 @@ def test_many_methods_have_a_line_each(tmp_path):
     names = [f"m{number}" for number in range(MOST_COLUMNS + 1)]
     result = result_of(methods=names)
     for place, method in enumerate(result["methods"]):
-        method.update(tes=0.1 * place, diff_k=None if place else 3.0, answer_similarity=None)
+        method.update(tes=0.1 * place, diff_k=None if place else 3.0, answer_similarity=None, failed=0)
+    # On every question: no figure of it is one.
+    result["methods"][0].update(failed=7, cost_tokens=0.0)
     checker = parsed(write_report(tmp_path / "r.html", [result], title="T").read_text())
     assert checker.tags.count("tr") == 1 + len(names)
     text = "".join(checker.text)
     assert all(heading in text for heading in (*COLUMNS.values(), "TES", "diff-k", "answer similarity"))
-    assert "0.800" in checker.best and "3.00" not in checker.best
+    assert "0.800" in checker.best and "3.00" not in checker.best and "6.4" in checker.best
+    assert "0.0" not in checker.best
+    # Its place in the legend stays, without a mark in the panel.
+    assert "m0" in texts_of(quality_plot([result]))
 
 
 def test_results_of_older_versions_lack_some_figures(tmp_path):
