@@ -6,7 +6,7 @@ import pytest
 
 import corag
 from corag.data import DataFolder
-from corag.errors import CoragError, DataError, InputError, ReaderError
+from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS, SELECTORS
 from corag.tokens import token_counter
 from corag.types import Answer, Chunk, Selection
@@ -374,10 +374,17 @@ def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
             evaluate(config_of(small_data, methods=methods, reader="down"))
 
 
-def test_files_that_cannot_be_used_stop_the_comparison(tmp_path, small_data):
-    (tmp_path / "file").write_text("no folder")
-    with pytest.raises(CoragError, match="file"):
-        evaluate(config_of(small_data, methods=f"edc2:store={tmp_path / 'file'}"))
+@pytest.mark.parametrize("error", [DataError("the disk is full"), ModelError("weights are damaged"), KeyError("a bug")])
+def test_what_is_no_fault_of_a_question_stops_the_comparison(small_data, monkeypatch, error):
+    class Broken:
+        name = "broken"
+
+        def select(self, query, candidates, budget_tokens):
+            raise error
+
+    monkeypatch.setitem(SELECTORS._parts, "broken", Broken)
+    with pytest.raises(type(error)):
+        evaluate(config_of(small_data, methods="top-k,broken"))
 
 
 def test_all_methods_on_the_passages_of_the_same_document(tmp_path):
