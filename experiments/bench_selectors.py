@@ -153,6 +153,8 @@ def growth_plot(curve: Sequence[Mapping[str, Any]]) -> str:
         panel.plot(chunks, squares, color=COLORS[-1], linestyle="--", label="quadratic")
         panel.set_xscale("log")
         panel.set_yscale("log")
+        panel.set_xticks(chunks, [f"{number:,}" for number in chunks])
+        panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
         panel.set_xlabel("chunks")
         panel.set_ylabel(heading)
         panel.grid(alpha=0.3)
