@@ -7,6 +7,7 @@ from pathlib import Path
 
 from corag.errors import InputError
 from experiments.adapters.evidence_config import EvidenceTraining
+from experiments.adapters.reader_config import ReaderTraining
 
 
 @dataclass(frozen=True)
@@ -15,19 +16,26 @@ class TrainAdapterConfig:
 
     Attributes:
         evidence: Train a reranker that values combinations: minilm-multihop, minilm-factoid, minilm-longform.
+        reader: Train a reader: minilm-reader.
     """
 
     evidence: EvidenceTraining | None = None
+    reader: ReaderTraining | None = None
 
     def __post_init__(self) -> None:
-        if self.evidence is None:
+        if (self.evidence is None) == (self.reader is None):
             raise InputError(
-                "nothing to train; give one with --config, such as experiments/configs/adapters/multihop.yaml"
+                "give one thing to train, evidence or reader, with --config, such as "
+                "experiments/configs/adapters/multihop.yaml"
             )
 
 
 def train_adapter(config: TrainAdapterConfig) -> Path:
     """Train what the configuration describes, and return the adapter's folder."""
+    if config.reader is not None:
+        from experiments.adapters.reader import train_reader
+
+        return train_reader(config.reader).adapter
     from experiments.adapters.evidence import train_evidence
 
     assert config.evidence is not None

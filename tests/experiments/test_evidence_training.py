@@ -341,4 +341,5 @@ def test_evidence_larger_than_any_hypothesis_cannot_be_learnt(config, monkeypatc
 def test_every_shipped_configuration_is_valid(path):
     parser = make_parser()
     parsed = parser.instantiate(parser.parse_args(["train-adapter", "--config", str(path)]))
-    assert parsed["train-adapter"].evidence is None or parsed["train-adapter"].evidence.sources
+    config = parsed["train-adapter"]
+    assert (config.evidence or config.reader).sources
