@@ -84,7 +84,7 @@ def test_a_budget_below_one(refused, small_data, small_index, command, budget):
         (["ask"], ["required: ask.question"]),
         (["ask", "x", "--budget", "many"], ['"budget"', "int", "many"]),
         (["ask", "x", "--bugdet", "1"], ["unrecognized arguments: --bugdet 1"]),
-        (["evaluate", "--data", "d", "--pool", "both"], ['"pool"', "'candidates', 'corpus'", "both"]),
+        (["evaluate", "--data", "d", "--pool", "both"], ['"pool"', "'candidates', 'document', 'corpus'", "both"]),
         (["evaluate", "--config", "nowhere.yaml"], ["nowhere.yaml", "does not exist"]),
         (["label", "--data", "d"], ["required: label.out"]),
         (["train", "--labels", "l", "--out", "o", "--training.lr", "fast"], ['"training.lr"', "float", "fast"]),
