@@ -209,7 +209,10 @@ def show(result: Mapping[str, Any]) -> None:
     title = (
         f"{result['queries']} questions with evidence; lead over {best} in TES of all of it; share of it, and its TES"
     )
-    stdout().print(table(lines, COLUMNS, title=title))
+    console = stdout()
+    # As for `corag evaluate`: better a line that is too long than cells that are cut.
+    console.width = max(console.width, 120)
+    console.print(table(lines, COLUMNS, title=title))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
