@@ -35,6 +35,7 @@ from experiments.metrics import (
     evidence_depth,
     evidence_figures,
     redundancy,
+    substring_match,
     trade_off_efficiency,
 )
 from experiments.pools import Pool, PoolName, check_counts, content_hash, open_pool
@@ -308,7 +309,11 @@ def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounte
     shown = [chunk for chunk in selection.chunks if chunk.text in selection.text]
     taken = evidence_figures(selection.chunks, query.gold)
     return {
-        **(answer_figures(answer, query.answers) if query.answers else {}),
+        **(
+            {**answer_figures(answer, query.answers), "sub_em": substring_match(answer, query.answers)}
+            if query.answers
+            else {}
+        ),
         **(evidence_figures(shown, query.gold) or {}),
         **({} if taken is None else {"context_recall": taken["evidence_recall"]}),
         "cost_tokens": cost,

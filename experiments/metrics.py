@@ -62,13 +62,8 @@ def _rouge_scorer() -> Any:
 
 
 def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
-    """Return ROUGE, F1, exact match and substring match of an answer."""
-    return {
-        **rouge(answer, references),
-        "f1": f1(answer, references),
-        "em": exact_match(answer, references),
-        "sub_em": substring_match(answer, references),
-    }
+    """Return ROUGE, F1 and exact match of an answer."""
+    return {**rouge(answer, references), "f1": f1(answer, references), "em": exact_match(answer, references)}
 
 
 def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float] | None:
