@@ -48,7 +48,7 @@ class AskConfig:
         prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
         num_candidates: Chunks that the index offers.
         reader: Answers from the context.
-        model: Model of reader `ollama`.
+        model: Model of reader `ollama` or `transformers`.
         host: Server of reader `ollama`.
         tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
         embedder: Embeds the question; by default the one that made the index.

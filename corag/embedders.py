@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag import minilm
-from corag.errors import ModelError
+from corag.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
+from corag.engine.checkpoint import Checkpoint
+from corag.engine.engine import Engine
+from corag.engine.source import Source
+from corag.errors import InputError, ModelError
+from corag.known_models import BGE_M3, announce
 from corag.optional import require
+from corag.tokens import encode
 
 Float32 = NDArray[np.float32]
 
@@ -65,44 +72,68 @@ class SentenceTransformerEmbedder:
 
 
 class BgeM3Embedder:
-    """BAAI/bge-m3, dense vectors, through FlagEmbedding: the query embedding of the CORAG paper.
+    """BAAI/bge-m3, dense vectors: the query embedding of the CORAG paper.
+
+    The vector of a text is the first state of the encoder, normalised (Chen et al. 2024, M3-Embedding, section 3.2).
 
     Args:
         model: Hub name, or a local folder with the same architecture.
-        device: `cpu`, `cuda:0`, ...; by default what FlagEmbedding chooses.
-        half: fp16 weights; only where the device computes in fp16.
-        batch_size: Texts per batch.
-        max_tokens: Longer texts are cut; the model's limit is 8192.
+        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        precision: `fp32` or `bf16`.
+        device: `cpu`, `cuda` or `cuda:N`.
+        max_tokens: Longer texts are cut; by default, and at most, what tokenizer and model allow (8192).
+
+    Attributes:
+        name: The model, as given.
+        dimension: Numbers of a vector, 1024 for BAAI/bge-m3.
+        card: The model's window and licence.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: The backend is not installed.
+        ModelError: The model is missing, damaged, or no such model.
     """
 
     def __init__(
         self,
         *,
-        model: str = "BAAI/bge-m3",
-        device: str | None = None,
-        half: bool = False,
-        batch_size: int = 16,
-        max_tokens: int = 8192,
+        model: str | Path = BGE_M3.name,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        device: str = "cpu",
+        max_tokens: int | None = None,
     ) -> None:
-        library = require("FlagEmbedding", "bge")
-        with _loading(model):
-            self._model: Any = library.BGEM3FlagModel(
-                model,
-                use_fp16=half,
-                devices=device,
-                batch_size=batch_size,
-                query_max_length=max_tokens,
-                passage_max_length=max_tokens,
-                normalize_embeddings=True,
-            )
-        self.name = model
-        self.dimension = int(self._model.model.model.config.hidden_size)
+        runs_on = resolve_backend(backend, device)
+        checkpoint = Checkpoint(model, task="texts", weights_revision=BGE_M3.weights_revision)
+        window = min(checkpoint.window or BGE_M3.window_tokens, BGE_M3.window_tokens)
+        if max_tokens is not None and not 2 < max_tokens <= window:
+            raise InputError(f"max_tokens is {max_tokens}; the model {str(model)!r} takes 3 to {window}")
+        self.name = str(model)
+        self.dimension = checkpoint.width
+        self.card = replace(BGE_M3, name=self.name, window_tokens=max_tokens or window)
+        announce(self.card)
+        self._tokenizer = checkpoint.tokenizer.backend_tokenizer
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(self.card.window_tokens)
+        source = Source("bge-m3", checkpoint.sha256, checkpoint.inputs, checkpoint.load)
+        self._takes_types = "token_type_ids" in checkpoint.inputs
+        forward = load_forward(source, runs_on, precision, device)
+        self._engine = Engine(forward, checkpoint.tokenizer.pad_token_id or 0, batch_tokens(device))
 
     def embed(self, texts: Sequence[str]) -> Float32:
-        """Return unit vectors, `[len(texts), dimension]` (1024 for BAAI/bge-m3)."""
-        if not texts:
-            return np.zeros((0, self.dimension), dtype=np.float32)
-        return cast(Float32, np.asarray(self._model.encode(list(texts))["dense_vecs"], dtype=np.float32))
+        """Return unit vectors, `[len(texts), dimension]`.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        encodings = encode(self._tokenizer, texts, special_tokens=True)
+        ids = [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+        types = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
+        vectors = np.zeros((len(ids), self.dimension), dtype=np.float32)
+        for batch in self._engine.run(ids, types if self._takes_types else None):
+            first = batch.output[:, 0]
+            vectors[batch.rows] = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), np.float32(1e-12))
+        return vectors
 
 
 @contextmanager
@@ -112,6 +143,7 @@ def _loading(model: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, require("safetensors", "models").SafetensorError) as error:
         raise ModelError(
-            f"the model {model!r} cannot be loaded: {error}. Give a local folder, a name that exists on the "
-            "hub with a network at hand, or 'minilm', which needs no download"
+            f"the model {model!r} cannot be loaded: {error}. Give a local folder (hf download NAME --local-dir FOLDER "
+            "makes one where there is a network), a name that exists on the hub with a network at hand, or 'minilm', "
+            "which needs no download"
         ) from error

@@ -9,9 +9,11 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import InputError
+from corag.known_models import KNOWN_RERANKERS
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
 
 Part = TypeVar("Part")
@@ -80,6 +82,7 @@ EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
         "minilm": "corag.embedders:MiniLMEmbedder",
+        "bge-m3": "corag.embedders:BgeM3Embedder",
         "BAAI/bge-m3": "corag.embedders:BgeM3Embedder",
         "sentence-transformers": "corag.embedders:SentenceTransformerEmbedder",
     },
@@ -128,6 +131,7 @@ READERS: Registry[Reader] = Registry(
         "extractive": "corag.readers.extractive:ExtractiveReader",
         "minilm-reader": "corag.readers.minilm_reader:MiniLMReader",
         "ollama": "corag.readers.ollama:OllamaReader",
+        "transformers": "corag.readers.causal_lm:TransformersReader",
     },
 )
 
@@ -148,8 +152,24 @@ def embedder(name: str = "minilm", **settings: Any) -> Embedder:
 
 
 def reranker(name: str, **settings: Any) -> Reranker:
-    """Return a reranker by name; an unknown name is an error that lists all names."""
-    return RERANKERS.make(name, **settings)
+    """Return a reranker by name; any name with a slash, or a folder, is a cross-encoder.
+
+    Raises:
+        InputError: An unknown name (the error lists all names), or settings that the reranker does not take.
+    """
+    if name in RERANKERS.names:
+        return RERANKERS.make(name, **settings)
+    if is_reranker(name):
+        return RERANKERS.make("cross-encoder", model=name, **settings)
+    raise InputError(
+        f"reranker {name!r} is unknown; the names are {', '.join(RERANKERS.names)}; or give the hub name or the folder "
+        f"of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}"
+    )
+
+
+def is_reranker(name: str) -> bool:
+    """Return whether `reranker` takes a name; whether a model of that name exists is not asked."""
+    return name in RERANKERS.names or (isinstance(name, str) and bool(name) and ("/" in name or Path(name).is_dir()))
 
 
 def selector(name: str, **settings: Any) -> Selector:

@@ -141,20 +141,23 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
-    """Encode texts without special tokens.
+def encode(
+    tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False, special_tokens: bool = False
+) -> list[Encoding]:
+    """Encode texts, by default without special tokens.
 
     Args:
         tokenizer: The tokenizer.
         texts: The texts.
         offsets: Whether the encodings say which characters each token came from, which takes longer.
+        special_tokens: Whether the tokenizer adds its own, such as [CLS].
 
     Raises:
         InputError: A text is not valid Unicode.
     """
     try:
         run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-        return run(list(texts), add_special_tokens=False)
+        return run(list(texts), add_special_tokens=special_tokens)
     except TypeError as error:
         raise InputError(
             f"a text cannot be tokenised ({error}); every text has to be a string of valid Unicode, without "

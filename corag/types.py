@@ -101,8 +101,8 @@ class Answer:
         text: The answer; empty when the reader found none.
         confidence: In [0, 1], or None when the reader has no such figure.
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
-        chunk: Which part of the context the (first) span stands in, counted from 0, where empty lines divide the
-            parts as they divide the chunks of a selection; None where a reader does not say.
+        chunk: Which part of the context the (first) span stands in, or a generated answer came from, counted from 0,
+            where empty lines divide the parts as they divide the chunks of a selection; None where a reader cannot say.
     """
 
     text: str

@@ -57,11 +57,20 @@ def load_forward(source: Source, backend: Backend, precision: Precision = "fp32"
         InputError: No such backend, precision or device, or they do not go together here.
         MissingExtraError: The backend is not installed.
     """
-    if precision not in get_args(Precision):
-        raise InputError(f"precision {precision!r} is unknown; use 'fp32' or 'bf16'")
+    check_precision(precision)
     if resolve_backend(backend, device) == "openvino":
         return openvino_forward(source, precision)
     return _torch_forward(source, precision, device)
+
+
+def check_precision(precision: Precision) -> None:
+    """Check that a precision exists.
+
+    Raises:
+        InputError: No such precision.
+    """
+    if precision not in get_args(Precision):
+        raise InputError(f"precision {precision!r} is unknown; use 'fp32' or 'bf16'")
 
 
 def batch_tokens(device: str) -> int:
@@ -71,7 +80,7 @@ def batch_tokens(device: str) -> int:
 
 def _torch_forward(source: Source, precision: Precision, device: str) -> Forward:
     torch = require("torch", "models")
-    _check_cuda(torch, device)
+    check_cuda(torch, device)
     model = source.load().to(device)
     if precision == "bf16":
         _use_bfloat16_in_layers(torch, model)
@@ -100,7 +109,12 @@ def _use_bfloat16_in_layers(torch: Any, model: Any) -> None:
         linear.register_forward_hook(lambda _, inputs, output: output.float())
 
 
-def _check_cuda(torch: Any, device: str) -> None:
+def check_cuda(torch: Any, device: str) -> None:
+    """Check that PyTorch sees a device.
+
+    Raises:
+        InputError: It is a CUDA device, and not there.
+    """
     kind, _, index = device.partition(":")
     num_devices = torch.cuda.device_count()
     if kind == "cuda" and int(index or 0) >= num_devices:

@@ -18,10 +18,13 @@ from corag.engine.checkpoint import Checkpoint
 from corag.engine.engine import Engine
 from corag.engine.pairs import PairTokenizer, Question
 from corag.engine.source import Source
-from corag.errors import InputError
+from corag.errors import InputError, ModelError
+from corag.known_models import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import Fitter, Window, WindowPolicy
 from corag.types import Chunk, FloatArray, Order
+
+_KIND = "cross-encoder"
 
 
 class CrossEncoder:
@@ -36,6 +39,9 @@ class CrossEncoder:
         trust_remote_code: Whether code that comes with the model may run.
 
     Attributes:
+        name: The model's name on the hub; `cross-encoder` for a folder.
+        card: The model's window, licence and scale of values; of a model that is not among the known ones, what its
+            files say.
         max_tokens: The window: tokens of question and text together, special tokens included. A question is never
             cut; see `corag.rerankers.window` for texts.
         identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
@@ -56,20 +62,31 @@ class CrossEncoder:
         max_tokens: int | None = None,
         trust_remote_code: bool = False,
     ) -> None:
-        self.name = "cross-encoder"
-        self.backend = resolve_backend(backend, device)
+        runs_on = resolve_backend(backend, device)
+        known = KNOWN_RERANKERS.get(str(model))
+        if known is not None and known.needs_own_code and not trust_remote_code:
+            raise ModelError(
+                f"the model {known.name!r} runs only with code from its repository ({known.architecture}); if you "
+                f"trust that code, see {known.source}, pass trust_remote_code=True"
+            )
         checkpoint = Checkpoint(model, trust_remote_code=trust_remote_code)
-        self.max_tokens = _window(max_tokens, checkpoint.window, model)
+        self.name = _KIND if Path(model).is_dir() else str(model)
+        # Converting records one run of the code, which holds for transformers' models; of other code nobody knows.
+        self.backend = "torch" if checkpoint.runs_own_code and backend == "auto" else runs_on
+        allowed = [window for window in (checkpoint.window, known and known.window_tokens) if window]
+        self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
+        self.card = known or ModelCard(
+            str(model), min(allowed, default=self.max_tokens), architecture=checkpoint.architecture
+        )
+        announce(self.card)
         tokenizer = checkpoint.tokenizer
         self._tokenizer = PairTokenizer(tokenizer.backend_tokenizer, self.max_tokens)
         self.joins_ids = self._tokenizer.joins(SEPARATOR)
         self._takes_types = "token_type_ids" in checkpoint.inputs
-        source = Source(self.name, checkpoint.sha256, checkpoint.inputs, checkpoint.load)
+        source = Source(_KIND, checkpoint.sha256, checkpoint.inputs, checkpoint.load)
         forward = load_forward(source, self.backend, precision, device)
         self._engine = Engine(forward, tokenizer.pad_token_id or 0, batch_tokens(device))
-        self.identity = (
-            f"{self.name} {checkpoint.sha256} {self.backend} {precision} {device} max_tokens={self.max_tokens}"
-        )
+        self.identity = f"{_KIND} {checkpoint.sha256} {self.backend} {precision} {device} max_tokens={self.max_tokens}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`.

@@ -12,7 +12,7 @@ import numpy as np
 
 import search
 from corag.errors import InputError
-from corag.registry import RERANKERS
+from corag.registry import RERANKERS, is_reranker
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import MemoScorer, score_together
@@ -362,7 +362,7 @@ def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAg
             f"makes {', '.join(QUERY_ONLY)} only: use another checkpoint, or a newer corag"
         )
     for name in loaded.config.rerankers:
-        if name not in RERANKERS.names:
+        if not is_reranker(name):
             raise InputError(
                 f"the agent {agent!s} was trained with the reranker {name!r}, which is unknown here; the names "
                 f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"

@@ -1,5 +1,6 @@
 """Small real models with random weights and their tokenizers, saved as a hub would have them."""
 
+import hashlib
 import json
 import shutil
 import string
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from corag.engine.source import quiet
@@ -95,3 +97,120 @@ def byte_level() -> Tokenizer:
         special_tokens=[(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")],
     )
     return tokenizer
+
+
+def save_gte(folder: Path) -> Path:
+    """Save a GTE cross-encoder, as transformers has it, with a Unigram tokenizer and a window of 64 tokens."""
+    torch.manual_seed(0)
+    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=64)
+    tokenizer.save_pretrained(folder)
+    settings = transformers.GteConfig(
+        vocab_size=len(tokenizer), num_labels=1, initializer_range=0.3, max_position_embeddings=64, **SIZES
+    )
+    with quiet():
+        transformers.GteForSequenceClassification(settings).save_pretrained(folder)
+    return folder
+
+
+def save_bge_m3(folder: Path) -> Path:
+    """Save an XLM-RoBERTa encoder with a Unigram tokenizer and 62 positions for tokens."""
+    save_xlm_roberta(folder)
+    settings = transformers.AutoConfig.from_pretrained(folder)
+    torch.manual_seed(0)
+    with quiet():
+        transformers.XLMRobertaModel(settings, add_pooling_layer=False).save_pretrained(folder)
+    return folder
+
+
+OWN_CODE = """
+import os
+import torch
+from transformers import BertConfig, BertModel, BertPreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+os.environ["OWN_CODE_RAN"] = "yes"
+
+class OwnConfig(BertConfig):
+    model_type = "{model_type}"
+
+class OwnReranker(BertPreTrainedModel):
+    config_class = OwnConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.head = torch.nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
+
+    def forward(self, input_ids=None, attention_mask=None, token_type_ids=None, **others):
+        pooled = self.bert(input_ids, attention_mask, token_type_ids)[1]
+        return SequenceClassifierOutput(logits=-self.head(pooled))
+"""
+
+
+def save_own_code(folder: Path, code: Path | None = None, *, model_type: str = "bert", repository: str = "") -> Path:
+    """Save a BERT cross-encoder that runs only with a module beside it, which gives the negative of the logit.
+
+    As in the first rerankers of Jina, the configuration claims a type that transformers has, and names no labels.
+
+    Args:
+        folder: Where the model goes.
+        code: Where its module goes; by default beside the model.
+        model_type: What its configuration claims.
+        repository: What its configuration calls the module's repository, when that is another.
+    """
+    save_bert(folder)
+    weights = load_file(folder / "model.safetensors")
+    renamed = {name.replace("classifier.", "head."): tensor for name, tensor in weights.items()}
+    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
+    (code or folder).mkdir(exist_ok=True, parents=True)
+    ((code or folder) / "own_reranker.py").write_text(OWN_CODE.replace("{model_type}", model_type))
+    module = f"{repository}--own_reranker" if repository else "own_reranker"
+    written = json.loads((folder / "config.json").read_text())
+    kept = {name: value for name, value in written.items() if name not in ("architectures", "id2label", "label2id")}
+    classes = {"AutoConfig": "OwnConfig", "AutoModelForSequenceClassification": "OwnReranker"}
+    auto_map = {name: f"{module}.{own}" for name, own in classes.items()}
+    (folder / "config.json").write_text(json.dumps({**kept, "model_type": model_type, "auto_map": auto_map}))
+    return folder
+
+
+def put_on_hub(cache: Path, name: str, folder: Path, revision: str = "main") -> None:
+    """Place a folder where the hub's cache would hold a revision of a repository."""
+    repository = cache / f"models--{name.replace('/', '--')}"
+    commit = hashlib.sha1(f"{name} {revision}".encode()).hexdigest()
+    shutil.copytree(folder, repository / "snapshots" / commit)
+    (repository / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
+    (repository / "refs" / revision).write_text(commit)
+
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def save_causal_lm(folder: Path, *, chat_template: str | None = CHAT_TEMPLATE, **config) -> Path:
+    """Save a Llama that reads bytes, ends with `<|end|>` and has a window of 2,048 tokens."""
+    torch.manual_seed(0)
+    controls = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({letter: number for number, letter in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(controls)
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|end|>", model_max_length=2048, chat_template=chat_template
+    )
+    fast.save_pretrained(folder)
+    settings = transformers.LlamaConfig(
+        vocab_size=len(fast),
+        max_position_embeddings=2048,
+        bos_token_id=None,
+        eos_token_id=fast.eos_token_id,
+        initializer_range=0.3,
+        num_key_value_heads=2,
+        **{**SIZES, **config},
+    )
+    with quiet():
+        transformers.LlamaForCausalLM(settings).save_pretrained(folder)
+    return folder

@@ -241,7 +241,7 @@ def test_a_broken_model_says_what_is_wrong(bert, tmp_path, damage, message):
         CrossEncoder(model=folder, backend="torch")
 
 
-@pytest.mark.parametrize("model", ["no/such/folder", "nobody/no-such-model", ""])
+@pytest.mark.parametrize("model", ["no/such/folder", ""])
 def test_a_missing_model_says_so(model):
     with pytest.raises(ModelError, match=f"(?s)the model '{model}' cannot be loaded; give a local folder, or a name"):
         CrossEncoder(model=model)

@@ -45,7 +45,6 @@ def tiny_sentence_transformer(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def tiny_m3(tmp_path_factory) -> Path:
-    pytest.importorskip("FlagEmbedding")
     config = transformers.XLMRobertaConfig(**SIZES)
     return save_tiny(tmp_path_factory.mktemp("m3"), config, transformers.XLMRobertaModel)
 
@@ -57,7 +56,7 @@ def embedder(request) -> Embedder:
     if request.param == "sentence-transformers":
         model = request.getfixturevalue("tiny_sentence_transformer")
         return SentenceTransformerEmbedder(model=str(model), device="cpu", batch_size=2)
-    return BgeM3Embedder(model=str(request.getfixturevalue("tiny_m3")), device="cpu", batch_size=2, max_tokens=60)
+    return BgeM3Embedder(model=str(request.getfixturevalue("tiny_m3")), backend="torch", max_tokens=60)
 
 
 # --- What every embedder does ---
@@ -113,18 +112,6 @@ def test_minilm_through_sentence_transformers_is_the_same_model():
     np.testing.assert_allclose(other.embed(texts), MiniLMEmbedder().embed(texts), atol=1e-4)
 
 
-def test_bge_m3_is_the_first_state_of_the_encoder(tiny_m3):
-    embedder = corag.embedder("BAAI/bge-m3", model=str(tiny_m3), device="cpu", max_tokens=60)
-    assert (embedder.name, embedder.dimension) == (str(tiny_m3), 16)
-    model = transformers.XLMRobertaModel.from_pretrained(tiny_m3).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_m3)
-    batch = tokenizer(TEXTS, padding=True, truncation=True, max_length=60, return_tensors="pt")
-    with torch.inference_mode():
-        states = model(batch["input_ids"], batch["attention_mask"]).last_hidden_state
-    expected = torch.nn.functional.normalize(states[:, 0], dim=-1).numpy()
-    np.testing.assert_allclose(embedder.embed(TEXTS), expected, atol=1e-5)
-
-
 # --- What cannot be loaded ---
 
 
@@ -138,12 +125,6 @@ def test_an_unknown_name_without_a_network_names_the_remedy(name):
 def test_an_empty_name_is_no_name():
     with pytest.raises(InputError, match="embedder '' is unknown; the names are minilm, "):
         corag.embedder("")
-
-
-def test_an_unknown_m3_without_a_network_names_the_remedy():
-    pytest.importorskip("FlagEmbedding")
-    with pytest.raises(ModelError, match=r"(?s)'nobody/no-such-model' cannot be loaded: .*'minilm'"):
-        corag.embedder("BAAI/bge-m3", model="nobody/no-such-model")
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 4, 1000])

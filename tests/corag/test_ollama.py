@@ -45,7 +45,7 @@ def test_a_reply_becomes_the_answer_with_one_request(stream):
         reader, waits_s = reader_for(server, stream=stream)
         assert isinstance(reader, Reader)
         assert reader.name == "ollama/llama3.1:8b"
-        assert reader.answer(QUERY, CONTEXT) == Answer("Paris")
+        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", chunk=0)
         assert (len(server.requests), waits_s) == (1, [])
 
 

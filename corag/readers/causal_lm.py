@@ -1,0 +1,194 @@
+"""`transformers`: any causal language model in a local folder or on the hub, run in this process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from corag.engine.backends import Precision, check_cuda, check_precision, resolve_backend
+from corag.engine.checkpoint import Checkpoint
+from corag.engine.source import quiet
+from corag.errors import InputError
+from corag.optional import require
+from corag.readers.prompt import SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
+from corag.readers.provenance import answer_chunk
+from corag.types import Answer
+
+_DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What a model wrote.
+
+    Attributes:
+        text: Without special tokens.
+        log_probabilities: Of its tokens, each given those before it, `[T]`; the token that ends the text is not one.
+    """
+
+    text: str
+    log_probabilities: tuple[float, ...]
+
+
+class TransformersReader:
+    """Answers with the greedy reply of a causal language model.
+
+    A model with a chat template is asked in it; another gets instructions, context and question as plain text, and its
+    reply ends with its first line. Control tokens that stand in a context or a question are broken up, so that they
+    are text to the model.
+
+    Args:
+        model: Folder, or name on the hub, of a causal language model with safetensors weights.
+        max_new_tokens: The most tokens of a reply.
+        precision: `fp32` or `bf16`.
+        device: `cpu`, `cuda` or `cuda:N`.
+        system: Instructions.
+        template: User message, with `{context}` and `{query}` where these go.
+        trust_remote_code: Whether code that comes with the model may run.
+
+    Attributes:
+        name: `transformers/` and the model.
+        max_tokens: The most tokens of prompt and reply together; None when neither tokenizer nor model says.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: transformers or PyTorch is not installed.
+        ModelError: The model is missing, damaged, or no such model.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str | Path,
+        max_new_tokens: int = 64,
+        precision: Precision = "fp32",
+        device: str = "cpu",
+        system: str = SYSTEM,
+        template: str = TEMPLATE,
+        trust_remote_code: bool = False,
+    ) -> None:
+        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
+            raise InputError(f"max_new_tokens must be a whole number of at least 1, got {max_new_tokens!r}; try 64")
+        check_template(template)
+        check_precision(precision)
+        resolve_backend("torch", device)
+        self._torch = require("torch", "models")
+        check_cuda(self._torch, device)
+        checkpoint = Checkpoint(model, task="generation", trust_remote_code=trust_remote_code)
+        self.name = f"transformers/{model}"
+        self.max_tokens = checkpoint.window
+        self._checkpoint = checkpoint
+        self._tokenizer = checkpoint.tokenizer
+        self._model = checkpoint.load(_DTYPES[precision]).to(device)
+        self._device = device
+        self._system = system
+        self._template = template
+        self._max_new_tokens = max_new_tokens
+        self._generation = self._greedy()
+        self._asked = f"{precision} {device} {max_new_tokens} {system!r} {template!r}"
+        controls = {token for token in self._tokenizer.get_added_vocab() if len(token) > 1}
+        controls |= {token for token in self._tokenizer.all_special_tokens if len(token) > 1}
+        self._controls = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))) or r"(?!)")
+
+    @cached_property
+    def identity(self) -> str:
+        """What answers depend on besides question and context."""
+        return f"transformers {self._checkpoint.sha256} {self._asked}"
+
+    def answer(self, query: str, context: str) -> Answer:
+        """Return the model's reply, stripped; the text is empty, with confidence 0, when it finds no answer.
+
+        The confidence is the exponential of the mean log-probability of the reply's tokens: their geometric mean. The
+        chunk is that of `corag.readers.provenance.answer_chunk`.
+
+        Raises:
+            InputError: The query is empty, or the prompt is longer than the model takes.
+        """
+        generated = self.generate(self._prompt(query, context))
+        text = generated.text.strip()
+        if not text or says_no_answer(text):
+            return Answer("", confidence=0.0)
+        confidence = float(np.exp(np.mean(generated.log_probabilities)))
+        return Answer(text, confidence=confidence, chunk=answer_chunk(text, context))
+
+    def generate(self, prompt: list[int]) -> Generated:
+        """Return the greedy continuation of a prompt, given as token ids.
+
+        Raises:
+            InputError: The prompt leaves no room for a reply.
+        """
+        if self.max_tokens is not None and len(prompt) + self._max_new_tokens > self.max_tokens:
+            raise InputError(
+                f"the prompt has {len(prompt)} tokens and the reply up to {self._max_new_tokens}, more than the "
+                f"{self.max_tokens} that the model {self._checkpoint.name!r} takes; lower the token budget or "
+                "max_new_tokens, or shorten the question"
+            )
+        ids = self._torch.tensor([prompt], device=self._device)
+        with quiet(), self._torch.inference_mode():
+            written = self._model.generate(
+                input_ids=ids,
+                attention_mask=self._torch.ones_like(ids),
+                generation_config=self._generation,
+                # What a plain model stops at; a chat ends with its own token.
+                **({} if self._chats else {"stop_strings": ["\n"], "tokenizer": self._tokenizer}),
+            )
+        tokens = written.sequences[0, len(prompt) :].tolist()
+        scores = self._torch.stack(written.logits)[:, 0].float().log_softmax(dim=-1).cpu().numpy()
+        ends = set(self._ends())
+        kept = [(token, float(row[token])) for token, row in zip(tokens, scores, strict=True) if token not in ends]
+        text = self._tokenizer.decode([token for token, _ in kept], skip_special_tokens=True)
+        return Generated(text, tuple(score for _, score in kept))
+
+    @property
+    def _chats(self) -> bool:
+        return self._tokenizer.chat_template is not None
+
+    def _prompt(self, query: str, context: str) -> list[int]:
+        """Return the token ids of what the model is asked."""
+        asked = user_message(self._template, self._as_text(query), self._as_text(context))
+        if not self._chats:
+            ids = self._tokenizer(f"{self._system}\n\n{asked}\nAnswer:")["input_ids"]
+        else:
+            ids = self._tokenizer(self._chat(asked), add_special_tokens=False)["input_ids"]
+        return list(ids)
+
+    def _chat(self, asked: str) -> str:
+        """Return the chat as its template writes it; the instructions go before the question where it has no others."""
+        from jinja2 import TemplateError
+
+        apply = self._tokenizer.apply_chat_template
+        user = {"role": "user", "content": asked}
+        try:
+            messages = [{"role": "system", "content": self._system}, user]
+            return str(apply(messages, tokenize=False, add_generation_prompt=True))
+        except TemplateError:
+            messages = [{"role": "user", "content": f"{self._system}\n\n{asked}"}]
+            return str(apply(messages, tokenize=False, add_generation_prompt=True))
+
+    def _as_text(self, text: str) -> str:
+        """Return a text whose control tokens are broken up."""
+        return self._controls.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
+
+    def _ends(self) -> list[int]:
+        """Return the tokens that end a reply."""
+        ends = self._model.generation_config.eos_token_id
+        ends = self._tokenizer.eos_token_id if ends is None else ends
+        return [] if ends is None else list(ends) if isinstance(ends, list) else [ends]
+
+    def _greedy(self) -> Any:
+        """Return settings for one greedy reply, free of what the model's own settings sample with."""
+        ends = self._ends()
+        padding = self._tokenizer.pad_token_id
+        return require("transformers", "models").GenerationConfig(
+            do_sample=False,
+            max_new_tokens=self._max_new_tokens,
+            eos_token_id=ends or None,
+            pad_token_id=padding if padding is not None else next(iter(ends), 0),
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
