@@ -167,9 +167,9 @@ def reranker(name: str, **settings: Any) -> Reranker:
     )
 
 
-def is_reranker(name: str) -> bool:
+def is_reranker(name: object) -> bool:
     """Return whether `reranker` takes a name; whether a model of that name exists is not asked."""
-    return name in RERANKERS.names or (isinstance(name, str) and bool(name) and ("/" in name or Path(name).is_dir()))
+    return name in RERANKERS.names or (isinstance(name, str) and name != "" and ("/" in name or Path(name).is_dir()))
 
 
 def selector(name: str, **settings: Any) -> Selector:

@@ -19,6 +19,7 @@ from corag.engine.hub import code_repositories
 from corag.engine.source import quiet
 from corag.errors import InputError, ModelError
 from corag.known_models import BGE_M3, KNOWN_RERANKERS, ModelCard, announce
+from corag.registry import is_reranker
 from corag.rerankers.cross_encoder import CrossEncoder
 from tests.corag.engine_worlds import (
     change_json,
@@ -128,6 +129,7 @@ def test_any_name_with_a_slash_and_any_folder_is_a_cross_encoder(models, monkeyp
     assert corag.reranker("bert", backend="torch").identity == by_name.identity
 
 
+@pytest.mark.skipif(not hasattr(transformers, "GteConfig"), reason="this release of transformers has no GTE")
 def test_gte_of_transformers_needs_no_code(models, tmp_path, monkeypatch):
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
     folder = save_gte(tmp_path / "gte")
@@ -145,6 +147,11 @@ def test_an_unknown_name_lists_names_and_known_models(name):
     with pytest.raises(InputError) as caught:
         corag.reranker(name)
     assert all(known in str(caught.value) for known in (*corag.RERANKERS.names, *KNOWN_RERANKERS, repr(name)))
+
+
+def test_an_agent_may_name_a_known_model():
+    assert all(is_reranker(name) for name in (*corag.RERANKERS.names, *KNOWN_RERANKERS))
+    assert not any(is_reranker(name) for name in ("bge-reranker", "", None))
 
 
 def test_the_card_can_narrow_the_window(models, monkeypatch):
