@@ -6,19 +6,14 @@ contexts is embedded once.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from corag.errors import InputError
 from corag.minilm import Backend, minilm_encoder
+from corag.readers.headings import headings
 from corag.rerankers.cache import BoundedCache
 from corag.text import Span, sentence_spans
 from corag.types import Answer, FloatArray
-
-# A chunk begins with its title on a line of its own, which names the passage but answers nothing. Running text
-# is told from a title by its longer lines and by its full stops.
-_HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
 
 
 class ExtractiveReader:
@@ -40,11 +35,11 @@ class ExtractiveReader:
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""
-        headings = {match.start(1): match.end() for match in _HEADING.finditer(context)}
+        bodies = headings(context)
         spans = [
             span
             for start, end in sentence_spans(context)
-            if (span := _stripped(context, headings.get(start, start), end))
+            if (span := _stripped(context, bodies.get(start, start), end))
         ]
         if not spans:
             return Answer("", confidence=0.0)

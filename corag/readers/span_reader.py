@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag.engine.backends import batch_tokens
 from corag.engine.batches import Int64
 from corag.engine.engine import Engine
 from corag.engine.source import Forward
 from corag.errors import InputError
+from corag.readers.headings import borders
 from corag.readers.spans import KINDS, WindowAnswer, best_span
 from corag.rerankers.scorers import SEPARATOR
 from corag.text import Span
@@ -87,6 +89,7 @@ class SpanReader:
         """
         asked = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
         texts = encode(self._tokenizer, contexts, offsets=True)
+        parts = [_parts(context, text.offsets) for context, text in zip(contexts, texts, strict=True)]
         owners: list[int] = []
         offsets: list[int] = []
         ids: list[Int64] = []
@@ -103,7 +106,9 @@ class SpanReader:
         for batch in self._engine.run(ids, types):
             for window, logits in zip(batch.rows.tolist(), batch.output, strict=True):
                 first = len(asked[owners[window]]) + 2
-                answer = best_span(logits, first, len(ids[window]) - 2, self.settings.max_answer_tokens)
+                last = len(ids[window]) - 2
+                shown = parts[owners[window]][offsets[window] :][: last - first + 1]
+                answer = best_span(logits, first, last, self.settings.max_answer_tokens, shown)
                 found[owners[window]].append((offsets[window] - first, answer))
         return [_reading(answers, text.offsets) for answers, text in zip(found, texts, strict=True)]
 
@@ -131,6 +136,12 @@ def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
     ids = np.concatenate([[CLS], question, [SEP], context, [SEP]])
     types = (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
     return ids, types
+
+
+def _parts(context: str, offsets: Sequence[Span]) -> NDArray[np.intp]:
+    """Return the part of the context that each token stands in: titles and texts, counted in order."""
+    begins = np.array([start for start, _ in offsets], dtype=np.intp)
+    return np.searchsorted(np.array(borders(context), dtype=np.intp), begins, side="right")
 
 
 def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span]) -> Reading:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
 
 from corag.engine.source import Float32
 
@@ -34,7 +36,7 @@ class WindowAnswer:
     kinds: Float32
 
 
-def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int) -> WindowAnswer:
+def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, parts: NDArray[np.intp]) -> WindowAnswer:
     """Return the best span within tokens `first` to `last`, the earliest and then shortest among equals.
 
     Args:
@@ -42,12 +44,16 @@ def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int) ->
         first: First token of the context in the window.
         last: Its last token.
         max_answer_tokens: The most tokens of a span, at least 1.
+        parts: Which part of the context each of its tokens in the window stands in, ascending, `[last - first + 1]`; a
+            span keeps to one part.
     """
     starts, ends = logits[first : last + 1, START], logits[first : last + 1, END]
     width = min(max_answer_tokens, len(starts))
     # Row i, column d: the span from token i over d more tokens.
     padded = np.concatenate([ends, np.full(width - 1, -np.inf, dtype=ends.dtype)])
-    scores = starts[:, None] + np.lib.stride_tricks.sliding_window_view(padded, width)
+    scores = starts[:, None] + sliding_window_view(padded, width)
+    end_parts = sliding_window_view(np.concatenate([parts, np.full(width - 1, -1)]), width)
+    scores = np.where(end_parts == parts[:, None], scores, -np.inf)
     start, more = divmod(int(scores.argmax()), width)
     margin = float(scores[start, more]) - float(logits[0, START] + logits[0, END])
     return WindowAnswer(first + start, first + start + more, margin, _log_softmax(logits[0, 2:]))

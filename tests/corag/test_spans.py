@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corag.readers.headings import borders
 from corag.readers.span_reader import ReaderSettings, Reading, pair_row, to_answer, windows
 from corag.readers.spans import KINDS, NUM_OUTPUTS, best_span
 
 SETTINGS = ReaderSettings()
+ONE = np.zeros(10, dtype=np.intp)
 
 
 def logits_of(starts, ends):
@@ -22,27 +24,40 @@ def logits_of(starts, ends):
 def test_takes_the_best_pair_with_the_end_not_before_the_start():
     # Tokens 2 to 5 are context. The best start is 5, the best end 2, which is no span; of the spans, 2-2 has 1 + 4.
     logits = logits_of([0.5, 9, 1, 0, 0, 2], [0.25, 9, 4, 3, 0, -9])
-    answer = best_span(logits, 2, 5, max_answer_tokens=30)
+    answer = best_span(logits, 2, 5, 30, ONE[:4])
     assert (answer.start, answer.end) == (2, 2)
     assert answer.margin == pytest.approx(1 + 4 - 0.75)
 
 
 def test_a_span_is_no_longer_than_allowed():
     logits = logits_of([0, 0, 5, 0, 0, 0], [0, 0, 0, 1, 0, 5])
-    assert best_span(logits, 2, 5, max_answer_tokens=4).end == 5
-    answer = best_span(logits, 2, 5, max_answer_tokens=3)
+    assert best_span(logits, 2, 5, 4, ONE[:4]).end == 5
+    answer = best_span(logits, 2, 5, 3, ONE[:4])
     assert (answer.start, answer.end) == (2, 3)
 
 
 def test_equal_spans_go_to_the_earliest_then_shortest():
-    answer = best_span(logits_of([0] * 6, [0] * 6), 2, 5, max_answer_tokens=3)
+    answer = best_span(logits_of([0] * 6, [0] * 6), 2, 5, 3, ONE[:4])
     assert (answer.start, answer.end) == (2, 2)
+
+
+def test_a_span_keeps_to_one_part():
+    logits = logits_of([0, 0, 5, 0, 0, 0], [0, 0, 0, 5, 1, 0])
+    answer = best_span(logits, 2, 5, 4, np.array([0, 1, 1, 1]))
+    assert (answer.start, answer.end) == (2, 2)
+
+
+def test_borders_are_where_titles_texts_and_chunks_begin():
+    context = "Erfurt\nErfurt is old.\nIt is a city.\n\nNo title here, is there?\nNone.\n\nJena\nIt lies on the Saale."
+    begins = [context[border:].split()[0] for border in borders(context)]
+    assert begins == ["Erfurt", "No", "Jena", "It"]
+    assert borders("") == []
 
 
 def test_kinds_are_log_probabilities_at_cls():
     logits = logits_of([0] * 4, [0] * 4)
     logits[0, 2:] = np.log([0.1, 0.2, 0.3, 0.4]) + 7
-    kinds = best_span(logits, 2, 2, max_answer_tokens=5).kinds
+    kinds = best_span(logits, 2, 2, 5, ONE[:1]).kinds
     np.testing.assert_allclose(np.exp(kinds), [0.1, 0.2, 0.3, 0.4], rtol=1e-5)
 
 
@@ -52,8 +67,14 @@ def test_agrees_with_trying_every_span(data):
     longest = data.draw(st.integers(1, 10))
     numbers = st.lists(st.integers(-3, 3), min_size=length + 3, max_size=length + 3)
     logits = logits_of(data.draw(numbers), data.draw(numbers))
-    found = best_span(logits, 2, length + 1, longest)
-    spans = [(i, j) for i in range(2, length + 2) for j in range(i, min(i + longest, length + 2))]
+    parts = np.sort(data.draw(st.lists(st.integers(0, 2), min_size=length, max_size=length)))
+    found = best_span(logits, 2, length + 1, longest, parts)
+    spans = [
+        (i, j)
+        for i in range(2, length + 2)
+        for j in range(i, min(i + longest, length + 2))
+        if parts[i - 2] == parts[j - 2]
+    ]
     best = max(spans, key=lambda span: (logits[span[0], 0] + logits[span[1], 1], -span[0], -span[1]))
     assert (found.start, found.end) == best
 
