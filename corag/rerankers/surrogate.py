@@ -88,7 +88,8 @@ class PooledScorer:
         lengths = np.array([len(order) for order in orders])
         for length in np.unique(lengths):
             rows = np.flatnonzero(lengths == length).tolist()
-            chosen = np.array([orders[row] for row in rows])
+            # Ascending, so that rounding is the same for every order of the same chunks.
+            chosen = np.sort(np.array([orders[row] for row in rows]), axis=1)
             squared = self._among[chosen[:, :, None], chosen[:, None, :]].sum(axis=(1, 2))
             # Chunks without tokens have no length; rounding may leave a little less than none.
             norms = np.sqrt(np.maximum(squared, 1e-24))
