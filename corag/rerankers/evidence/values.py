@@ -71,6 +71,8 @@ class Weights:
 class EvidenceScorer:
     """Values orders in [0, 1]: higher with more of the evidence, lower with more tokens, higher in a telling order.
 
+    An order without any token is worth 0.
+
     Args:
         hypotheses: About the question.
         tokens: Of each candidate, as the encoder counts, `[n]`.
@@ -95,6 +97,7 @@ class EvidenceScorer:
     ) -> None:
         self._weights = weights
         self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
+        self._blanks = frozenset(np.flatnonzero(tokens == 0).tolist())
         self.truncated_orders: set[Order] = set()
         # The empty hypothesis stands first. It says how much any value is worth, and nothing about which is best.
         probabilities = hypotheses.probabilities(weights.temperature)
@@ -121,7 +124,10 @@ class EvidenceScorer:
         blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
         utilities = np.concatenate([np.zeros(0), *blocks])
         exponents = self._weights.slope * self.answerable * utilities + self._weights.offset
-        return np.asarray(1 / (1 + np.exp(-np.clip(exponents, -LARGEST_EXPONENT, LARGEST_EXPONENT))))
+        values = np.asarray(1 / (1 + np.exp(-np.clip(exponents, -LARGEST_EXPONENT, LARGEST_EXPONENT))))
+        if self._blanks:
+            values[[self._blanks.issuperset(order) for order in orders]] = 0.0
+        return values
 
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
