@@ -69,9 +69,15 @@ def test_it_is_a_reranker_with_values_from_0_to_1():
 
 def test_a_search_finds_the_evidence():
     candidates = [Candidate(chunk, 0.9 - row / 10) for row, chunk in enumerate(CHUNKS)]
-    selection = Corag(reranker=reranker_of(), policy="model").select(QUESTION, candidates, 64)
+    selection = Corag(reranker=reranker_of()).select(QUESTION, candidates, 64)
     assert selection.ids == ("0", "2")
     assert selection.value == pytest.approx(reranker_of().scorer(QUESTION, CHUNKS)([(0, 2)])[0])
+
+
+def test_it_names_the_search_that_suits_it():
+    assert Corag(reranker=reranker_of()).config.policy == "beam"
+    assert Corag(reranker=reranker_of(), policy="paper").config.policy == "paper"
+    assert Corag(reranker=reranker_of(), prefilter=0.5, surrogate=reranker_of()).config.policy == "model"
 
 
 def test_cached_values_equal_uncached_ones():
