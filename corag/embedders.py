@@ -28,13 +28,14 @@ class MiniLMEmbedder:
 
     Args:
         backend: `auto`, `openvino` or `torch`; see `corag.minilm`.
+        encoder: Stands for the encoder of the backend.
     """
 
     dimension = minilm.DIMENSION
 
-    def __init__(self, *, backend: minilm.Backend = "auto") -> None:
+    def __init__(self, *, backend: minilm.Backend = "auto", encoder: minilm.TextEncoder | None = None) -> None:
         self.name = "minilm"
-        self._encoder = minilm.minilm_encoder(backend)
+        self._encoder = encoder or minilm.minilm_encoder(backend)
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), 384]`; texts are cut to the window of 510 tokens."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,26 @@ class Tokens:
     ids: list[NDArray[np.int64]]
     truncated: NDArray[np.bool_]
     starts: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+class TextEncoder(Protocol):
+    """What `MiniLMEncoder` does, or what stands for it; see there."""
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text, without special tokens."""
+        ...
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included."""
+        ...
+
+    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return unit vectors of every token of each text in its context."""
+        ...
+
+    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
+        """Return a unit vector for each text."""
+        ...
 
 
 class MiniLMEncoder:

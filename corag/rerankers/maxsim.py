@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.backends import Backend, Precision
-from corag.minilm import MAX_TOKENS, minilm_encoder
+from corag.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.rerankers.token_states import TokenStates
 from corag.types import Chunk, FloatArray, Order
 
@@ -25,6 +25,7 @@ class MiniLMMaxSim:
         backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
+        encoder: Stands for the encoder of backend and precision.
 
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
@@ -32,9 +33,16 @@ class MiniLMMaxSim:
 
     max_tokens = MAX_TOKENS
 
-    def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32", cache_chunks: int = 2048) -> None:
+    def __init__(
+        self,
+        *,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        cache_chunks: int = 2048,
+        encoder: TextEncoder | None = None,
+    ) -> None:
         self.name = "minilm-maxsim"
-        self._states = TokenStates(minilm_encoder(backend, precision), cache_chunks)
+        self._states = TokenStates(encoder or minilm_encoder(backend, precision), cache_chunks)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.backends import Backend, Precision
-from corag.minilm import DIMENSION, MAX_TOKENS, MiniLMEncoder, minilm_encoder
+from corag.minilm import DIMENSION, MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.rerankers.token_states import TokenStates
 from corag.types import Chunk, FloatArray, Order
 
@@ -29,6 +29,7 @@ class MiniLMPooled:
         backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
+        encoder: Stands for the encoder of backend and precision.
 
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
@@ -36,9 +37,16 @@ class MiniLMPooled:
 
     max_tokens = MAX_TOKENS
 
-    def __init__(self, *, backend: Backend = "auto", precision: Precision = "fp32", cache_chunks: int = 2048) -> None:
+    def __init__(
+        self,
+        *,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        cache_chunks: int = 2048,
+        encoder: TextEncoder | None = None,
+    ) -> None:
         self.name = "minilm-pooled"
-        self._encoder: MiniLMEncoder = minilm_encoder(backend, precision)
+        self._encoder: TextEncoder = encoder or minilm_encoder(backend, precision)
         self._states = TokenStates(self._encoder, cache_chunks)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

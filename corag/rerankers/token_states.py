@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.engine.source import Float32
-from corag.minilm import MiniLMEncoder
+from corag.minilm import TextEncoder
 from corag.rerankers.cache import BoundedCache
 
 
@@ -23,7 +23,7 @@ class TokenStates:
         InputError: The size is negative.
     """
 
-    def __init__(self, encoder: MiniLMEncoder, size: int) -> None:
+    def __init__(self, encoder: TextEncoder, size: int) -> None:
         self._encoder = encoder
         self._cache: BoundedCache[str, Float32] = BoundedCache(size)
 

@@ -24,7 +24,7 @@ def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: i
         seed: Another seed, another part.
     """
     groups: dict[str, list[str]] = {}
-    for query, group in zip(queries, _groups(folder, queries), strict=True):
+    for query, group in zip(queries, document_groups(folder, queries), strict=True):
         groups.setdefault(group, []).append(query.id)
     chosen: list[str] = []
     for name in sorted(groups, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest()):
@@ -34,8 +34,11 @@ def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: i
     return frozenset(chosen)
 
 
-def _groups(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
-    """Return the name of each question's group: of its connected component, the first document's."""
+def document_groups(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
+    """Return the name of each question's group: of its connected component, the first document's.
+
+    Questions are connected when they share a gold passage, or gold passages of the same title.
+    """
     parent: dict[str, str] = {}
 
     def root(name: str) -> str:

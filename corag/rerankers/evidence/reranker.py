@@ -87,10 +87,11 @@ def _make(
     backend: Backend = "auto",
     precision: Precision = "fp32",
     cache_chunks: int = 2048,
+    encoder: StateEncoder | None = None,
 ) -> EvidenceReranker:
     """Return a reranker with the adapter of a name that ships with the project, or with another one."""
     folder = shipped_adapter(name) if adapter is None else adapter
-    return EvidenceReranker(folder, backend=backend, precision=precision, cache_chunks=cache_chunks)
+    return EvidenceReranker(folder, backend=backend, precision=precision, cache_chunks=cache_chunks, encoder=encoder)
 
 
 minilm_multihop = partial(_make, "minilm-multihop")

@@ -1,0 +1,143 @@
+"""The settings of a labelling; loads nothing heavy, so that the command line stays quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from corag.errors import InputError
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from experiments.pools import PoolName, check_counts
+
+Part = Literal["training", "held-out", "all"]
+
+
+@dataclass(frozen=True)
+class LabelSource:
+    """Questions of a data folder, and where the candidates of each come from.
+
+    Attributes:
+        data: Name of the data folder.
+        split: Which questions.
+        part: `training`: without the held-out share; `held-out`: that share alone; `all`.
+        held_out: Share of the split that is held out, cut between documents as the shipped adapters do.
+        with_gold: Only questions all of whose evidence is in the corpus.
+        limit: Only the first questions.
+        sample: Only so many questions, drawn by a hash of their ids; they stay in the order of the file.
+        pool: Where candidates come from: the question's own list, the document of its evidence, or the corpus.
+        num_candidates: The most candidates of a question out of a document or a corpus.
+    """
+
+    data: str
+    split: str = "train"
+    part: Part = "all"
+    held_out: float = 0.2
+    with_gold: bool = False
+    limit: int | None = None
+    sample: int | None = None
+    pool: PoolName = "auto"
+    num_candidates: int = 20
+
+    def __post_init__(self) -> None:
+        check_counts(self.limit, self.num_candidates)
+        if self.sample is not None and self.sample < 1:
+            raise InputError(f"sample must be at least 1, got {self.sample}; leave it out for all questions")
+        if not 0 <= self.held_out <= 1:
+            raise InputError(f"held_out of source {self.data!r} is a share from 0 to 1, got {self.held_out}")
+
+
+@dataclass(frozen=True)
+class LabelConfig:
+    """Measure every configuration on every question of data folders.
+
+    Attributes:
+        data: Data folder; with sources, the folder that holds their data folders.
+        out: The table to write (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run goes
+            on where it stopped.
+        splits: Which questions, splits separated by commas; without sources.
+        sources: Questions of several data folders.
+        rerankers: Separated by commas; by default those that need no download.
+        iterations: Counts, separated by commas.
+        explorations: Values of c, separated by commas.
+        cost_weights: Values of lambda, separated by commas.
+        budget: The most tokens a selection may cost.
+        window: What becomes of orders that are longer than a reranker's window: they are no candidates (forbid), are
+            scored in overlapping windows (windows), or are cut (truncate).
+        pool: Where candidates come from, without sources: the question's own list, or the nearest chunks of the corpus.
+        reader: Answers the questions; with settings of its own if need be: `minilm-reader:precision=bf16`.
+        tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
+        embedder: Embeds questions and passages.
+        index: An index of the corpus, without sources; by default one is built in the cache folder.
+        num_candidates: Chunks offered per question with the corpus as pool, without sources.
+        max_tokens: Tokens of a chunk when an index has to be built.
+        limit: Only the first questions of each split, without sources.
+        quiet: No progress.
+    """
+
+    data: str
+    out: str
+    splits: str = "train,dev"
+    sources: tuple[LabelSource, ...] = ()
+    rerankers: str = "minilm-cosine,minilm-maxsim,bm25"
+    iterations: str = "2,5,10"
+    explorations: str = "0.1,0.6"
+    cost_weights: str = "0.0,0.3"
+    budget: int = 256
+    window: WindowPolicy = DEFAULT_POLICY
+    pool: PoolName = "auto"
+    reader: str = "extractive"
+    tokenizer: str = "minilm"
+    embedder: str = "minilm"
+    index: str | None = None
+    num_candidates: int = 20
+    max_tokens: int = 256
+    limit: int | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts(self.limit, self.num_candidates)
+        if self.sources and self.index is not None:
+            raise InputError(
+                f"index is {self.index!r}, but every source has a corpus of its own; leave one of both out"
+            )
+
+    def grid(self) -> Grid:
+        """Return the configurations to measure.
+
+        Raises:
+            InputError: A list is empty or holds something that is no such value.
+        """
+        return Grid(
+            rerankers=listed("rerankers", self.rerankers, str),
+            iterations=tuple(sorted(listed("iterations", self.iterations, int))),
+            explorations=listed("explorations", self.explorations, float),
+            cost_weights=listed("cost_weights", self.cost_weights, float),
+        )
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Configurations: every reranker with every count and weight."""
+
+    rerankers: tuple[str, ...]
+    iterations: tuple[int, ...]
+    explorations: tuple[float, ...]
+    cost_weights: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.rerankers) * len(self.iterations) * len(self.explorations) * len(self.cost_weights)
+
+
+def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:
+    """Return the values in a text, separated by commas, each once.
+
+    Raises:
+        InputError: There is none, or one is no such value.
+    """
+    try:
+        values = tuple(dict.fromkeys(kind(part.strip()) for part in text.split(",") if part.strip()))
+    except ValueError as error:
+        raise InputError(f"{name} is {text!r}: {error}; give values separated by commas") from error
+    if not values:
+        raise InputError(f"{name} is {text!r}; give at least one value, several separated by commas")
+    return values

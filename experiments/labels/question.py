@@ -1,0 +1,267 @@
+"""One question under every configuration."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+import corag
+from corag.data import Query
+from corag.minilm import minilm_encoder
+from corag.registry import EMBEDDERS, RERANKERS
+from corag.rerankers.window import WindowPolicy
+from corag.selectors.base import Problem
+from corag.shared_encoder import EncoderCounts, SharedEncoder
+from corag.tokens import token_counter
+from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
+from experiments.labels.config import Grid, LabelConfig
+from experiments.labels.searching import Found, TimedScorer, search_all
+from experiments.labels.table import FIGURES
+from experiments.labels.work import Work
+from experiments.methods import parse_method
+from experiments.metrics import answer_figures, evidence_figures
+from experiments.pools import Pool
+
+NEAREST = 10
+"""Candidates whose mean embedding stands beside a question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """What a question gives.
+
+    Attributes:
+        rows: One per configuration, without what they have in common.
+        question: Its similarities and vectors.
+        work: Tokens that models read for it.
+    """
+
+    rows: list[dict[str, Any]]
+    question: dict[str, Any]
+    work: Work
+
+
+class BatchReader(Protocol):
+    """A reader that answers several questions in shared batches."""
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+        """Return the answer of each question in the context at its place."""
+        ...
+
+
+class Labeller:
+    """Labels questions, and keeps what they have in common: models, and the states of passages.
+
+    Args:
+        rerankers: The rerankers of the grid, in its order.
+        grid: The configurations.
+        reader: Answers.
+        embedder: Embeds candidates.
+        tokens: The answering model's token counter.
+        budget_tokens: The most tokens of a selection.
+        window: What becomes of orders that are longer than a reranker's window.
+        encoder: What the rerankers and the embedder share, if they do.
+    """
+
+    def __init__(
+        self,
+        rerankers: Sequence[Reranker],
+        grid: Grid,
+        reader: Reader,
+        embedder: Embedder,
+        tokens: TokenCounter,
+        budget_tokens: int,
+        window: WindowPolicy,
+        encoder: SharedEncoder | None = None,
+    ) -> None:
+        self.embedder = embedder
+        self._rerankers = rerankers
+        self._grid = grid
+        self._reader = reader
+        self._tokens = tokens
+        self._budget_tokens = budget_tokens
+        self._window = window
+        self._encoder = encoder
+        self._counted = EncoderCounts()
+
+    @classmethod
+    def of(cls, config: LabelConfig) -> Labeller:
+        """Return a labeller with the parts that the settings name.
+
+        Raises:
+            InputError: A part is unknown, or does not take its settings.
+        """
+        grid = config.grid()
+        wants = [name for name in grid.rerankers if _shares(name)]
+        shares = bool(wants) or config.embedder == "minilm"
+        encoder = SharedEncoder(minilm_encoder()) if shares else None
+        given = {"encoder": encoder}
+        takes = config.embedder in EMBEDDERS.names and "encoder" in EMBEDDERS.settings(config.embedder)
+        reader = parse_method(config.reader)
+        return cls(
+            [corag.reranker(name, **(given if name in wants else {})) for name in grid.rerankers],
+            grid,
+            corag.reader(reader.name, **reader.settings),
+            corag.embedder(config.embedder, **(given if takes else {})),
+            token_counter(config.tokenizer),
+            config.budget,
+            config.window,
+            encoder,
+        )
+
+    def label(self, query: Query, pool: Pool) -> Labelled:
+        """Return the rows of a question."""
+        started = perf_counter()
+        problem = Problem(query.question, pool.candidates(query), self._tokens)
+        problem_s = perf_counter() - started
+        asked = self._tokens.count([query.question]).item()
+        searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self._rerankers]
+        rows = [row for of_reranker, _ in searches for row in of_reranker]
+        contexts = list(dict.fromkeys(row[0] for row in rows))
+        texts = [problem.text(order) for order in contexts]
+        costs = self._tokens.count(texts).tolist() if texts else []
+        figures = self._figures(query, problem, contexts, texts, costs)
+        tokens_read = [asked + cost for cost in costs]
+        read_by = dict(zip(contexts, tokens_read, strict=True))
+        question = self._question(problem, pool, query)
+        work = Work(
+            encoded=self._newly_encoded(),
+            joined=sum(spent["joined"] for _, spent in searches),
+            read=sum(tokens_read),
+            alone_encoded=sum(spent["alone_encoded"] for _, spent in searches),
+            alone_joined=sum(spent["alone_joined"] for _, spent in searches),
+            alone_read=sum(read_by[order] for order, _ in rows),
+            brute_joined=sum(spent["brute_joined"] for _, spent in searches),
+            contexts=len(contexts),
+            configurations=len(rows),
+        )
+        return Labelled([{**row, **figures[order], "error": None} for order, row in rows], question, work)
+
+    def failed(self, error: Exception) -> Labelled:
+        """Return the rows of a question that could not be labelled: the error, and no figures."""
+        grid = self._grid
+        configurations = itertools.product(self._rerankers, grid.explorations, grid.cost_weights, grid.iterations)
+        rows = [
+            {
+                "reranker": reranker.name,
+                "iterations": iterations,
+                "exploration": exploration,
+                "cost_weight": cost_weight,
+                "budget_tokens": self._budget_tokens,
+                **dict.fromkeys(FIGURES),
+                "context": None,
+                "error": f"{type(error).__name__}: {error}",
+            }
+            for reranker, exploration, cost_weight, iterations in configurations
+        ]
+        question = dict.fromkeys(("similarities", "query_vector", "candidates_vector", "num_candidates"))
+        return Labelled(rows, question, Work(encoded=self._newly_encoded()))
+
+    def _searches(
+        self, problem: Problem, reranker: Reranker, problem_s: float, asked: int
+    ) -> tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]:
+        """Return order and figures of each configuration with a reranker, and the tokens of their work."""
+        before, started = self._counts(), perf_counter()
+        scorer = TimedScorer(problem.scorer(reranker, self._window))
+        bound_s, bound = perf_counter() - started, self._counts() - before
+        # What was remembered is charged what it took when it was computed.
+        set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
+        grid, rows, scored = self._grid, [], []
+        for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
+            found = search_all(
+                problem, self._budget_tokens, reranker, scorer, grid.iterations, exploration, cost_weight, self._tokens,
+                self._window,
+            )  # fmt: skip
+            scored += found
+            for iterations, one in zip(grid.iterations, found, strict=True):
+                row = {
+                    "reranker": reranker.name,
+                    "iterations": iterations,
+                    "exploration": exploration,
+                    "cost_weight": cost_weight,
+                    "budget_tokens": self._budget_tokens,
+                    "orders_scored": one.num_scored,
+                    "latency_ms": 1000 * (set_up_s + one.seconds),
+                    "value": float(scorer.memo([one.order])[0]) if one.order else 0.0,
+                }
+                rows.append((one.order, row))
+        return rows, self._spent(problem, reranker, scorer, scored, bound, asked)
+
+    def _spent(
+        self,
+        problem: Problem,
+        reranker: Reranker,
+        scorer: TimedScorer,
+        scored: Sequence[Found],
+        bound: EncoderCounts,
+        asked: int,
+    ) -> dict[str, int]:
+        if getattr(reranker, "max_tokens", 0) is None:
+            # It has no model, so it has no window.
+            return {"joined": 0, "alone_encoded": 0, "alone_joined": 0, "brute_joined": 0}
+        brute = sum(found.tokens_scored + asked * found.num_scored for found in scored)
+        computed = scorer.computed
+        joined = sum(int(problem.costs[list(order)].sum()) - problem.separator_tokens + asked for order in computed)
+        reads_parts = bound.tokens_asked > 0
+        return {
+            "joined": 0 if reads_parts else joined,
+            "alone_encoded": bound.tokens_asked * len(scored),
+            "alone_joined": 0 if reads_parts else brute,
+            "brute_joined": brute,
+        }
+
+    def _figures(
+        self, query: Query, problem: Problem, orders: Sequence[Order], texts: Sequence[str], costs: Sequence[int]
+    ) -> dict[Order, dict[str, Any]]:
+        answers = answer_all(self._reader, query.question, texts)
+        known: dict[str, Mapping[str, float]] = {}
+        figures = {}
+        for order, text, cost, answer in zip(orders, texts, costs, answers, strict=True):
+            if answer.text not in known:
+                known[answer.text] = answer_figures(answer.text, query.answers)
+            evidence = evidence_figures([problem.chunks[index] for index in order], query.gold)
+            figures[order] = {
+                **known[answer.text],
+                "confidence": answer.confidence,
+                **(evidence or dict.fromkeys(("evidence_recall", "evidence_precision", "full_evidence"))),
+                "cost_tokens": cost if text else 0,
+                "chunks": len(order),
+                "context": hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12],
+            }
+        return figures
+
+    def _question(self, problem: Problem, pool: Pool, query: Query) -> dict[str, Any]:
+        nearest = [chunk.text for chunk in problem.chunks[:NEAREST]]
+        vectors = self.embedder.embed(nearest) if nearest else np.zeros((1, self.embedder.dimension), np.float32)
+        return {
+            "similarities": problem.similarities.astype(np.float32).tolist(),
+            "query_vector": pool.query_embedding(query).astype(np.float16).tolist(),
+            "candidates_vector": vectors.mean(axis=0).astype(np.float16).tolist(),
+            "num_candidates": len(problem.chunks),
+        }
+
+    def _counts(self) -> EncoderCounts:
+        return EncoderCounts() if self._encoder is None else self._encoder.counts
+
+    def _newly_encoded(self) -> int:
+        """Return the tokens that went through the shared encoder since this was last asked, those of pools included."""
+        counts = self._counts()
+        spent, self._counted = counts - self._counted, counts
+        return spent.tokens_run
+
+
+def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[Answer]:
+    """Return the answer of a question in each context, in shared batches where the reader makes them."""
+    if hasattr(reader, "answer_many"):
+        return cast(BatchReader, reader).answer_many([question] * len(contexts), contexts)
+    return [reader.answer(question, context) for context in contexts]
+
+
+def _shares(name: str) -> bool:
+    return name in RERANKERS.names and "encoder" in RERANKERS.settings(name)

@@ -1,0 +1,156 @@
+"""Which questions are labelled, and with which candidates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.data import DataFolder, Query, passage_of
+from corag.errors import DataError, InputError
+from corag.text import ChunkConfig
+from corag.types import Candidate, Embedder
+from experiments.adapters.holdout import document_groups, held_out
+from experiments.journal import fingerprint
+from experiments.labels.config import LabelConfig, LabelSource, listed
+from experiments.pools import Pool, content_hash, open_pool
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question to label.
+
+    Attributes:
+        data: Name of its data folder.
+        query: The question.
+        group: Questions of one group share gold documents, directly or by others of the group; it begins with the data.
+        source: Position of the source that the question comes from.
+    """
+
+    data: str
+    query: Query
+    group: str
+    source: int
+
+    @property
+    def key(self) -> str:
+        """Name of the question among those of all sources."""
+        return f"{self.data}/{self.query.id}"
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """The questions of a labelling.
+
+    Attributes:
+        tasks: In the order of the table.
+        config: The settings.
+        sources: Where the questions come from.
+        folders: The data folder of each source.
+    """
+
+    tasks: tuple[Task, ...]
+    config: LabelConfig
+    sources: tuple[LabelSource, ...]
+    folders: tuple[DataFolder, ...]
+
+    @property
+    def content(self) -> str:
+        """Hash of what labels are made from: the questions, their corpora, and the index if one is given."""
+        return fingerprint(
+            [content_hash(folder, self.of_source(row), self.config.index) for row, folder in enumerate(self.folders)]
+        )
+
+    def of_source(self, source: int) -> list[Query]:
+        """Return the questions of a source."""
+        return [task.query for task in self.tasks if task.source == source]
+
+    def open_pool(self, source: int, embedder: Embedder) -> Pool:
+        """Return where a source's questions get their candidates from."""
+        settings = self.sources[source]
+        pool = open_pool(
+            self.folders[source],
+            self.of_source(source),
+            embedder,
+            pool=settings.pool,
+            index=self.config.index,
+            num_candidates=settings.num_candidates,
+            chunking=ChunkConfig(self.config.max_tokens),
+            quiet=self.config.quiet,
+        )
+        return _BestOfDocument(pool, settings.num_candidates) if pool.name == "document" else pool
+
+
+class _BestOfDocument:
+    """The best passages alone of a pool that offers whole documents."""
+
+    name = "document"
+
+    def __init__(self, pool: Pool, num_candidates: int) -> None:
+        self._pool = pool
+        self._num_candidates = num_candidates
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        return self._pool.candidates(query)[: self._num_candidates]
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        return self._pool.query_embedding(query)
+
+
+def read_tasks(config: LabelConfig) -> Tasks:
+    """Read the data folders and choose the questions.
+
+    Raises:
+        DataError: A folder cannot be used, or has no such question.
+        InputError: A question comes from two sources.
+    """
+    sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
+    if not sources:
+        settings = {"limit": config.limit, "pool": config.pool, "num_candidates": config.num_candidates}
+        splits = listed("splits", config.splits, str)
+        sources = tuple(LabelSource(Path(config.data).resolve().name, split, **settings) for split in splits)
+        paths = [Path(config.data)] * len(sources)
+    opened = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
+    folders = tuple(opened[path] for path in paths)
+    chosen = [_chosen(folder, source) for folder, source in zip(folders, sources, strict=True)]
+    groups: dict[str, str] = {}
+    for path, folder in opened.items():
+        rows = [row for row, its_path in enumerate(paths) if its_path == path]
+        queries = [query for row in rows for query in chosen[row]]
+        for query, group in zip(queries, document_groups(folder, queries), strict=True):
+            groups[f"{sources[rows[0]].data}/{query.id}"] = f"{sources[rows[0]].data}/{group}"
+    tasks: dict[str, Task] = {}
+    for row, (source, queries) in enumerate(zip(sources, chosen, strict=True)):
+        for query in queries:
+            key = f"{source.data}/{query.id}"
+            if key in tasks:
+                raise InputError(f"question {query.id!r} of {source.data} comes from two sources; leave it out of one")
+            tasks[key] = Task(source.data, query, groups[key], row)
+    return Tasks(tuple(tasks.values()), config, sources, folders)
+
+
+def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
+    queries = folder.split(source.split)
+    if source.part != "all":
+        held = held_out(folder, queries, source.held_out)
+        queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
+    if source.with_gold:
+        found = [
+            query for query in queries if query.gold and all(passage_of(name, folder.documents) for name in query.gold)
+        ]
+        queries = found
+    queries = queries[: source.limit]
+    if source.sample is not None and source.sample < len(queries):
+        drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}
+        queries = [query for query in queries if query.id in drawn]
+    if not queries:
+        raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, as asked for")
+    return queries
+
+
+def _lot(query: Query) -> bytes:
+    return hashlib.sha256(f"label {query.id}".encode()).digest()
