@@ -24,6 +24,34 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def read_journal(path: Path, work: str) -> tuple[dict[str, Any], int]:
+    """Return the finished units of a journal, and how many bytes its whole lines are.
+
+    Raises:
+        DataError: The file holds other work, or is no journal.
+    """
+    units: dict[str, Any] = {}
+    content = path.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    for number, line in enumerate(content[:whole].splitlines()):
+        try:
+            row = json.loads(line)
+            if number:
+                units[row["key"]] = row["unit"]
+            else:
+                found = row["work"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path}, line {number + 1}, is not a line of a journal; delete the file to start anew"
+            ) from error
+    if whole and found != work:
+        raise DataError(
+            f"{path} belongs to a run with other settings, data or versions; delete it to start "
+            "anew, or choose another output"
+        )
+    return units, whole
+
+
 class Journal:
     """Finished units by key, on disk.
 
@@ -39,33 +67,13 @@ class Journal:
         self.path = path
         self.units: dict[str, Any] = {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = self._read(work) if path.exists() else 0
+        whole = 0
+        if path.exists():
+            self.units, whole = read_journal(path, work)
         self._file = path.open("ab")
         self._file.truncate(whole)
         if not whole:
             self._write({"work": work})
-
-    def _read(self, work: str) -> int:
-        """Take in the whole lines; return how many bytes they are."""
-        content = self.path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        for number, line in enumerate(content[:whole].splitlines()):
-            try:
-                row = json.loads(line)
-                if number:
-                    self.units[row["key"]] = row["unit"]
-                else:
-                    found = row["work"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(
-                    f"{self.path}, line {number + 1}, is not a line of a journal; delete the file to start anew"
-                ) from error
-        if whole and found != work:
-            raise DataError(
-                f"{self.path} belongs to a run with other settings, data or versions; delete it to start "
-                "anew, or choose another output"
-            )
-        return whole
 
     def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
         """Record one finished unit; it is on disk when this returns.
@@ -126,7 +134,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     Raises:
         DataError: The file cannot be written; what stood there before is unchanged.
     """
-    draft = path.with_name(f".{path.name}.part")
+    # Two processes may write the same file: each a draft of its own.
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with draft.open("wb") as file:

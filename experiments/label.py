@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import search
 from corag.console import progress
-from corag.errors import DataError, MissingExtraError, ModelError, ReaderError
+from corag.errors import DataError
 from corag.selectors.base import check_budget
 from experiments.evaluate import versions
-from experiments.journal import Journal, fingerprint, output_file
-from experiments.labels.config import LabelConfig
+from experiments.journal import Journal, fingerprint, output_file, read_journal
+from experiments.labels.config import LabelConfig, LabelSource, listed
+from experiments.labels.engines import Worker, label_here, label_on_ray
+from experiments.labels.merging import merge_tables
 from experiments.labels.question import Labeller
 from experiments.labels.table import (
     FORMAT_VERSION,
@@ -30,23 +34,24 @@ from experiments.labels.table import (
     write_questions,
     write_table,
 )
-from experiments.labels.tasks import Task, Tasks, read_tasks
+from experiments.labels.tasks import Task, read_tasks
 from experiments.labels.work import total
-from experiments.pools import Pool
 
 logger = logging.getLogger(__name__)
 
-__all__ = ["FORMAT_VERSION", "LabelConfig", "label", "read_questions", "read_table", "write_questions", "write_table"]
+__all__ = [
+    "FORMAT_VERSION", "LabelConfig", "LabelSource", "label", "merge_tables", "read_questions", "read_table",
+    "write_questions", "write_table",
+]  # fmt: skip
 
-REASONS_TO_STOP = (MissingExtraError, ModelError, ReaderError, OSError, MemoryError)
-"""What would fail for every question alike; anything else is one question's own failure and is recorded."""
-
-NOT_WORK = ("out", "quiet")
+NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet")
 """Settings on which no label depends."""
 
 
 def label(config: LabelConfig) -> Path:
     """Write the label table that a config describes, and its questions beside it.
+
+    Of a share of the questions the journal alone, until all shares are done.
 
     Returns:
         The path of the table.
@@ -55,8 +60,10 @@ def label(config: LabelConfig) -> Path:
         InputError: The grid is empty or a reranker unknown.
         DataError: The data, or the journal of an earlier run, cannot be used.
     """
+    if config.merge:
+        return merge_tables(listed("merge", config.merge, str), config.out)
     check_budget(config.budget)
-    grid, out = config.grid(), output_file(config.out)
+    grid, out, share = config.grid(), output_file(config.out), config.share()
     tasks = read_tasks(config)
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
         search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
@@ -66,44 +73,63 @@ def label(config: LabelConfig) -> Path:
     if _is_done(out, work):
         logger.info("%s is complete already", out)
         return out
-    with Journal(out.with_suffix(".journal.jsonl"), work) as journal:
-        _label_missing(tasks, labeller, journal, config.quiet)
-        metadata = {
-            "format_version": FORMAT_VERSION,
-            "work": work,
-            "embedder": labeller.embedder.name,
-            "settings": settings,
-            "versions": versions(),
-            "tokens": total(journal.units[task.key]["work"] for task in tasks.tasks).to_dict(),
-        }
-        write_tables(out, tasks.tasks, journal.units, metadata)
-        journal.remove()
+    own = out.with_suffix(".journal.jsonl") if share is None else share.journal(out)
+    beside = _units_beside(out, own, work)
+    with Journal(own, work) as journal:
+        mine = tasks.tasks if share is None else tasks.of_share(share)
+        known = journal.units.keys() | beside.keys()
+        missing = [task for task in mine if task.key not in known]
+        worker = Worker(tasks, labeller)
+        worker.prepare(sorted({task.source for task in missing}), quiet=config.quiet)
+        with progress("label", quiet=config.quiet) as report:
+            done = len(mine) - len(missing)
+            report(done, len(mine))
+
+            def record(key: str, unit: Mapping[str, Any]) -> None:
+                nonlocal done
+                journal.add(key, unit)
+                done += 1
+                report(done, len(mine))
+                if (error := unit["rows"][0]["error"]) is not None:
+                    logger.warning("question %s failed: %s", key, error)
+
+            if config.engine == "ray" and missing:
+                label_on_ray(config, missing, record)
+            else:
+                label_here(worker, missing, record)
+        units = {**_units_beside(out, own, work), **journal.units}
+        if all(task.key in units for task in tasks.tasks):
+            metadata = {
+                "format_version": FORMAT_VERSION,
+                "work": work,
+                "embedder": labeller.embedder.name,
+                "settings": settings,
+                "versions": versions(),
+                "tokens": total(units[task.key]["work"] for task in tasks.tasks).to_dict(),
+            }
+            write_tables(out, tasks.tasks, units, metadata)
+            for path in _journals(out):
+                path.unlink(missing_ok=True)
     return out
 
 
-def _label_missing(tasks: Tasks, labeller: Labeller, journal: Journal, quiet: bool) -> None:
-    pool: Pool | None = None
-    opened = -1
-    with progress("label", quiet=quiet) as report:
-        for number, task in enumerate(tasks.tasks, start=1):
-            if task.key not in journal.units:
-                if task.source != opened:
-                    pool, opened = tasks.open_pool(task.source, labeller.embedder), task.source
-                assert pool is not None
-                journal.add(task.key, label_task(labeller, task, pool))
-            report(number, len(tasks.tasks))
+def _journals(out: Path) -> list[Path]:
+    """Return the journals of a table, those of shares included."""
+    if not out.parent.is_dir():
+        return []
+    name = re.compile(re.escape(out.stem) + r"(\.\d+-of-\d+)?\.journal\.jsonl")
+    return sorted(path for path in out.parent.iterdir() if name.fullmatch(path.name))
 
 
-def label_task(labeller: Labeller, task: Task, pool: Pool) -> dict[str, Any]:
-    """Return what the journal keeps of a question; of one that failed, its error."""
-    try:
-        labelled = labeller.label(task.query, pool)
-    except REASONS_TO_STOP:
-        raise
-    except Exception as error:  # noqa: BLE001  (one question must not stop the sweep; the table says what happened)
-        logger.warning("question %s failed: %s: %s", task.key, type(error).__name__, error)
-        labelled = labeller.failed(error)
-    return asdict(labelled)
+def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
+    """Return the units that journals of other processes hold."""
+    units: dict[str, Any] = {}
+    for path in _journals(out):
+        if path != own:
+            # It may be gone: whoever ended first wrote the table.
+            with suppress(FileNotFoundError):
+                units.update(read_journal(path, work)[0])
+    return units
 
 
 def write_tables(

@@ -16,6 +16,7 @@ from corag.data import DataFolder, Query, passage_of, read_corpus
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.minilm import cache_folder
+from corag.optional import require
 from corag.text import ChunkConfig, chunk_documents, passage
 from corag.tokens import token_counter
 from corag.types import Candidate, Chunk, Embedder, TokenCounter
@@ -259,10 +260,14 @@ def open_pool(
     else:
         chunking = chunking or ChunkConfig()
         name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
-        with progress("index corpus", quiet=quiet) as report:
+        place = cache_folder() / "indexes" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Only one build may run at a place at a time.
+        lock = require("filelock", "experiments").FileLock(f"{place}.lock")
+        with lock, progress("index corpus", quiet=quiet) as report:
             opened = build_index(
                 folder.path,
-                cache_folder() / "indexes" / name,
+                place,
                 embedder,
                 chunking,
                 report=report,

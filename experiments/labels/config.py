@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from corag.errors import InputError
@@ -10,6 +11,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from experiments.pools import PoolName, check_counts
 
 Part = Literal["training", "held-out", "all"]
+Engine = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,18 @@ class LabelConfig:
         num_candidates: Chunks offered per question with the corpus as pool, without sources.
         max_tokens: Tokens of a chunk when an index has to be built.
         limit: Only the first questions of each split, without sources.
+        merge: Finished tables, separated by commas, to put together into `out`, in place of any labelling.
+        shard: `i/n` for the i-th of n parts of the questions, so that n processes share the work. Each keeps a journal
+            beside `out`; whoever ends last writes the table. On machines without a common disk, copy the journals
+            together and run the command without `shard`.
+        engine: `local`, this process; `ray`, workers of a Ray cluster. Both give the same table.
+        address: The Ray cluster; by default one is started on this machine. Paths have to mean the same on all of it.
+        workers: Ray workers, one CPU each; by default as many as the cluster has CPUs.
         quiet: No progress.
     """
 
-    data: str
-    out: str
+    data: str = ""
+    out: str = "runs/labels.parquet"
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
     rerankers: str = "minilm-cosine,minilm-maxsim,bm25"
@@ -92,14 +101,37 @@ class LabelConfig:
     num_candidates: int = 20
     max_tokens: int = 256
     limit: int | None = None
+    merge: str = ""
+    shard: str = ""
+    engine: Engine = "local"
+    address: str | None = None
+    workers: int | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         check_counts(self.limit, self.num_candidates)
+        if not self.data and not self.merge:
+            raise InputError("data is empty; give a data folder with --data")
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
+        if self.engine == "local" and (self.address, self.workers) != (None, None):
+            raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
+        self.share()
         if self.sources and self.index is not None:
-            raise InputError(
-                f"index is {self.index!r}, but every source has a corpus of its own; leave one of both out"
-            )
+            raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
+
+    def share(self) -> Share | None:
+        """Return which part of the questions is asked for; None for all of them.
+
+        Raises:
+            InputError: `shard` names no part.
+        """
+        if not self.shard:
+            return None
+        number, slash, parts = self.shard.partition("/")
+        if not slash or not number.isdecimal() or not parts.isdecimal() or not 1 <= int(number) <= int(parts):
+            raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
+        return Share(int(number), int(parts))
 
     def grid(self) -> Grid:
         """Return the configurations to measure.
@@ -113,6 +145,27 @@ class LabelConfig:
             explorations=listed("explorations", self.explorations, float),
             cost_weights=listed("cost_weights", self.cost_weights, float),
         )
+
+
+@dataclass(frozen=True)
+class Share:
+    """One of several parts of the questions.
+
+    Attributes:
+        number: Which, counted from 1.
+        parts: How many there are.
+    """
+
+    number: int
+    parts: int
+
+    def takes(self, position: int, length: int) -> bool:
+        """Return whether the part has a question, given its position among those of its source."""
+        return position * self.parts // length == self.number - 1
+
+    def journal(self, out: Path) -> Path:
+        """Return where the part's journal stands."""
+        return out.with_suffix(f".{self.number}-of-{self.parts}.journal.jsonl")
 
 
 @dataclass(frozen=True)

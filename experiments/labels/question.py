@@ -102,10 +102,12 @@ class Labeller:
         shares = bool(wants) or config.embedder == "minilm"
         encoder = SharedEncoder(minilm_encoder()) if shares else None
         given = {"encoder": encoder}
+        # What a reranker remembered by itself would be charged to nobody.
+        remembering = {**given, "cache_chunks": 0}
         takes = config.embedder in EMBEDDERS.names and "encoder" in EMBEDDERS.settings(config.embedder)
         reader = parse_method(config.reader)
         return cls(
-            [corag.reranker(name, **(given if name in wants else {})) for name in grid.rerankers],
+            [corag.reranker(name, **(remembering if name in wants else {})) for name in grid.rerankers],
             grid,
             corag.reader(reader.name, **reader.settings),
             corag.embedder(config.embedder, **(given if takes else {})),
@@ -264,4 +266,4 @@ def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[A
 
 
 def _shares(name: str) -> bool:
-    return name in RERANKERS.names and "encoder" in RERANKERS.settings(name)
+    return name in RERANKERS.names and {"encoder", "cache_chunks"} <= set(RERANKERS.settings(name))

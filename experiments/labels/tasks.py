@@ -16,8 +16,8 @@ from corag.text import ChunkConfig
 from corag.types import Candidate, Embedder
 from experiments.adapters.holdout import document_groups, held_out
 from experiments.journal import fingerprint
-from experiments.labels.config import LabelConfig, LabelSource, listed
-from experiments.pools import Pool, content_hash, open_pool
+from experiments.labels.config import LabelConfig, LabelSource, Share, listed
+from experiments.pools import Pool, PoolName, content_hash, open_pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,18 +69,34 @@ class Tasks:
         """Return the questions of a source."""
         return [task.query for task in self.tasks if task.source == source]
 
-    def open_pool(self, source: int, embedder: Embedder) -> Pool:
-        """Return where a source's questions get their candidates from."""
+    def of_share(self, share: Share) -> list[Task]:
+        """Return the questions of a part: of each source a run of neighbours, which often share passages."""
+        chosen = []
+        for source in range(len(self.sources)):
+            tasks = [task for task in self.tasks if task.source == source]
+            chosen += [task for position, task in enumerate(tasks) if share.takes(position, len(tasks))]
+        return chosen
+
+    def pool_name(self, source: int) -> PoolName:
+        """Return what a source's pool is, whichever of its questions are asked for."""
+        pool = self.sources[source].pool
+        if pool != "auto":
+            return pool
+        own = self.config.index is None and all(query.candidates is not None for query in self.of_source(source))
+        return "candidates" if own else "corpus"
+
+    def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
+        """Return where questions of a source get their candidates from."""
         settings = self.sources[source]
         pool = open_pool(
             self.folders[source],
-            self.of_source(source),
+            queries,
             embedder,
-            pool=settings.pool,
+            pool=self.pool_name(source),
             index=self.config.index,
             num_candidates=settings.num_candidates,
             chunking=ChunkConfig(self.config.max_tokens),
-            quiet=self.config.quiet,
+            quiet=quiet,
         )
         return _BestOfDocument(pool, settings.num_candidates) if pool.name == "document" else pool
 
@@ -95,9 +111,11 @@ class _BestOfDocument:
         self._num_candidates = num_candidates
 
     def candidates(self, query: Query) -> list[Candidate]:
+        """Return the best passages, most similar first."""
         return self._pool.candidates(query)[: self._num_candidates]
 
     def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
         return self._pool.query_embedding(query)
 
 

@@ -11,14 +11,16 @@ from typing import Any
 class Work:
     """Tokens read by models: what labelling really did, and what two ways without sharing would have done.
 
-    A context counts with its question, once, even where a reader looks at it in overlapping windows. Rerankers without
-    a model count nothing anywhere. Building an index, which all ways need, counts nowhere either.
+    The encoder that embedder and rerankers share counts what it is given. All else is counted by the table's tokenizer:
+    a text with its question, once, even where a model looks at it in overlapping windows. Rerankers without a model
+    count nothing anywhere. Retrieval (embedding questions and passages, and an index where this run had to build it) is
+    charged to what was really done, and not to the ways that it is compared with.
 
     Attributes:
-        encoded: By the encoder that embedder and rerankers share: questions and candidates, once while remembered.
+        encoded: By the shared encoder: questions and passages, once while they are remembered.
         joined: By rerankers that read joined texts: distinct orders with their question, once per question.
         read: By the reader: distinct contexts, once per question.
-        alone_encoded: By the encoder, had every configuration been searched by itself with the same rerankers.
+        alone_encoded: By the shared encoder, had every configuration been searched by itself with the same rerankers.
         alone_joined: By rerankers that read joined texts, likewise: every order that each configuration scores.
         alone_read: By the reader, likewise: the context of each configuration.
         brute_joined: Every order that each configuration scores, as a joined text with its question, by every reranker

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 
 from agent.training import RESUME_FILE
 from corag.index import ChunkIndex
-from experiments.label import read_table
-from tests.experiments.worlds import ROOT, command, environment, run_command, same, write_labels
+from tests.experiments.label_tables import tables
+from tests.experiments.worlds import ROOT, command, environment, run_command, write_labels
 
 pytestmark = pytest.mark.slow
 
@@ -85,11 +85,11 @@ def test_label(tmp_path, small_data):
 
     assert run_command(*arguments(tmp_path / "whole" / "labels.parquet")).returncode == 0
     killed_again_and_again(arguments(tmp_path / "broken" / "labels.parquet"), units_done, 9, seed=1)
-    whole, metadata = read_table(tmp_path / "whole" / "labels.parquet")
-    found, found_metadata = read_table(tmp_path / "broken" / "labels.parquet")
-    assert len(found) == 9 * 16 and same(found, whole)
-    assert found_metadata == metadata
-    assert names_in(tmp_path / "broken") == names_in(tmp_path / "whole") == ["labels.parquet"]
+    found = tables(tmp_path / "broken" / "labels.parquet")
+    assert found == tables(tmp_path / "whole" / "labels.parquet")
+    assert len(found[0]) == 9 * 16
+    names = ["labels.parquet", "labels.questions.parquet"]
+    assert names_in(tmp_path / "broken") == names_in(tmp_path / "whole") == names
 
 
 def test_train(tmp_path):

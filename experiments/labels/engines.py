@@ -1,0 +1,148 @@
+"""Where questions are labelled: in this process, or by workers of a Ray cluster. Both give the same units."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
+from corag.optional import require
+from experiments.labels.config import LabelConfig
+from experiments.labels.question import Labeller
+from experiments.labels.tasks import Task, Tasks, read_tasks
+from experiments.pools import Pool
+
+Record = Callable[[str, dict[str, Any]], None]
+"""Called with the key of a question and what the journal keeps of it."""
+
+REASONS_TO_STOP = (MissingExtraError, ModelError, ReaderError, OSError, MemoryError)
+"""What would fail for every question alike; anything else is one question's own failure and is recorded."""
+
+LOCAL_BATCH = 64
+"""Questions whose candidates are embedded at a time."""
+RAY_BATCH = 8
+"""Questions given to a worker at a time."""
+
+
+class Worker:
+    """Labels questions, and keeps the pools that are made of a whole corpus.
+
+    Args:
+        tasks: The questions.
+        labeller: Labels one.
+    """
+
+    def __init__(self, tasks: Tasks, labeller: Labeller) -> None:
+        self._tasks = tasks
+        self._labeller = labeller
+        self._pools: dict[int, Pool] = {}
+
+    def prepare(self, sources: Sequence[int], *, quiet: bool) -> None:
+        """Open the indexes of sources, and build those that are not there."""
+        for source in sources:
+            if self._tasks.pool_name(source) == "corpus" and source not in self._pools:
+                queries = self._tasks.of_source(source)
+                self._pools[source] = self._tasks.open_pool(source, queries, self._labeller.embedder, quiet=quiet)
+
+    def label(self, tasks: Sequence[Task]) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the key of each question, all of one source, and what the journal keeps of it: of failures the error.
+
+        Raises:
+            CoragError: What would fail for every question alike.
+        """
+        source = tasks[0].source
+        self.prepare([source], quiet=True)
+        pool = self._pools.get(source)
+        if pool is None:
+            pool = self._tasks.open_pool(source, [task.query for task in tasks], self._labeller.embedder)
+        for task in tasks:
+            try:
+                labelled = self._labeller.label(task.query, pool)
+            except REASONS_TO_STOP:
+                raise
+            except Exception as error:  # noqa: BLE001  (one question does not stop the sweep)
+                labelled = self._labeller.failed(error)
+            yield task.key, asdict(labelled)
+
+
+def label_here(worker: Worker, missing: Sequence[Task], record: Record) -> None:
+    """Label questions in this process."""
+    for batch in _batches(missing, LOCAL_BATCH):
+        for key, unit in worker.label(batch):
+            record(key, unit)
+
+
+def label_on_ray(config: LabelConfig, missing: Sequence[Task], record: Record) -> None:
+    """Label questions with workers of a Ray cluster, which each have models of their own.
+
+    Raises:
+        CoragError: A worker was lost or could not go on; what was recorded stays.
+        MissingExtraError: Ray is not installed.
+    """
+    # Ray asks nobody before it reports its use to its maker.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = require("ray", "ray")
+    started = not ray.is_initialized()
+    if started:
+        ray.init(address=config.address or "local", include_dashboard=False, log_to_driver=False)
+    try:
+        num_workers = config.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+        actor = ray.remote(num_cpus=1)(_RayWorker)
+        batches = _batches(missing, RAY_BATCH)
+        workers = [actor.remote(_with_whole_paths(config)) for _ in range(min(num_workers, len(missing)))]
+        running = {worker.label.remote([task.key for task in batch]): worker
+                   for worker, batch in zip(workers, batches, strict=False)}  # fmt: skip
+        while running:
+            (done,), _ = ray.wait(list(running))
+            worker = running.pop(done)
+            units = ray.get(done)
+            if (batch := next(batches, None)) is not None:
+                running[worker.label.remote([task.key for task in batch])] = worker
+            for key, unit in units:
+                record(key, unit)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+    except ray.exceptions.RayError as error:
+        raise CoragError(
+            f"a Ray worker was lost ({error}); run the same command again, it goes on from here, or leave out "
+            "--engine ray"
+        ) from error
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class _RayWorker:
+    """A worker with questions and models of its own."""
+
+    def __init__(self, config: LabelConfig) -> None:
+        self._tasks = read_tasks(config)
+        self._by_key = {task.key: task for task in self._tasks.tasks}
+        self._worker = Worker(self._tasks, Labeller.of(config))
+
+    def label(self, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
+        """Return the units of questions of one source."""
+        return list(self._worker.label([self._by_key[key] for key in keys]))
+
+
+def _batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+    """Yield neighbours of one source, at most `size` at a time."""
+    batch: list[Task] = []
+    for task in tasks:
+        if batch and (len(batch) == size or batch[0].source != task.source):
+            yield batch
+            batch = []
+        batch.append(task)
+    if batch:
+        yield batch
+
+
+def _with_whole_paths(config: LabelConfig) -> LabelConfig:
+    """Return the settings as a worker with another working folder needs them."""
+    index = config.index
+    if index is not None and "://" not in index:
+        index = str(Path(index).resolve())
+    return replace(config, data=str(Path(config.data).resolve()), index=index)
