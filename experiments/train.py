@@ -15,7 +15,7 @@ import numpy as np
 import agent
 import corag
 from corag.errors import DataError, InputError
-from experiments.label import read_table
+from experiments.label import read_questions, read_table
 from experiments.pools import embed_all
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
         agent.AgentError: There is too little to learn from.
     """
     rows, metadata = read_table(config.labels)
+    questions = {(row["data"], row["query"]): row["question"] for row in read_questions(config.labels)[0]}
+    rows = [{**row, "question": questions[row["data"], row["query"]]} for row in rows]
     rows = _with_metric(rows, config)
     training = _of_split(rows, config.train_split, config.labels)
     validation = _of_split(rows, config.val_split, config.labels) if config.val_split else None
@@ -80,7 +82,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     settings = metadata["settings"]
     data = "/".join(Path(settings["data"]).parts[-2:])  # a model card names the data, not the machine it lay on
     facts = {
-        "labels": f"{len(rows)} rows over {len({row['query'] for row in rows})} questions of {data}",
+        "labels": f"{len(rows)} rows over {len(questions)} questions of {data}",
         "label": f"{config.metric} of the answer by reader {settings['reader']} at {settings['budget']} tokens",
         "candidates": f"{settings['num_candidates']}, chunks of {settings['max_tokens']} tokens",
         "best single configuration": agent_config.fixed,
@@ -108,7 +110,7 @@ def targets(
     is the best that any setting reached with it.
     """
     labels, settings, weights, qualities, ids, questions = [], [], [], [], [], []
-    for query, group in groupby(rows, key=lambda row: row["query"]):
+    for (_, query), group in groupby(rows, key=lambda row: (row["data"], row["query"])):
         of_query = list(group)
         best = min(of_query, key=lambda row: (-row[config.metric], row["orders_scored"], row["cost_tokens"]))
         quality = [max(row[config.metric] for row in of_query if row["reranker"] == name) for name in rerankers]

@@ -13,7 +13,7 @@ import numpy as np
 
 import agent
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
-from experiments.label import FORMAT_VERSION, write_table
+from experiments.label import FORMAT_VERSION, write_questions, write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,6 +94,7 @@ def write_folder(path, documents=DOCUMENTS, queries=QUERIES):
 def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_weight=0.0, **changes):  # noqa: N803
     """One row of a label table."""
     return {
+        "data": "folder",
         "query": query,
         "question": f"what about {query}?",
         "split": "train",
@@ -133,10 +134,13 @@ def training_rows(num_questions=12):
 
 
 def write_labels(path, rows=None, **changes):
-    """Write a label table and return its path."""
+    """Write a label table with its questions and return its path."""
+    rows = training_rows() if rows is None else rows
     settings = {"data": "some/folder", "reader": "extractive", "budget": 64, "num_candidates": 6, "max_tokens": 96}
     metadata = {"format_version": FORMAT_VERSION, "work": "w", "embedder": "minilm", "settings": settings, **changes}
-    write_table(path, training_rows() if rows is None else rows, metadata)
+    questions = {row["query"]: {name: row[name] for name in ("data", "query", "split", "question")} for row in rows}
+    write_questions(path, list(questions.values()), metadata)
+    write_table(path, [{name: row[name] for name in row if name != "question"} for row in rows], metadata)
     return path
 
 
