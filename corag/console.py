@@ -12,11 +12,14 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
 Report = Callable[[int, int], None]
 """Called with (units done, units in all)."""
@@ -42,6 +45,16 @@ def say(text: str, console: Console | None = None) -> None:
     (console or stdout()).print(text, soft_wrap=True, markup=False)
 
 
+class _Rate(ProgressColumn):
+    """Units done per second, or per minute where they take longer."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        if not speed:
+            return Text("")
+        return Text(f"{speed:.1f}/s" if speed >= 1 else f"{60 * speed:.1f}/min")
+
+
 @contextmanager
 def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
     """Show a bar with rate and time left on standard error while the block runs."""
@@ -49,6 +62,7 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr(),

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,10 @@ from corag.console import progress
 from corag.errors import DataError
 from corag.selectors.base import check_budget
 from experiments.evaluate import versions
-from experiments.journal import Journal, fingerprint, output_file, read_journal
+from experiments.journal import Journal, fingerprint, output_file
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.labels.engines import Worker, label_here, label_on_ray
+from experiments.labels.journals import journal_path, journal_paths, units_beside
 from experiments.labels.merging import merge_tables
 from experiments.labels.question import Labeller
 from experiments.labels.table import (
@@ -34,7 +33,7 @@ from experiments.labels.table import (
     write_questions,
     write_table,
 )
-from experiments.labels.tasks import Task, read_tasks
+from experiments.labels.tasks import Task, Tasks, read_tasks
 from experiments.labels.work import total
 
 logger = logging.getLogger(__name__)
@@ -73,31 +72,12 @@ def label(config: LabelConfig) -> Path:
     if _is_done(out, work):
         logger.info("%s is complete already", out)
         return out
-    own = out.with_suffix(".journal.jsonl") if share is None else share.journal(out)
-    beside = _units_beside(out, own, work)
+    own = journal_path(out, share)
+    beside = units_beside(out, own, work)
     with Journal(own, work) as journal:
         mine = tasks.tasks if share is None else tasks.of_share(share)
-        known = journal.units.keys() | beside.keys()
-        missing = [task for task in mine if task.key not in known]
-        worker = Worker(tasks, labeller)
-        worker.prepare(sorted({task.source for task in missing}), quiet=config.quiet)
-        with progress("label", quiet=config.quiet) as report:
-            done = len(mine) - len(missing)
-            report(done, len(mine))
-
-            def record(key: str, unit: Mapping[str, Any]) -> None:
-                nonlocal done
-                journal.add(key, unit)
-                done += 1
-                report(done, len(mine))
-                if (error := unit["rows"][0]["error"]) is not None:
-                    logger.warning("question %s failed: %s", key, error)
-
-            if config.engine == "ray" and missing:
-                label_on_ray(config, missing, record)
-            else:
-                label_here(worker, missing, record)
-        units = {**_units_beside(out, own, work), **journal.units}
+        _label_missing(tasks, [task for task in mine if task.key not in beside], labeller, journal)
+        units = {**units_beside(out, own, work), **journal.units}
         if all(task.key in units for task in tasks.tasks):
             metadata = {
                 "format_version": FORMAT_VERSION,
@@ -108,28 +88,32 @@ def label(config: LabelConfig) -> Path:
                 "tokens": total(units[task.key]["work"] for task in tasks.tasks).to_dict(),
             }
             write_tables(out, tasks.tasks, units, metadata)
-            for path in _journals(out):
+            for path in journal_paths(out):
                 path.unlink(missing_ok=True)
     return out
 
 
-def _journals(out: Path) -> list[Path]:
-    """Return the journals of a table, those of shares included."""
-    if not out.parent.is_dir():
-        return []
-    name = re.compile(re.escape(out.stem) + r"(\.\d+-of-\d+)?\.journal\.jsonl")
-    return sorted(path for path in out.parent.iterdir() if name.fullmatch(path.name))
+def _label_missing(tasks: Tasks, mine: Sequence[Task], labeller: Labeller, journal: Journal) -> None:
+    config = tasks.config
+    missing = [task for task in mine if task.key not in journal.units]
+    worker = Worker(tasks, labeller)
+    worker.prepare(sorted({task.source for task in missing}), quiet=config.quiet)
+    done = len(mine) - len(missing)
+    with progress("label", quiet=config.quiet) as report:
+        report(done, len(mine))
 
+        def record(key: str, unit: Mapping[str, Any]) -> None:
+            nonlocal done
+            journal.add(key, unit)
+            done += 1
+            report(done, len(mine))
+            if (error := unit["rows"][0]["error"]) is not None:
+                logger.warning("question %s failed: %s", key, error)
 
-def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
-    """Return the units that journals of other processes hold."""
-    units: dict[str, Any] = {}
-    for path in _journals(out):
-        if path != own:
-            # It may be gone: whoever ended first wrote the table.
-            with suppress(FileNotFoundError):
-                units.update(read_journal(path, work)[0])
-    return units
+        if config.engine == "ray" and missing:
+            label_on_ray(config, missing, record)
+        else:
+            label_here(worker, missing, record)
 
 
 def write_tables(

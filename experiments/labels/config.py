@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from corag.errors import InputError
@@ -162,10 +161,6 @@ class Share:
     def takes(self, position: int, length: int) -> bool:
         """Return whether the part has a question, given its position among those of its source."""
         return position * self.parts // length == self.number - 1
-
-    def journal(self, out: Path) -> Path:
-        """Return where the part's journal stands."""
-        return out.with_suffix(f".{self.number}-of-{self.parts}.journal.jsonl")
 
 
 @dataclass(frozen=True)

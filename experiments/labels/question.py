@@ -20,6 +20,7 @@ from corag.selectors.base import Problem
 from corag.shared_encoder import EncoderCounts, SharedEncoder
 from corag.tokens import token_counter
 from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
+from experiments.embedding import EachAlone
 from experiments.labels.config import Grid, LabelConfig
 from experiments.labels.searching import Found, TimedScorer, search_all
 from experiments.labels.table import FIGURES
@@ -110,7 +111,7 @@ class Labeller:
             [corag.reranker(name, **(remembering if name in wants else {})) for name in grid.rerankers],
             grid,
             corag.reader(reader.name, **reader.settings),
-            corag.embedder(config.embedder, **(given if takes else {})),
+            corag.embedder(config.embedder, **given) if takes else EachAlone(corag.embedder(config.embedder)),
             token_counter(config.tokenizer),
             config.budget,
             config.window,

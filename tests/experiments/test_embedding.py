@@ -2,7 +2,7 @@ import numpy as np
 
 import corag
 from corag.types import Embedder
-from experiments.embedding import RememberingEmbedder
+from experiments.embedding import EachAlone, RememberingEmbedder
 
 
 class Counting:
@@ -29,3 +29,16 @@ def test_each_text_is_embedded_once():
     np.testing.assert_array_equal(second[0], first[1])
     np.testing.assert_allclose(first, corag.embedder().embed(["one", "two", "one"]), atol=1e-5)
     assert remembering.embed([]).shape == (0, 384)
+
+
+def test_a_vector_does_not_depend_on_its_neighbours():
+    embedder = EachAlone(corag.embedder())
+    assert isinstance(embedder, Embedder)
+    assert (embedder.name, embedder.dimension) == ("minilm", 384)
+    texts = ["one", "two and a few words more", "three"]
+    together = embedder.embed(texts)
+    assert together.dtype == np.float32
+    for row, text in enumerate(texts):
+        np.testing.assert_array_equal(together[row], embedder.embed([text])[0])
+    np.testing.assert_allclose(together, corag.embedder().embed(texts), atol=1e-5)
+    assert embedder.embed([]).shape == (0, 384)
