@@ -50,8 +50,8 @@ def merge_tables(paths: Sequence[str | Path], out: str | Path) -> Path:
 def check_alike(first: Path, one: Mapping[str, Any], second: Path, other: Mapping[str, Any]) -> None:
     """Raise `DataError` for tables whose figures do not belong together, given by path and metadata."""
     for name in ("embedder", "versions"):
-        if one[name] != other[name]:
-            raise _unlike(first, second, name, one[name], other[name])
+        if one.get(name) != other.get(name):
+            raise _unlike(first, second, name, one.get(name), other.get(name))
     for name in (*one["settings"], *other["settings"]):
         mine, its = one["settings"].get(name), other["settings"].get(name)
         if name not in (*OF_QUESTIONS, "merged") and mine != its:

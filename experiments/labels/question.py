@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -13,6 +14,7 @@ import numpy as np
 
 import corag
 from corag.data import Query
+from corag.errors import InputError
 from corag.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
@@ -226,6 +228,11 @@ class Labeller:
         known: dict[str, Mapping[str, float]] = {}
         figures = {}
         for order, text, cost, answer in zip(orders, texts, costs, answers, strict=True):
+            if answer.confidence is not None and not math.isfinite(answer.confidence):
+                raise InputError(
+                    f"reader {self._reader.name!r} gave the confidence {answer.confidence}; it has to be a number from "
+                    "0 to 1, or None"
+                )
             if answer.text not in known:
                 known[answer.text] = answer_figures(answer.text, query.answers)
             evidence = evidence_figures([problem.chunks[index] for index in order], query.gold)

@@ -126,6 +126,7 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
     captured = capsys.readouterr()
     assert f"72 rows in {labels}; train an agent with: corag train --labels {labels}" in captured.out
     assert "label" in captured.err and "9/9" in captured.err
+    assert "tokens read by models for 72 configurations" in captured.out.replace("\n", " ")
     assert len(read_table(labels)[0]) == 72
     # So few questions leave nothing to learn; the agent is trained on a table that does.
     train = ["train", "--labels", write_labels(tmp_path / "more.parquet"), "--out", agent, "--quiet"]

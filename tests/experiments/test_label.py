@@ -372,6 +372,29 @@ def test_a_failing_question_is_recorded_and_the_others_go_on(tmp_path, small_dat
     assert metadata == whole[2]
 
 
+def test_a_reader_that_gives_no_number_fails_its_question(tmp_path, small_data, reader, monkeypatch):
+    monkeypatch.setattr(reader, "answer", lambda query, context: Answer(context, confidence=float("nan")))
+    rows, _ = read_table(label(config_of(small_data, tmp_path / "labels.parquet", limit=1)))
+    assert {row["error"] for row in rows} == {
+        "InputError: reader 'echo' gave the confidence nan; it has to be a number from 0 to 1, or None"
+    }
+
+
+def test_a_reader_with_batches_is_asked_once_a_question(tmp_path, small_data, reader):
+    whole = tables(label(config_of(small_data, tmp_path / "whole.parquet")))
+    calls = []
+
+    def answer_many(queries, contexts):
+        calls.append(queries)
+        return [Answer(context, confidence=0.25) for context in contexts]
+
+    reader.answer_many = answer_many
+    rows, *_ = tables(label(config_of(small_data, tmp_path / "labels.parquet")))
+    assert {row.pop("confidence") for row in rows} == {0.25} and {row.pop("confidence") for row in whole[0]} == {None}
+    assert rows == whole[0]
+    assert [set(queries) for queries in calls] == [{row["question"]} for row in QUERIES[:9]]
+
+
 @pytest.mark.parametrize("error", [ModelError("gone"), OSError("disk full"), ReaderError("no server")])
 def test_what_would_fail_for_every_question_stops_the_run(tmp_path, small_data, reader, error):
     config = config_of(small_data, tmp_path / "labels.parquet")
@@ -393,7 +416,7 @@ def test_equal_contexts_are_read_once_and_have_equal_hashes(tmp_path, small_data
 
 
 def test_latency_grows_with_iterations_and_is_charged_for_what_was_remembered(tmp_path, small_data, reader):
-    settings = {"rerankers": "minilm-cosine", "iterations": "1,2,4,8"}
+    settings = {"rerankers": "minilm-cosine", "iterations": "1,2,4,8", "limit": 2}
     rows, _ = read_table(label(config_of(small_data, tmp_path / "labels.parquet", **settings)))
     for _, group in itertools.groupby(rows, key=lambda row: (row["query"], row["exploration"])):
         latencies = [row["latency_ms"] for row in group]
