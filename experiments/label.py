@@ -64,6 +64,8 @@ def label(config: LabelConfig) -> Path:
     check_budget(config.budget)
     grid, out, share = config.grid(), output_file(config.out), config.share()
     tasks = read_tasks(config)
+    for source in range(len(tasks.sources)):
+        tasks.check_pool(source)
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
         search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
     labeller = Labeller.of(config)

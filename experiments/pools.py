@@ -53,7 +53,7 @@ class OwnCandidates:
         report: Told about progress.
 
     Raises:
-        DataError: A question has no list of candidates, or all lists are empty.
+        DataError: A question has no list of candidates.
     """
 
     name = "candidates"
@@ -61,17 +61,8 @@ class OwnCandidates:
     def __init__(
         self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
     ) -> None:
-        for query in queries:
-            if query.candidates is None:
-                raise DataError(
-                    f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus"
-                )
+        _check_lists(folder, queries)
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
-        if not ids:
-            raise DataError(
-                f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
-                "them, or use --pool corpus"
-            )
         self._chunks: Mapping[str, Chunk] = {name: passage(folder.documents[name]) for name in ids}
         vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
         self._vectors = dict(zip(ids, vectors, strict=True))
@@ -110,20 +101,7 @@ class SameDocument:
     def __init__(
         self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
     ) -> None:
-        by_title: dict[str, list[str]] = {}
-        for name, document in folder.documents.items():
-            by_title.setdefault(document.title, []).append(name)
-        self._queries: dict[str, Query] = {}
-        for query in queries:
-            gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
-            titles = dict.fromkeys(folder.documents[name].title for name in gold)
-            if not titles or "" in titles:
-                raise DataError(
-                    f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
-                    "document is not known; use --pool corpus"
-                )
-            passages = tuple(name for title in titles for name in by_title[title])
-            self._queries[query.id] = replace(query, candidates=passages)
+        self._queries = {query.id: query for query in with_documents(folder, queries)}
         self._pool = OwnCandidates(folder, list(self._queries.values()), embedder, report)
 
     def candidates(self, query: Query) -> list[Candidate]:
@@ -133,6 +111,49 @@ class SameDocument:
     def query_embedding(self, query: Query) -> NDArray[np.float32]:
         """Return the embedding of a question, `[d]`."""
         return self._pool.query_embedding(query)
+
+
+def check_candidates(folder: DataFolder, queries: Sequence[Query]) -> None:
+    """Check that questions have candidates of their own.
+
+    Raises:
+        DataError: A question has no list of candidates, or all lists are empty.
+    """
+    _check_lists(folder, queries)
+    if not any(query.candidates for query in queries):
+        raise DataError(
+            f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
+            "them, or use --pool corpus"
+        )
+
+
+def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
+    for query in queries:
+        if query.candidates is None:
+            raise DataError(f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus")
+
+
+def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
+    """Return questions with the passages of their documents as candidates; see `SameDocument`.
+
+    Raises:
+        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
+    """
+    by_title: dict[str, list[str]] = {}
+    for name, document in folder.documents.items():
+        by_title.setdefault(document.title, []).append(name)
+    found = []
+    for query in queries:
+        gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
+        titles = dict.fromkeys(folder.documents[name].title for name in gold)
+        if not titles or "" in titles:
+            raise DataError(
+                f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
+                "document is not known; use --pool corpus"
+            )
+        passages = tuple(name for title in titles for name in by_title[title])
+        found.append(replace(query, candidates=passages))
+    return found
 
 
 class FromIndex:
@@ -250,6 +271,7 @@ def open_pool(
 ) -> Pool:
     """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
     if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
+        check_candidates(folder, queries)
         with progress("embed candidates", quiet=quiet) as report:
             return OwnCandidates(folder, queries, embedder, report)
     if pool == "document":

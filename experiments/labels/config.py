@@ -52,9 +52,9 @@ class LabelConfig:
     """Measure every configuration on every question of data folders.
 
     Attributes:
-        data: Data folder; with sources, the folder that holds their data folders.
         out: The table to write (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run goes
             on where it stopped.
+        data: Data folder; with sources, the folder that holds their data folders.
         splits: Which questions, splits separated by commas; without sources.
         sources: Questions of several data folders.
         rerankers: Separated by commas; by default those that need no download.
@@ -82,8 +82,8 @@ class LabelConfig:
         quiet: No progress.
     """
 
+    out: str
     data: str = ""
-    out: str = "runs/labels.parquet"
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
     rerankers: str = "minilm-cosine,minilm-maxsim,bm25"

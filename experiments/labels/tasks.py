@@ -17,7 +17,15 @@ from corag.types import Candidate, Embedder
 from experiments.adapters.holdout import document_groups, held_out
 from experiments.journal import fingerprint
 from experiments.labels.config import LabelConfig, LabelSource, Share, listed
-from experiments.pools import Pool, PoolName, content_hash, open_pool
+from experiments.pools import (
+    OwnCandidates,
+    Pool,
+    PoolName,
+    check_candidates,
+    content_hash,
+    open_pool,
+    with_documents,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +93,28 @@ class Tasks:
         own = self.config.index is None and all(query.candidates is not None for query in self.of_source(source))
         return "candidates" if own else "corpus"
 
+    def check_pool(self, source: int) -> None:
+        """Check that the pool of a source is there for all of its questions.
+
+        Raises:
+            DataError: A question has no candidates of its own, or its document is not known.
+        """
+        if self.pool_name(source) == "candidates":
+            check_candidates(self.folders[source], self.of_source(source))
+        if self.pool_name(source) == "document":
+            with_documents(self.folders[source], self.of_source(source))
+
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return where questions of a source get their candidates from."""
-        settings = self.sources[source]
+        settings, name = self.sources[source], self.pool_name(source)
+        if name == "candidates":
+            # Of a few questions all lists may be empty.
+            return OwnCandidates(self.folders[source], queries, embedder)
         pool = open_pool(
             self.folders[source],
             queries,
             embedder,
-            pool=self.pool_name(source),
+            pool=name,
             index=self.config.index,
             num_candidates=settings.num_candidates,
             chunking=ChunkConfig(self.config.max_tokens),

@@ -225,9 +225,12 @@ def test_rows_can_be_read_by_other_programs(tmp_path, small_data, reader):
     assert json.loads(table.schema.metadata[b"corag"])["settings"]["limit"] == 1
 
 
-def test_a_question_without_candidates_gets_empty_selections(tmp_path, reader):
+@pytest.mark.parametrize("shards", [[""], ["1/2", "2/2"]])
+def test_a_question_without_candidates_gets_empty_selections(tmp_path, reader, shards):
     data = write_folder(tmp_path, DOCUMENTS, [QUERIES[0] | {"candidates": []}, QUERIES[1]])
-    rows, _ = read_table(label(config_of(data, tmp_path / "labels.parquet", splits="train")))
+    for shard in shards:
+        out = label(config_of(data, tmp_path / "labels.parquet", splits="train", shard=shard))
+    rows, _ = read_table(out)
     empty = [row for row in rows if row["query"] == "q1"]
     assert len(empty) == 8
     assert all(row["chunks"] == row["cost_tokens"] == row["orders_scored"] == row["rougeL"] == 0 for row in empty)
@@ -265,7 +268,7 @@ def test_what_the_search_would_refuse_is_refused_before_the_work(tmp_path, small
 @pytest.mark.parametrize("settings", [{"limit": 0}, {"num_candidates": 0}])
 def test_numbers_that_cannot_be_are_refused(settings):
     with pytest.raises(InputError, match="must be at least 1, got 0"):
-        LabelConfig("data", "out", **settings)
+        LabelConfig(data="data", out="out", **settings)
 
 
 def test_grids_have_no_doubles_and_rising_counts():
