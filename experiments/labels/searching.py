@@ -60,10 +60,9 @@ class TimedScorer:
         return list(self._seconds)
 
     def seconds(self, orders: Sequence[Order]) -> float:
-        """Return what scoring the orders took."""
-        if self.memo.order_matters:
-            return sum(self._seconds[order] for order in orders)
-        return sum(self._seconds[key] for key in {tuple(sorted(order)) for order in orders})
+        """Return what scoring the orders took; 0 for one that was scored by another than this."""
+        keys = orders if self.memo.order_matters else {tuple(sorted(order)) for order in orders}
+        return sum(self._seconds.get(key, 0.0) for key in keys)
 
 
 def search_all(
