@@ -1,4 +1,4 @@
-"""Batches of a training table as tensors. Letters: `b` rows, `d` features, `R` rerankers."""
+"""Batches of a training table as tensors. Letters: `b` rows, `d` features, `R` rerankers, `C` configurations."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Batch(NamedTuple):
         settings: Best settings on the scale [0, 1] of `Ranges`, `[b, 3]`.
         weight: Weight for the reranker label and for pairs, `[b]`.
         quality: Quality with each reranker, `[b, R]`, or None.
+        utility: Utility of each measured configuration, `[b, C]`, or None.
     """
 
     features: Tensor
@@ -30,6 +31,7 @@ class Batch(NamedTuple):
     settings: Tensor
     weight: Tensor
     quality: Tensor | None
+    utility: Tensor | None
 
 
 class Batches:
@@ -39,11 +41,16 @@ class Batches:
         rows: The whole table.
         order: Order of its rows, `[n]`.
         batch_size: Rows per batch.
+        rank: Which of `num_processes` processes this is; each takes its share of every batch, so that the batch size
+            does not depend on the number of devices.
+        num_processes: How many train together.
     """
 
-    def __init__(self, rows: Batch, order: NDArray[np.int64], batch_size: int) -> None:
+    def __init__(
+        self, rows: Batch, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
+    ) -> None:
         self._rows = rows
-        self._parts = torch.from_numpy(order).split(batch_size)
+        self._parts = [part[rank::num_processes] for part in torch.from_numpy(order).split(batch_size)]
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -61,4 +68,5 @@ def whole_table(table: TrainingTable, ranges: Ranges) -> Batch:
         settings=torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32)),
         weight=torch.from_numpy(table.weight),
         quality=None if table.quality is None else torch.from_numpy(table.quality),
+        utility=None if table.utility is None else torch.from_numpy(table.utility),
     )

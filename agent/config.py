@@ -13,7 +13,6 @@ from agent.errors import AgentError
 from agent.ranges import SETTINGS, FixedConfiguration, Ranges
 
 Optimizer = Literal["adam", "adamw"]
-Accelerator = Literal["auto", "cpu", "gpu"]
 Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
 
@@ -109,7 +108,7 @@ def _fields(cls: type, where: str, values: object) -> dict[str, Any]:
 class TrainConfig:
     """How an agent is trained; the defaults are those of the paper (6.1), which names no optimizer.
 
-    Training runs on one device: the network is small enough for a CPU.
+    Training runs on one device unless told otherwise: the network is small enough for a CPU.
 
     Attributes:
         lr: Learning rate.
@@ -119,11 +118,17 @@ class TrainConfig:
         contrastive_weight: Weight of the contrastive loss in the total.
         reranker_weight: Weight of the classification loss in the total.
         settings_weight: Weight of the regression loss in the total.
+        regret_weight: Weight of the expected regret in the total; not in the paper.
+        temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
+            rerankers in place of the best one's label.
         balanced: Weigh rerankers by the inverse of their frequency in the classification loss.
         seed: The one source of randomness: initial weights and the order of the questions.
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
-        accelerator: Where to train; "auto" takes a GPU if there is one.
+        accelerator: Where to train, as Lightning names it: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
+        devices: How many devices, as Lightning takes it; the batch is divided among them.
+        strategy: How several devices work together, as Lightning names it: "ddp", "ddp_spawn", ...
+        num_nodes: How many machines.
         precision: Arithmetic of the training steps; weights are always float32.
         logger: Where the figures of each epoch go besides the report.
     """
@@ -135,11 +140,16 @@ class TrainConfig:
     contrastive_weight: float = 1.0
     reranker_weight: float = 1.0
     settings_weight: float = 1.0
+    regret_weight: float = 0.0
+    temperature: float = 0.0
     balanced: bool = False
     seed: int = 0
     optimizer: Optimizer = "adam"
     patience: int | None = None
-    accelerator: Accelerator = "auto"
+    accelerator: str = "auto"
+    devices: int = 1
+    strategy: str = "auto"
+    num_nodes: int = 1
     precision: Precision = "32-true"
     logger: Tracker = "csv"
 
@@ -148,15 +158,19 @@ class TrainConfig:
         require_int("batch_size", self.batch_size, 2)
         require_int("epochs", self.epochs, 1)
         require_number("margin", self.margin, above=True)
-        weights = ("contrastive_weight", "reranker_weight", "settings_weight")
+        weights = ("contrastive_weight", "reranker_weight", "settings_weight", "regret_weight")
         for name in weights:
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
-            raise AgentError("all three loss weights are 0, so there is nothing to learn; raise one")
+            raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
         require_int("seed", self.seed, 0)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
         require_choice("optimizer", self.optimizer, get_args(Optimizer))
-        require_choice("accelerator", self.accelerator, get_args(Accelerator))
+        require_number("temperature", self.temperature)
+        require_text("accelerator", self.accelerator)
+        require_text("strategy", self.strategy)
+        require_int("devices", self.devices, 1)
+        require_int("num_nodes", self.num_nodes, 1)
         require_choice("precision", self.precision, get_args(Precision))
         require_choice("logger", self.logger, get_args(Tracker))

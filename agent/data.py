@@ -1,6 +1,6 @@
 """The training table: feature vectors and labels, checked at the door. NumPy only; no text.
 
-Letters: `n` questions, `d` features, `R` rerankers.
+Letters: `n` questions, `d` features, `R` rerankers, `C` measured configurations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from agent.config import AgentConfig
 from agent.errors import AgentError
+from agent.grid import ConfigurationGrid
 from agent.ranges import SETTINGS
 
 
@@ -30,6 +31,9 @@ class TrainingTable:
             and then teaches the settings only.
         quality: Answer quality with each reranker, higher is better, float32 `[n, R]`, or None.
         ids: Name of each question, `n` of them.
+        grid: The configurations that were measured, or None.
+        utility: What each of them gave, quality or quality traded against cost, higher is better, float32 `[n, C]`;
+            given exactly where a grid is. It then decides the regret of a prediction, settings included.
     """
 
     features: NDArray[np.float32]
@@ -38,12 +42,14 @@ class TrainingTable:
     weight: NDArray[np.float32]
     quality: NDArray[np.float32] | None
     ids: tuple[str, ...]
+    grid: ConfigurationGrid | None = None
+    utility: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if not np.issubdtype(np.asarray(self.reranker).dtype, np.integer):
             raise AgentError(f"reranker must hold label indices, got dtype {np.asarray(self.reranker).dtype}")
         object.__setattr__(self, "reranker", np.ascontiguousarray(self.reranker, dtype=np.int64))
-        for name, axes in (("features", 2), ("settings", 2), ("weight", 1), ("quality", 2)):
+        for name, axes in (("features", 2), ("settings", 2), ("weight", 1), ("quality", 2), ("utility", 2)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
         self._check_lengths()
@@ -55,7 +61,8 @@ class TrainingTable:
     def digest(self) -> str:
         """Return the SHA-256 of the whole content, hexadecimal."""
         sha = hashlib.sha256("\n".join(self.ids).encode())
-        for array in (self.features, self.reranker, self.settings, self.weight, self.quality):
+        grid = (None, None) if self.grid is None else (self.grid.reranker, self.grid.settings)
+        for array in (self.features, self.reranker, self.settings, self.weight, self.quality, *grid, self.utility):
             if array is not None:
                 sha.update(str(array.shape).encode())
                 sha.update(array.tobytes())
@@ -73,6 +80,11 @@ class TrainingTable:
             raise AgentError(f"reranker label {self.reranker.max()} needs to be below {num_rerankers} (rerankers)")
         if self.quality is not None and self.quality.shape[1] != num_rerankers:
             raise AgentError(f"quality has {self.quality.shape[1]} columns for {num_rerankers} rerankers")
+        if self.grid is not None and set(self.grid.reranker.tolist()) != set(range(num_rerankers)):
+            raise AgentError(
+                f"the grid measured the reranker labels {sorted(set(self.grid.reranker.tolist()))}, but the agent has "
+                f"{num_rerankers} rerankers; measure each of them"
+            )
         outside = np.flatnonzero(~config.ranges.contains(self.settings))
         if outside.size:
             row = outside[0]
@@ -95,7 +107,7 @@ class TrainingTable:
     def _check_lengths(self) -> None:
         lengths = {
             name: len(getattr(self, name))
-            for name in ("features", "reranker", "settings", "weight", "quality")
+            for name in ("features", "reranker", "settings", "weight", "quality", "utility")
             if getattr(self, name) is not None
         }
         for name, length in lengths.items():
@@ -105,6 +117,10 @@ class TrainingTable:
             raise AgentError(f"reranker must have 1 axis, got shape {self.reranker.shape}")
         if self.settings.shape[1] != len(SETTINGS):
             raise AgentError(f"settings need the columns {SETTINGS}, got shape {self.settings.shape}")
+        if (self.grid is None) != (self.utility is None):
+            raise AgentError("grid and utility belong together; give both or neither")
+        if self.grid is not None and self.utility is not None and self.utility.shape[1] != len(self.grid):
+            raise AgentError(f"utility has {self.utility.shape[1]} columns for {len(self.grid)} configurations")
 
     def _check_values(self) -> None:
         if (self.reranker < 0).any():

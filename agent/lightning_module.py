@@ -14,7 +14,15 @@ from torch import Tensor
 from agent.batches import Batch, Batches, whole_table
 from agent.config import AgentConfig, TrainConfig
 from agent.data import TrainingTable, epoch_order
-from agent.losses import Losses, contrastive_loss, reranker_loss, settings_loss, total_loss
+from agent.losses import (
+    Losses,
+    contrastive_loss,
+    regret_loss,
+    reranker_loss,
+    settings_loss,
+    soft_target,
+    total_loss,
+)
 from agent.model import AgentModel, AgentOutput
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -45,6 +53,8 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.model = model
+        self._ranges = config.ranges
+        self._grid = None if val is None else val.grid
         self.train_config = train_config
         self.first_epoch = first_epoch
         self._moments = moments
@@ -82,22 +92,28 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         return loss
 
     def validation_step(self, batch: Batch, _: int) -> None:
-        """Note the losses of a batch, and the quality that its predicted rerankers lose to the best ones."""
+        """Note the losses of a batch, and what its predictions lose to the best ones."""
         output = self.model(batch.features)
         losses = self._losses(output, batch)
         self._note("val", batch, losses, self._total(losses))
-        if batch.quality is not None:
-            predicted = output.logits.argmax(dim=1, keepdim=True)
-            lost = batch.quality.max(dim=1).values - batch.quality.gather(1, predicted)[:, 0]
+        chosen = output.logits.argmax(dim=1)
+        values = batch.quality
+        if self._grid is not None:
+            settings = self._ranges.from_unit(output.settings.float().cpu().numpy())
+            chosen = torch.from_numpy(self._grid.nearest(chosen.cpu().numpy(), settings, self._ranges)).to(chosen)
+            values = batch.utility
+        if values is not None:
+            lost = values.max(dim=1).values - values.gather(1, chosen[:, None])[:, 0]
             self._figures[-1]["val_regret"] = lost.sum()
 
     def pop_figures(self) -> dict[str, float]:
-        """Return the figures since the last call: means over the rows."""
-        totals: dict[str, float] = {}
+        """Return the figures since the last call: means over the rows, of all processes together."""
+        sums: dict[str, Tensor] = {}
         for figures in self._figures:
             for name, value in figures.items():
-                totals[name] = totals.get(name, 0.0) + float(value)
+                sums[name] = sums[name] + value if name in sums else value
         self._figures = []
+        totals = {name: float(self.trainer.strategy.reduce(value, reduce_op="sum")) for name, value in sums.items()}
         num_rows = {split: len(rows.features) for split, rows in self._rows.items()}
         return {name: total / num_rows[name.split("_", 1)[0]] for name, total in totals.items()}
 
@@ -113,18 +129,23 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
     def _batches(self, split: str, epoch: int) -> Batches:
         rows = self._rows[split]
         order = epoch_order(len(rows.features), self.train_config.seed, epoch)
-        return Batches(rows, order, self.train_config.batch_size)
+        config, trainer = self.train_config, self.trainer
+        return Batches(rows, order, config.batch_size, trainer.global_rank, trainer.world_size)
 
     def _losses(self, output: AgentOutput, batch: Batch) -> Losses:
+        config, quality = self.train_config, batch.quality
+        target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
         return Losses(
-            contrastive_loss(output.maps, batch.reranker, batch.weight, self.train_config.margin),
-            reranker_loss(output.logits, batch.reranker, batch.weight, self._class_weight),
+            contrastive_loss(output.maps, batch.reranker, batch.weight, config.margin),
+            reranker_loss(output.logits, batch.reranker, batch.weight, self._class_weight, target),
             settings_loss(output.settings, batch.settings),
+            output.logits.sum() * 0 if quality is None else regret_loss(output.logits, quality),
         )
 
     def _total(self, losses: Losses) -> Tensor:
         config = self.train_config
-        return total_loss(losses, (config.contrastive_weight, config.reranker_weight, config.settings_weight))
+        weights = (config.contrastive_weight, config.reranker_weight, config.settings_weight, config.regret_weight)
+        return total_loss(losses, weights)
 
     def _note(self, split: str, batch: Batch, losses: Losses, total: Tensor) -> None:
         num_rows = len(batch.features)

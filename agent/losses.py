@@ -1,4 +1,4 @@
-"""The three losses of the paper (5.2) and their sum, as pure functions.
+"""The three losses of the paper (5.2), one that is the regret itself, and their sum, as pure functions.
 
 Letters: `b` rows of a batch, `M` size of the feature map, `R` rerankers. A row of weight 0 counts
 neither for the reranker label nor for pairs; where nothing counts, a loss is 0.
@@ -22,6 +22,7 @@ class Losses(NamedTuple):
     contrastive: Tensor
     reranker: Tensor
     settings: Tensor
+    regret: Tensor
 
 
 def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: float) -> Tensor:
@@ -47,7 +48,13 @@ def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: flo
     return positive + negative
 
 
-def reranker_loss(logits: Tensor, reranker: Tensor, weight: Tensor, class_weight: Tensor | None = None) -> Tensor:
+def reranker_loss(
+    logits: Tensor,
+    reranker: Tensor,
+    weight: Tensor,
+    class_weight: Tensor | None = None,
+    target: Tensor | None = None,
+) -> Tensor:
     """Eq. 8: cross-entropy of the reranker label, a weighted mean over the rows.
 
     Args:
@@ -55,20 +62,52 @@ def reranker_loss(logits: Tensor, reranker: Tensor, weight: Tensor, class_weight
         reranker: Best reranker of each row, `[b]`.
         weight: Weight of each row, `[b]`.
         class_weight: Weight of each reranker, `[R]`, or None for equal weights.
+        target: A distribution over the rerankers in place of the label, `[b, R]`; see `soft_target`.
     """
     if class_weight is not None:
         weight = weight * class_weight[reranker]
-    return _weighted_mean(functional.cross_entropy(logits.float(), reranker, reduction="none"), weight)
+    wanted = reranker if target is None else target
+    return _weighted_mean(functional.cross_entropy(logits.float(), wanted, reduction="none"), weight)
+
+
+def soft_target(quality: Tensor, temperature: float) -> Tensor:
+    """Return the softmax of quality / temperature, `[b, R]`: a label that admits how close the rerankers are.
+
+    The nearer the temperature to 0, the nearer to the best reranker alone; the higher, the nearer to no preference.
+
+    Args:
+        quality: Quality with each reranker, `[b, R]`.
+        temperature: Above 0, in the unit of quality.
+    """
+    return (quality.float() / temperature).softmax(dim=1)
+
+
+def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
+    """Quality lost to each row's best reranker if one is drawn with the predicted probabilities, a mean over the rows.
+
+    It is differentiable, needs no label and weighs each question by what is at stake.
+
+    Args:
+        logits: Unnormalised log-probabilities, `[b, R]`.
+        quality: Quality with each reranker, `[b, R]`.
+    """
+    lost = quality.max(dim=1, keepdim=True).values - quality
+    return _mean((logits.float().softmax(dim=1) * lost).sum(dim=1))
 
 
 def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """Eq. 9: mean squared error of the settings `[b, 3]`, both on the scale [0, 1] of `Ranges`."""
-    return functional.mse_loss(predicted.float(), target)
+    return _mean((predicted.float() - target).square().mean(dim=1))
 
 
-def total_loss(losses: Losses, weights: tuple[float, float, float]) -> Tensor:
-    """Eq. 11: the sum of the three losses, each with its weight (1 in the paper)."""
+def total_loss(losses: Losses, weights: tuple[float, float, float, float]) -> Tensor:
+    """Eq. 11: the sum of the losses, each with its weight (1 in the paper, which has no regret loss)."""
     return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
+
+
+def _mean(values: Tensor) -> Tensor:
+    # One of several devices may get no row of a last, short batch.
+    return _weighted_mean(values, torch.ones_like(values))
 
 
 def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """The trained agent: feature vectors in, configurations out. NumPy only, so that loading needs no torch.
 
-Letters: `b` rows, `d` features, `R` rerankers.
+Letters: `b` rows, `d` features, `M` size of the feature map, `R` rerankers.
 """
 
 from __future__ import annotations
@@ -77,9 +77,7 @@ class ConfigurationAgent:
         """
         rows, single = self._rows(features)
         allowed = self._allowed(available)
-        maps = rows
-        for weight, bias in self._encoder:
-            maps = np.maximum(maps @ weight + bias, 0.0)
+        maps = self._maps(rows)
         probabilities = _softmax(maps @ self._reranker[0] + self._reranker[1])
         unit = _sigmoid(maps @ self._settings[0] + self._settings[1])
         settings = self.config.ranges.from_unit(unit)
@@ -97,6 +95,21 @@ class ConfigurationAgent:
             )
         ]
         return predictions[0] if single else predictions
+
+    def feature_maps(self, features: ArrayLike) -> FloatArray:
+        """Return the map of each feature vector, on which the contrastive loss worked: `[M]`, or `[b, M]` for several.
+
+        Raises:
+            AgentError: The features have another dimension or are not finite.
+        """
+        rows, single = self._rows(features)
+        maps = self._maps(rows)
+        return np.asarray(maps[0]) if single else maps
+
+    def _maps(self, rows: FloatArray) -> FloatArray:
+        for weight, bias in self._encoder:
+            rows = np.maximum(rows @ weight + bias, 0.0)
+        return rows
 
     def _rows(self, features: ArrayLike) -> tuple[FloatArray, bool]:
         try:

@@ -18,19 +18,23 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from agent.card import model_card
 from agent.checkpoint import load, save
 from agent.config import AgentConfig, TrainConfig
 from agent.data import TrainingTable, check_disjoint
+from agent.diagnostics import diagnose
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_atomically
 from agent.lightning_module import AgentModule
-from agent.loggers import open_logger
+from agent.loggers import log_result, open_logger
 from agent.model import AgentModel
 from agent.predict import ConfigurationAgent
 from agent.resume import Arrays, History, ResumeState, read_resume, write_resume
@@ -74,9 +78,13 @@ def fit(
 
     A training of the same tables and settings that was finished in `out_dir` is not done again.
 
-    The best epoch is the one with the least validation regret (quality lost to the best reranker of each
-    question; ties by validation loss) if `val.quality` is given, else the least validation loss, else
-    the least training loss; among equals, the first.
+    The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
+    loss, else the least training loss; among equals, the first. Regret is the utility that the predicted configuration
+    loses to the best measured one if `val.utility` is given, else the quality that the predicted reranker loses to the
+    best one if `val.quality` is.
+
+    Several devices or machines train one agent where `train_config` names a strategy for them; all need to see
+    `out_dir`, and the first process writes it.
 
     Args:
         train: Training questions.
@@ -91,7 +99,7 @@ def fit(
         AgentError: The tables do not fit the configuration or each other, hold too little to learn from,
             or the loss stopped being finite.
     """
-    _check(train, val, config)
+    _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     resume_path = out_dir / RESUME_FILE
@@ -100,36 +108,64 @@ def fit(
         return done
     state = read_resume(resume_path, fingerprint)
     epochs_resumed = 0 if state is None else len(state.history)
-    with open_logger(train_config.logger, out_dir, dataclasses.asdict(train_config)) as logger:
+    trainer: pl.Trainer | None = None
+    # Of several processes, the first alone logs and writes files.
+    tracker = train_config.logger if rank_zero_only.rank == 0 else "none"
+    with open_logger(tracker, out_dir, dataclasses.asdict(train_config)) as logger:
         keeper = _EpochKeeper(resume_path, fingerprint, state, train_config.patience, logger)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
             module = _module(train, val, config, train_config, state)
             with _quiet_lightning(), _one_thread():
-                trainer = pl.Trainer(
-                    accelerator=train_config.accelerator,
-                    devices=1,
-                    precision=train_config.precision,
-                    max_epochs=train_config.epochs - epochs_resumed,
-                    callbacks=[keeper],
-                    reload_dataloaders_every_n_epochs=1,
-                    limit_val_batches=0.0 if val is None else 1.0,
-                    num_sanity_val_steps=0,
-                    default_root_dir=out_dir,
-                    logger=False,
-                    enable_checkpointing=False,
-                    enable_model_summary=False,
-                    enable_progress_bar=progress,
-                )
+                trainer = _trainer(train_config, out_dir, keeper, epochs_resumed, val is not None, progress)
                 trainer.fit(module)
-    history = keeper.history
-    agent = ConfigurationAgent(config, keeper.best)
-    monitor = monitored(history[0])[0]
-    report = TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, epochs_resumed)
-    save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
-    record = json.dumps({"fingerprint": fingerprint, "history": history}, indent=1)
-    replace_atomically(out_dir / DONE_FILE, record.encode())
-    resume_path.unlink(missing_ok=True)
+                trainer.strategy.barrier()
+            # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
+            state = read_resume(resume_path, fingerprint)
+        assert state is not None
+        keeper.log_from(state.history)
+        agent = ConfigurationAgent(config, state.best)
+        monitor = monitored(state.history[0])[0]
+        report = TrainReport(
+            agent, out_dir / CHECKPOINT_DIR, state.history, best_epoch(state.history), monitor, epochs_resumed
+        )
+        if rank_zero_only.rank == 0:
+            save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
+            log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
+            record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
+            replace_atomically(out_dir / DONE_FILE, record.encode())
+    if trainer is not None:
+        trainer.strategy.barrier()  # nobody reads the checkpoint before it is there
+    if rank_zero_only.rank == 0:
+        resume_path.unlink(missing_ok=True)
     return report
+
+
+def _trainer(
+    train_config: TrainConfig, out_dir: Path, keeper: _EpochKeeper, epochs_done: int, validate: bool, progress: bool
+) -> pl.Trainer:
+    try:
+        return pl.Trainer(
+            accelerator=train_config.accelerator,
+            devices=train_config.devices,
+            strategy=train_config.strategy,
+            num_nodes=train_config.num_nodes,
+            precision=train_config.precision,
+            max_epochs=train_config.epochs - epochs_done,
+            callbacks=[keeper],
+            reload_dataloaders_every_n_epochs=1,
+            limit_val_batches=1.0 if validate else 0.0,
+            num_sanity_val_steps=0,
+            default_root_dir=out_dir,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=progress,
+        )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise AgentError(
+            f"Lightning refuses accelerator={train_config.accelerator!r}, devices={train_config.devices}, "
+            f"strategy={train_config.strategy!r}, num_nodes={train_config.num_nodes}: {error}"
+        ) from error
 
 
 def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
@@ -176,9 +212,20 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         self._logger = logger
         self.history: History = () if state is None else state.history
         self.best: Arrays = {} if state is None else state.best
+        self._num_logged = 0
         # A log that starts in the middle would be of no use, so the earlier epochs are logged again.
-        for epoch, figures in enumerate(self.history):
-            self._log(epoch, figures)
+        self.log_from(self.history)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the logger behind when going to another process."""
+        return {**self.__dict__, "_logger": None}
+
+    def log_from(self, history: History) -> None:
+        """Log the epochs that were not logged yet."""
+        if self._logger is not None:
+            for epoch in range(self._num_logged, len(history)):
+                self._logger.log_metrics(history[epoch], step=epoch)
+            self._num_logged = len(history)
 
     @property
     def out_of_patience(self) -> bool:
@@ -194,14 +241,11 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         self.history = (*self.history, figures)
         if best_epoch(self.history) == epoch:
             self.best = weights
-        state = ResumeState(self.history, weights, self.best, pl_module.optimizer_arrays())
-        write_resume(self._path, self._fingerprint, state)
-        self._log(epoch, figures)
+        if trainer.is_global_zero:
+            state = ResumeState(self.history, weights, self.best, pl_module.optimizer_arrays())
+            write_resume(self._path, self._fingerprint, state)
+        self.log_from(self.history)
         trainer.should_stop = self.out_of_patience
-
-    def _log(self, epoch: int, figures: dict[str, float]) -> None:
-        if self._logger is not None:
-            self._logger.log_metrics(figures, step=epoch)
 
 
 def _module(
@@ -218,9 +262,14 @@ def _module(
     return AgentModule(model, config, train_config, train, val, len(state.history), state.optimizer)
 
 
-def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig) -> None:
+def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:
     train.check_fits(config)
     train.check_trainable()
+    if train.quality is None and (train_config.regret_weight or train_config.temperature):
+        raise AgentError(
+            "regret_weight and temperature need the quality with each reranker; give the table its quality, or set "
+            "both to 0"
+        )
     if val is not None:
         if not len(val):
             raise AgentError("the validation table is empty; pass None to train without one")

@@ -1,147 +1,166 @@
-"""From a label table to a trained agent."""
+"""From label tables to a trained agent."""
 
 from __future__ import annotations
 
-import logging
 import subprocess
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import agent
-import corag
 from corag.errors import DataError, InputError
-from experiments.label import read_questions, read_table
-from experiments.pools import embed_all
+from corag.features import check_recipe, feature_dim
+from experiments.division import divide
+from experiments.label_arrays import LabelArrays, read_labels
+from experiments.targets import TargetConfig, best_single, make_targets, utility
 
-logger = logging.getLogger(__name__)
-
-SETTINGS = ("iterations", "exploration", "cost_weight")
-EVERY_QUESTION = -1.0
-"""The margin with which every question that can be answered at all counts for the reranker label."""
-
-Row = Mapping[str, Any]
+TRAIN, VAL, TEST = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class TrainAgentConfig:
-    """Train the configuration agent on a label table.
+    """Train the configuration agent on label tables.
 
     Attributes:
-        labels: The table that `corag label` wrote.
+        labels: The tables that `corag label` wrote, separated by commas; those of several readers are averaged.
         out: Folder for the checkpoint (`checkpoint/`), logs, and the state of an unfinished training.
-        train_split: Split to learn from.
-        val_split: Split that chooses the best epoch; empty for none.
-        metric: Figure of the table that makes one configuration better than another.
-        margin: A question counts for the reranker label when the best reranker is better than the next by more than
-            this share (the paper's rule is 10% ROUGE-L).
+        train_split: Split to learn from; by default the questions are divided by `shares`.
+        val_split: Split that chooses the best epoch; empty for none where `train_split` is given.
+        shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
+            documents stay together.
+        split_seed: Seed of that division.
+        features: Parts of the feature vector, separated by commas: query, candidates, curve.
+        hidden: Sizes of the hidden layers.
+        map_dim: Size of the feature map.
+        target: What makes one configuration better than another.
         training: The training's own settings.
         quiet: No progress.
     """
 
     labels: str
     out: str
-    train_split: str = "train"
-    val_split: str = "dev"
-    metric: str = "rougeL"
-    margin: float = 0.1
+    train_split: str = ""
+    val_split: str = ""
+    shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
+    split_seed: int = 0
+    features: str = "query"
+    hidden: tuple[int, ...] = (512, 256)
+    map_dim: int = 128
+    target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
     quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_shares(self.shares)
+        if self.val_split and not self.train_split:
+            raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
+        _ = self.recipe
+
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """The parts of the feature vector."""
+        return check_recipe([part.strip() for part in self.features.split(",") if part.strip()])
+
+
+def check_shares(shares: tuple[float, float, float]) -> None:
+    """Raise `InputError` for shares that are no shares, or leave nothing to learn from."""
+    if not (np.isfinite(shares).all() and min(shares) >= 0 and shares[TRAIN] > 0):
+        raise InputError(
+            f"shares are {', '.join(map(str, shares))}; give three numbers of at least 0 for training, validation and "
+            "test, the first above 0"
+        )
 
 
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent and save its checkpoint; an interrupted training goes on where it stopped.
 
     Raises:
-        DataError: The table is damaged or has no such split or figure.
+        DataError: A table is damaged, or has no such split.
+        InputError: The tables have no such figure.
         agent.AgentError: There is too little to learn from.
     """
-    rows, metadata = read_table(config.labels)
-    questions = {(row["data"], row["query"]): row["question"] for row in read_questions(config.labels)[0]}
-    rows = [{**row, "question": questions[row["data"], row["query"]]} for row in rows]
-    rows = _with_metric(rows, config)
-    training = _of_split(rows, config.train_split, config.labels)
-    validation = _of_split(rows, config.val_split, config.labels) if config.val_split else None
-    rerankers = tuple(dict.fromkeys(row["reranker"] for row in rows))
-    embedder = corag.embedder(metadata["embedder"])
-    agent_config = agent.AgentConfig(
-        feature_dim=embedder.dimension,
-        rerankers=rerankers,
-        ranges=agent.Ranges(
-            iterations=_range(rows, "iterations"),
-            exploration=_range(rows, "exploration"),
-            cost_weight=_range(rows, "cost_weight"),
-        ),
-        embedder=metadata["embedder"],
-        fixed=best_single(training, config.metric),
-    )
-    settings = metadata["settings"]
-    data = "/".join(Path(settings["data"]).parts[-2:])  # a model card names the data, not the machine it lay on
-    facts = {
-        "labels": f"{len(rows)} rows over {len(questions)} questions of {data}",
-        "label": f"{config.metric} of the answer by reader {settings['reader']} at {settings['budget']} tokens",
-        "candidates": f"{settings['num_candidates']}, chunks of {settings['max_tokens']} tokens",
-        "best single configuration": agent_config.fixed,
-        "commit": commit(),
-    }
+    arrays = read_labels(config.labels).having(config.target.metrics)
+    training, validation = _parts(arrays, config)
+    agent_config = agent_config_of(training, config)
     return agent.fit(
-        targets(training, rerankers, embedder, config),
-        targets(validation, rerankers, embedder, config) if validation else None,
+        make_targets(training, config.target, config.recipe),
+        None if validation is None else make_targets(validation, config.target, config.recipe),
         agent_config,
         config.training,
         config.out,
-        facts=facts,
+        facts=_facts(arrays, agent_config, config),
         progress=not config.quiet,
     )
 
 
-def targets(
-    rows: Sequence[Row], rerankers: Sequence[str], embedder: corag.types.Embedder, config: TrainAgentConfig
-) -> agent.TrainingTable:
-    """Return what the agent should have said for each question.
-
-    The best reranker is that of the configuration with the highest metric; among equals the one that scored the
-    fewest orders, then chose the fewest tokens. The settings are the mean of those that do as well with it: most
-    questions have many, and always taking the cheapest would teach the agent to search too little. A reranker's quality
-    is the best that any setting reached with it.
-    """
-    labels, settings, weights, qualities, ids, questions = [], [], [], [], [], []
-    for (_, query), group in groupby(rows, key=lambda row: (row["data"], row["query"])):
-        of_query = list(group)
-        best = min(of_query, key=lambda row: (-row[config.metric], row["orders_scored"], row["cost_tokens"]))
-        quality = [max(row[config.metric] for row in of_query if row["reranker"] == name) for name in rerankers]
-        first, second = sorted(quality, reverse=True)[:2] if len(quality) > 1 else (quality[0], quality[0])
-        equals = [r for r in of_query if r["reranker"] == best["reranker"] and r[config.metric] == best[config.metric]]
-        labels.append(rerankers.index(best["reranker"]))
-        settings.append([float(np.mean([row[name] for row in equals])) for name in SETTINGS])
-        weights.append(float(first > (1 + config.margin) * second))
-        qualities.append(quality)
-        ids.append(query)
-        questions.append(of_query[0]["question"])
-    return agent.TrainingTable(
-        features=embed_all(embedder, questions),
-        reranker=np.array(labels, dtype=np.int64),
-        settings=np.array(settings, dtype=np.float32),
-        weight=np.array(weights, dtype=np.float32),
-        quality=np.array(qualities, dtype=np.float32),
-        ids=tuple(ids),
+def agent_config_of(training: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
+    """Return the configuration of an agent that learns from some questions."""
+    return agent.AgentConfig(
+        feature_dim=feature_dim(config.recipe, training.query_vectors.shape[1]),
+        rerankers=training.rerankers,
+        ranges=training.ranges,
+        embedder=training.embedder,
+        features=config.recipe,
+        hidden=tuple(config.hidden),
+        map_dim=config.map_dim,
+        fixed=training.configurations[best_single(training, utility(training, config.target))],
     )
 
 
-def best_single(rows: Sequence[Row], metric: str) -> agent.FixedConfiguration:
-    """Return the configuration with the highest mean metric; among equals the one that scored the fewest orders."""
-    totals: dict[tuple[str, int, float, float], list[float]] = {}
-    for row in rows:
-        key = (row["reranker"], row["iterations"], row["exploration"], row["cost_weight"])
-        sums = totals.setdefault(key, [0.0, 0.0])
-        sums[0] += row[metric]
-        sums[1] += row["orders_scored"]
-    best = min(totals, key=lambda key: (-totals[key][0], totals[key][1]))
-    return agent.FixedConfiguration(*best)
+def parts_of(arrays: LabelArrays, shares: tuple[float, float, float], seed: int) -> NDArray[np.int64]:
+    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`.
+
+    Raises:
+        DataError: A part that should have questions has none.
+    """
+    parts = divide(arrays.data, arrays.group, shares, seed)
+    for part, (name, share) in enumerate(zip(("training", "validation", "test"), shares, strict=True)):
+        if share > 0 and not (parts == part).any():
+            raise DataError(
+                f"{len(arrays)} questions in {len(set(arrays.group))} groups leave none for {name}, which should "
+                f"get {share:g} of them; label more questions, or give other shares"
+            )
+    return parts
+
+
+def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, LabelArrays | None]:
+    if not config.train_split:
+        parts = parts_of(arrays, config.shares, config.split_seed)
+        return arrays.of(parts == TRAIN), arrays.of(parts == VAL) if config.shares[VAL] > 0 else None
+    training = _of_split(arrays, config.train_split, config.labels)
+    return training, _of_split(arrays, config.val_split, config.labels) if config.val_split else None
+
+
+def _of_split(arrays: LabelArrays, split: str, where: str) -> LabelArrays:
+    rows = arrays.split == split
+    if not rows.any():
+        raise DataError(
+            f"{where} has no rows of split {split!r}; its splits are {', '.join(sorted(set(arrays.split)))}"
+        )
+    return arrays.of(rows)
+
+
+def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:
+    counts = {str(name): int((arrays.data == name).sum()) for name in sorted(set(arrays.data))}
+    settings = [metadata["settings"] for metadata in arrays.metadata]
+    readers = ", ".join(dict.fromkeys(str(of_table["reader"]) for of_table in settings))
+    budgets = ", ".join(map(str, arrays.budgets))
+    if config.train_split:
+        division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
+    else:
+        division = f"shares {config.shares} by document, seed {config.split_seed}"
+    return {
+        "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: "
+        + ", ".join(f"{name} {count}" for name, count in counts.items()),
+        "divided by": division,
+        "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
+        "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
+        "best single configuration": agent_config.fixed,
+        "commit": commit(),
+    }
 
 
 def commit() -> str:
@@ -154,30 +173,3 @@ def commit() -> str:
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.strip()
-
-
-def _with_metric(rows: Sequence[Row], config: TrainAgentConfig) -> list[Row]:
-    """Return the rows that have the metric: questions without gold have no evidence figures."""
-    numbers = [name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)]
-    if config.metric not in numbers:
-        raise InputError(
-            f"metric {config.metric!r} is no figure of {config.labels}; its figures are {', '.join(numbers)}"
-        )
-    kept = [row for row in rows if row[config.metric] is not None]
-    if len(kept) < len(rows):
-        logger.warning("%d of %d rows have no %s and are left out", len(rows) - len(kept), len(rows), config.metric)
-    return kept
-
-
-def _of_split(rows: Sequence[Row], split: str, path: str) -> list[Row]:
-    chosen = [row for row in rows if row["split"] == split]
-    if not chosen:
-        raise DataError(
-            f"{path} has no rows of split {split!r}; its splits are {', '.join(sorted({row['split'] for row in rows}))}"
-        )
-    return chosen
-
-
-def _range(rows: Sequence[Row], name: str) -> tuple[Any, Any]:
-    values = [row[name] for row in rows]
-    return min(values), max(values)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 import search
 from corag.errors import InputError
+from corag.features import FEATURES, MEAN_OF, feature_vectors, mean_vector
 from corag.registry import RERANKERS, is_reranker
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
@@ -20,7 +22,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.limits import Limits
 from corag.selectors.naive import DEFAULT_RERANKER
-from corag.types import Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
+from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
@@ -31,9 +33,6 @@ DEFAULT_SURROGATE = "minilm-pooled"
 
 SCALE_FREE: tuple[search.Policy, ...] = ("model", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
-
-QUERY_ONLY = ("query",)
-"""The feature recipe that this selector follows: the query embedding alone."""
 
 DEFAULT_EXPLORATION = 0.3
 """The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
@@ -142,26 +141,28 @@ class Corag(BudgetedSelector):
             )
         return self._given_embedder
 
-    def predict(self, query: str) -> AgentPrediction | None:
-        """Return what the agent says about a question; None without an agent."""
-        if self.agent is None:
-            return None
-        prediction = self.agent.predict(self._embedder.embed([query])[0])
-        assert not isinstance(prediction, list)
-        return prediction
+    def predict(self, query: str, candidates: Sequence[Candidate] = ()) -> AgentPrediction | None:
+        """Return what the agent says about a question; None without an agent.
+
+        Args:
+            query: The question.
+            candidates: What the retriever offers for it, best first; an agent may look at the question alone.
+        """
+        return self._predict_many([Problem(query, candidates, self.tokens)])[0]
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        return search_choices([problem], [budget_tokens], [self._plan(self.predict(problem.query))], self.scale)[0]
+        plan = self._plan(self._predict_many([problem])[0])
+        return search_choices([problem], [budget_tokens], [plan], self.scale)[0]
 
     def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
         budgets = [budget_tokens + problem.separator_tokens for problem in problems]
-        plans = [self._plan(prediction) for prediction in self._predict_many([p.query for p in problems])]
+        plans = [self._plan(prediction) for prediction in self._predict_many(problems)]
         return search_choices(problems, budgets, plans, self.scale)
 
-    def _predict_many(self, queries: Sequence[str]) -> Sequence[AgentPrediction | None]:
-        if self.agent is None or not queries:
-            return [None] * len(queries)
-        predictions = self.agent.predict(self._embedder.embed(queries))
+    def _predict_many(self, problems: Sequence[Problem]) -> Sequence[AgentPrediction | None]:
+        if self.agent is None or not problems:
+            return [None] * len(problems)
+        predictions = self.agent.predict(_features(problems, self._embedder, self.agent.config.features))
         assert isinstance(predictions, list)
         return predictions
 
@@ -219,6 +220,17 @@ class CoragFixed(Corag):
             window=window,
             tokens=tokens,
         )
+
+
+def _features(problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str]) -> NDArray[np.float32]:
+    """Return the agent's feature vectors, `[n, d]`; candidates are embedded only where the recipe asks for them."""
+    most = MEAN_OF if "candidates" in recipe else 0
+    best = [[chunk.text for chunk in problem.chunks[:most]] for problem in problems]
+    vectors = embedder.embed([problem.query for problem in problems] + [text for texts in best for text in texts])
+    queries, rest = vectors[: len(problems)], vectors[len(problems) :]
+    ends = np.cumsum([len(texts) for texts in best])
+    means = [mean_vector(part, embedder.dimension) for part in np.split(rest, ends[:-1])]
+    return feature_vectors(recipe, queries, means, [problem.similarities for problem in problems])
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,10 +375,10 @@ def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAg
     if agent is None:
         return None
     loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
-    if loaded.config.features != QUERY_ONLY:
+    if not set(loaded.config.features) <= set(FEATURES):
         raise InputError(
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
-            f"makes {', '.join(QUERY_ONLY)} only: use another checkpoint, or a newer corag"
+            f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
         )
     for name in loaded.config.rerankers:
         if not is_reranker(name):

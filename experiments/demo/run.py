@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from experiments.label import LabelConfig, label
 from experiments.pools import build_index, check_counts
 from experiments.report import write_report
 from experiments.tables import show
-from experiments.train import EVERY_QUESTION, TrainAgentConfig, train
+from experiments.targets import EVERY_QUESTION, PAPER
+from experiments.train import TrainAgentConfig, train
 
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
 
@@ -109,8 +110,10 @@ def demo(config: DemoConfig) -> Path:
             TrainAgentConfig(
                 labels=str(labels),
                 out=str(out / "agent"),
+                train_split="train",
+                val_split="dev",
                 # Of a few questions none may be clear enough for the paper's 10%.
-                margin=0.1 if config.limit is None else EVERY_QUESTION,
+                target=PAPER if config.limit is None else replace(PAPER, margin=EVERY_QUESTION),
                 training=agent.TrainConfig(logger=config.logger),
                 quiet=True,
             )

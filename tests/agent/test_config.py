@@ -68,12 +68,17 @@ def test_the_papers_training_settings_are_the_defaults():
         {"seed": -1},
         {"optimizer": "lion"},
         {"patience": 0},
-        {"accelerator": "tpu"},
+        {"accelerator": ""},
+        {"strategy": " "},
+        {"devices": 0},
+        {"num_nodes": 0},
+        {"regret_weight": -1.0},
+        {"temperature": -0.1},
         {"precision": "16-mixed"},
         {"logger": "tensorboard"},
     ],
 )
 def test_bad_training_settings(changes):
-    name = next(iter(changes)) if len(changes) == 1 else "all three loss weights"
+    name = next(iter(changes)) if len(changes) == 1 else "all loss weights"
     with pytest.raises(AgentError, match=name):
         TrainConfig(**changes)

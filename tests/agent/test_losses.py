@@ -4,7 +4,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.losses import Losses, contrastive_loss, reranker_loss, settings_loss, total_loss
+from agent.losses import (
+    Losses,
+    contrastive_loss,
+    regret_loss,
+    reranker_loss,
+    settings_loss,
+    soft_target,
+    total_loss,
+)
 from agent.model import AgentModel
 from tests.agent.toys import DIM, toy_config
 
@@ -63,9 +71,30 @@ def test_reranker_loss_worked_by_hand():
 def test_settings_loss_and_total_worked_by_hand():
     loss = settings_loss(torch.tensor([[0.0, 0.5, 1.0]]), torch.tensor([[0.3, 0.5, 0.4]]))
     assert loss.item() == pytest.approx((0.09 + 0.36) / 3)
-    losses = Losses(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0))
-    assert total_loss(losses, (1.0, 1.0, 1.0)).item() == 7.0
-    assert total_loss(losses, (0.5, 0.0, 2.0)).item() == 8.5
+    losses = Losses(torch.tensor(1.0), torch.tensor(2.0), torch.tensor(4.0), torch.tensor(8.0))
+    assert total_loss(losses, (1.0, 1.0, 1.0, 0.0)).item() == 7.0
+    assert total_loss(losses, (0.5, 0.0, 2.0, 1.0)).item() == 16.5
+
+
+def test_soft_targets_and_regret_worked_by_hand():
+    # Qualities apart by ln 3 at temperature 1: the odds are 3 to 1; at half of it 9 to 1.
+    quality = torch.tensor([[0.0, np.log(3.0)]])
+    torch.testing.assert_close(soft_target(quality, 1.0), torch.tensor([[0.25, 0.75]]))
+    torch.testing.assert_close(soft_target(quality, 0.5), torch.tensor([[0.1, 0.9]]))
+    logits, half, labels = torch.tensor([[0.0, np.log(3.0)]]), torch.tensor([[0.5, 0.5]]), torch.tensor([1])
+    loss = reranker_loss(logits, labels, torch.ones(1), target=half)
+    assert loss.item() == pytest.approx(0.5 * np.log(4) + 0.5 * np.log(4 / 3))
+    # Drawn with probabilities (1/4, 3/4) and (1/2, 1/2), of which the second row loses nothing either way.
+    logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 0.0]])
+    lost = regret_loss(logits, torch.tensor([[0.2, 0.6], [0.7, 0.7]]))
+    assert lost.item() == pytest.approx(0.25 * 0.4 / 2)
+
+
+def test_no_rows_cost_nothing():
+    # One of several devices may get no row of a last, short batch.
+    empty = torch.zeros(0, 3)
+    assert settings_loss(empty, empty).item() == 0.0
+    assert regret_loss(empty, empty).item() == 0.0
 
 
 @pytest.mark.parametrize("part", Losses._fields)
@@ -78,6 +107,7 @@ def test_each_loss_reaches_every_layer_of_the_encoder(part):
         contrastive_loss(output.maps, labels, weight, 1.0),
         reranker_loss(output.logits, labels, weight),
         settings_loss(output.settings, torch.full((6, 3), 0.9)),
+        regret_loss(output.logits, torch.eye(2)[labels]),
     )
     getattr(losses, part).backward()
     assert all(layer.weight.grad.abs().sum() > 0 for layer in model.encoder)

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 import agent
+import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
-from experiments.label import FORMAT_VERSION, write_questions, write_table
+from experiments.label import FORMAT_VERSION, write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,7 +97,6 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
     return {
         "data": "folder",
         "query": query,
-        "question": f"what about {query}?",
         "split": "train",
         "reranker": reranker,
         "iterations": iterations,
@@ -104,43 +104,75 @@ def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_we
         "cost_weight": cost_weight,
         "budget_tokens": 64,
         "rougeL": rougeL,
+        "f1": rougeL,
         "evidence_recall": 1.0,
         "cost_tokens": 50,
         "orders_scored": 10 * iterations,
+        "latency_ms": 1.0 * iterations,
+        "error": None,
         **changes,
     }
+
+
+def training_question(number):
+    """The question of a number: even ones count something."""
+    return f"how many of item {number}?" if number % 2 == 0 else f"who painted picture {number}?"
 
 
 def training_rows(num_questions=12):
     """A separable table: bm25 answers what is asked about numbers, minilm-maxsim the rest; half of it is dev."""
     rows = []
     for number in range(num_questions):
-        counted = number % 2 == 0
-        question = f"how many of item {number}?" if counted else f"who painted picture {number}?"
         for reranker in ("bm25", "minilm-maxsim"):
             for iterations in (2, 8):
-                good = (reranker == "bm25") == counted
+                good = (reranker == "bm25") == (number % 2 == 0)
                 rows.append(
                     label_row(
                         f"q{number}",
                         reranker,
                         0.8 if good and iterations == 8 else 0.5 if good else 0.2,
                         iterations=iterations,
-                        question=question,
                         split="train" if number < num_questions // 2 else "dev",
                     )
                 )
     return rows
 
 
-def write_labels(path, rows=None, **changes):
+def question_row(query, question, vector, **changes):
+    """One row of a table of questions."""
+    return {
+        "data": "folder",
+        "query": query,
+        "split": "train",
+        "group": f"folder/{query}",
+        "question": question,
+        "similarities": [0.9, 0.5, 0.4],
+        "query_vector": [float(number) for number in vector],
+        "candidates_vector": [float(number) / 2 for number in vector],
+        "num_candidates": 3,
+        **changes,
+    }
+
+
+def training_questions(num_questions=12):
+    """The questions of `training_rows`, embedded by MiniLM."""
+    vectors = corag.embedder().embed([training_question(number) for number in range(num_questions)])
+    return [
+        question_row(
+            f"q{number}", training_question(number), vector, split="train" if number < num_questions // 2 else "dev"
+        )
+        for number, vector in enumerate(vectors)
+    ]
+
+
+def write_labels(path, rows=None, questions=None, **changes):
     """Write a label table with its questions and return its path."""
-    rows = training_rows() if rows is None else rows
     settings = {"data": "some/folder", "reader": "extractive", "budget": 64, "num_candidates": 6, "max_tokens": 96}
     metadata = {"format_version": FORMAT_VERSION, "work": "w", "embedder": "minilm", "settings": settings, **changes}
-    questions = {row["query"]: {name: row[name] for name in ("data", "query", "split", "question")} for row in rows}
-    write_questions(path, list(questions.values()), metadata)
-    write_table(path, [{name: row[name] for name in row if name != "question"} for row in rows], metadata)
+    write_table(
+        path.with_suffix(".questions.parquet"), training_questions() if questions is None else questions, metadata
+    )
+    write_table(path, training_rows() if rows is None else rows, metadata)
     return path
 
 

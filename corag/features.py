@@ -1,0 +1,118 @@
+"""The feature vector of the configuration agent, made in one place for training and for use. Vectors in, no text.
+
+A recipe names the parts of the vector, in order:
+
+- `query`: the question's embedding, `d` numbers.
+- `candidates`: the mean embedding of the ten most similar candidates, `d` numbers; zeros where there is none.
+- `curve`: what the candidates' similarities to the question look like, `len(CURVE)` numbers; see `curve_statistics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corag.errors import InputError
+
+FEATURES = ("query", "candidates", "curve")
+"""The parts that a recipe may name."""
+MEAN_OF = 10
+"""Candidates whose mean embedding is the part `candidates`."""
+RANKS = (1, 2, 3, 5, 10, 20)
+"""Ranks whose similarities are part of the curve; a shorter list counts as going on with its last."""
+NEAR = 0.1
+"""A candidate is near the best one when its similarity is less than this below."""
+CURVE = (
+    *(f"similarity_{rank}" for rank in RANKS), "mean", "deviation", "largest_gap", "place_of_largest_gap", "share_near",
+    "log_count",
+)  # fmt: skip
+"""The numbers of the part `curve`."""
+
+Float32 = NDArray[np.float32]
+
+
+def check_recipe(recipe: Sequence[str]) -> tuple[str, ...]:
+    """Return a recipe as a tuple.
+
+    Raises:
+        InputError: It is empty, names a part twice or one that is unknown.
+    """
+    parts = tuple(recipe)
+    if not parts or len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
+        raise InputError(
+            f"the features are {', '.join(parts) or 'none'}; name at least one of {', '.join(FEATURES)}, each once"
+        )
+    return parts
+
+
+def feature_dim(recipe: Sequence[str], embedding_dim: int) -> int:
+    """Return the length of a feature vector over embeddings of `embedding_dim` numbers."""
+    lengths = {"query": embedding_dim, "candidates": embedding_dim, "curve": len(CURVE)}
+    return sum(lengths[part] for part in check_recipe(recipe))
+
+
+def curve_statistics(similarities: ArrayLike) -> Float32:
+    """Return the statistics of a similarity curve that `CURVE` names, `[12]`.
+
+    They are the similarities at a few ranks, their mean and standard deviation, the largest gap between neighbours and
+    its place (0 for behind the best, towards 1 for the end), the share of candidates near the best, and the logarithm
+    of one plus their number, divided by 10. All are 0 without candidates.
+
+    Args:
+        similarities: Cosine of each candidate to the question, in any order, `[n]`.
+    """
+    falling = np.sort(np.asarray(similarities, dtype=np.float64))[::-1]
+    count = len(falling)
+    if not count:
+        return np.zeros(len(CURVE), dtype=np.float32)
+    gaps = falling[:-1] - falling[1:]
+    place = int(gaps.argmax()) if count > 1 else 0
+    numbers = [
+        *(falling[min(rank, count) - 1] for rank in RANKS),
+        falling.mean(),
+        falling.std(),
+        gaps[place] if count > 1 else 0.0,
+        place / count,
+        np.mean(falling > falling[0] - NEAR),
+        np.log1p(count) / 10,
+    ]
+    return np.array(numbers, dtype=np.float32)
+
+
+def mean_vector(vectors: ArrayLike, embedding_dim: int) -> Float32:
+    """Return the mean of the first ten vectors `[n, d]`, best first; zeros `[d]` where there is none."""
+    first = np.asarray(vectors, dtype=np.float32)[:MEAN_OF]
+    return first.mean(axis=0) if len(first) else np.zeros(embedding_dim, dtype=np.float32)
+
+
+def feature_vectors(
+    recipe: Sequence[str],
+    queries: ArrayLike,
+    candidates: ArrayLike | None = None,
+    similarities: Sequence[ArrayLike] | None = None,
+) -> Float32:
+    """Return one feature vector per question, `[n, feature_dim]`.
+
+    Args:
+        recipe: The parts, in order.
+        queries: Embedding of each question, `[n, d]`.
+        candidates: Mean embedding of each question's best candidates, `[n, d]`; see `mean_vector`. Needed for
+            `candidates`.
+        similarities: Each question's similarities, `n` lists; needed for `curve`.
+
+    Raises:
+        InputError: The recipe is no recipe, or wants something that is not given.
+    """
+    columns = []
+    for part in check_recipe(recipe):
+        given = {"query": queries, "candidates": candidates, "curve": similarities}[part]
+        if given is None:
+            raise InputError(f"the features name {part!r}, but there is nothing to make it from; give its vectors")
+        if part == "curve":
+            rows = [curve_statistics(row) for row in given]  # type: ignore[union-attr]
+            columns.append(np.array(rows, dtype=np.float32).reshape(len(rows), len(CURVE)))
+        else:
+            columns.append(np.asarray(given, dtype=np.float32))
+    return np.concatenate(columns, axis=1)
