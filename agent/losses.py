@@ -22,7 +22,7 @@ class Losses(NamedTuple):
     contrastive: Tensor
     reranker: Tensor
     settings: Tensor
-    regret: Tensor
+    expected_regret: Tensor
 
 
 def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: float) -> Tensor:
