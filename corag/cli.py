@@ -241,6 +241,14 @@ def run_train(config: Any) -> None:
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
 
 
+def run_evaluate_agent(config: Any) -> None:
+    """Compare the agent with what it has to beat."""
+    from experiments.evaluate_agent import evaluate_agent
+
+    evaluate_agent(config)
+    say(f"written to {config.out}", stderr())
+
+
 def run_train_adapter(config: Any) -> None:
     """Train an adapter."""
     from experiments.adapters.train import train_adapter
@@ -289,6 +297,7 @@ def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
     from experiments.bench import BenchConfig
     from experiments.demo.run import DemoConfig
     from experiments.evaluate import EvaluateConfig
+    from experiments.evaluate_agent import EvaluateAgentConfig
     from experiments.label import LabelConfig
     from experiments.report import ReportConfig
     from experiments.train import TrainAgentConfig
@@ -301,6 +310,7 @@ def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
         "train": (TrainAgentConfig, run_train),
         "train-adapter": (TrainAdapterConfig, run_train_adapter),
         "evaluate": (EvaluateConfig, run_evaluate),
+        "evaluate-agent": (EvaluateAgentConfig, run_evaluate_agent),
         "report": (ReportConfig, run_report),
         "bench": (BenchConfig, run_bench),
     }

@@ -98,7 +98,7 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
     """
     values = utility(arrays, config)
     near = values >= values.max(axis=1, keepdims=True) - config.noise
-    chosen = _cheapest(arrays, near)
+    chosen = cheapest(arrays, near)
     label = arrays.grid.reranker[chosen]
     tied = near & (arrays.grid.reranker[None] == label[:, None])
     of_reranker = reranker_values(values, arrays.grid.reranker, config.reranker_value)
@@ -140,8 +140,13 @@ def best_of_rerankers(arrays: LabelArrays, values: FloatArray) -> NDArray[np.int
     return np.array([row[np.lexsort((orders[row], -means[row]))[0]] for row in rows], dtype=np.int64)
 
 
-def _cheapest(arrays: LabelArrays, among: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each question the configuration with the fewest tokens, then orders scored, then the first, `[n]`."""
+def cheapest(arrays: LabelArrays, among: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each question the configuration with the fewest tokens, then orders scored, then the first, `[n]`.
+
+    Args:
+        arrays: The labels.
+        among: Which configurations may be chosen for which question, `[n, C]`.
+    """
     tokens, orders = arrays.figures["cost_tokens"], arrays.figures["orders_scored"]
     order = np.lexsort((orders, tokens, ~among), axis=1)
     return order[:, 0]
