@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,17 +19,11 @@ import agent
 from agent.grid import ConfigurationGrid
 from corag.errors import DataError, InputError
 from corag.features import Float32, feature_vectors
-from corag.optional import require
-from experiments.label import read_table
+from experiments.labels.table import FIGURES, read_questions, read_table
 
 logger = logging.getLogger(__name__)
 
 SETTINGS = ("iterations", "exploration", "cost_weight")
-FIGURES = (
-    "rouge1", "rouge2", "rougeL", "f1", "em", "confidence", "evidence_recall", "evidence_precision", "full_evidence",
-    "cost_tokens", "chunks", "orders_scored", "latency_ms",
-)  # fmt: skip
-
 FloatArray = NDArray[np.float64]
 
 
@@ -143,7 +136,7 @@ def read_labels(paths: str) -> LabelArrays:
     names = [name.strip() for name in paths.split(",") if name.strip()]
     if not names:
         raise InputError("labels is empty; give at least one table that `corag label` wrote")
-    tables = [(name, *read_table(name), read_questions(name)) for name in names]
+    tables = [(name, *read_table(name), read_questions(name)[0]) for name in names]
     first_name, _, first, _ = tables[0]
     for name, _, metadata, _ in tables[1:]:
         if metadata["embedder"] != first["embedder"]:
@@ -176,20 +169,6 @@ def read_labels(paths: str) -> LabelArrays:
         budgets=tuple(sorted({row["budget_tokens"] for row in rows})),
         metadata=tuple(metadata for _, _, metadata, _ in tables),
     )
-
-
-def read_questions(path: str | Path) -> list[dict[str, Any]]:
-    """Read the table of questions beside a label table.
-
-    Raises:
-        DataError: The file is missing or damaged.
-    """
-    pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    file = Path(path).with_suffix(".questions.parquet")
-    try:
-        return list(parquet.read_table(file).to_pylist())
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DataError(f"{file} is no table of questions ({error}); label again with: corag label") from error
 
 
 def _question_id(row: Mapping[str, Any]) -> str:
@@ -235,19 +214,10 @@ def _dense(
 
 
 def _value(row: Mapping[str, Any], name: str) -> float:
-    """Return a figure of a row; NaN for one that it has not.
-
-    Raises:
-        DataError: The figure is there and no finite number.
-    """
+    """Return a figure of a row; NaN for one that it has not."""
     value = row["cost_tokens"] if name == "budget_share" else row.get(name)
     if value is None:
         return float("nan")
-    if not np.isfinite(value):
-        raise DataError(
-            f"{name} of question {_question_id(row)!r} with {row['reranker']} is {value}; figures must be finite: "
-            "label the question again"
-        )
     return float(value / row["budget_tokens"] if name == "budget_share" else value)
 
 

@@ -9,6 +9,7 @@ import torch
 
 import agent
 from agent import AgentError, fit
+from agent.batches import Batches, whole_table
 from agent.lightning_module import balanced_class_weight
 from agent.resume import ResumeState, read_resume, write_resume
 from agent.training import best_epoch
@@ -235,3 +236,52 @@ def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done
     (first.checkpoint / "model.safetensors").write_bytes(b"damaged")
     assert toy_fit(tmp_path, epochs=3).epochs_resumed == 0
     agent.load(first.checkpoint)
+
+
+def test_a_target_that_needs_quality_is_refused_without(tmp_path):
+    for changes in ({"regret_weight": 1.0}, {"temperature": 0.1}):
+        with pytest.raises(AgentError, match="need the quality with each reranker"):
+            toy_fit(tmp_path, train=toy_table(quality=None), **changes)
+
+
+@pytest.mark.parametrize("changes", [{"temperature": 0.2}, {"regret_weight": 1.0, "reranker_weight": 0.0}])
+def test_other_targets_learn_the_separable_world_too(tmp_path, changes):
+    val = toy_table(20, seed=1, prefix="val")
+    report = toy_fit(tmp_path, val=val, epochs=60, **changes)
+    assert report.history[report.best_epoch]["val_regret"] == 0.0
+
+
+def test_devices_that_are_not_there_are_one_clear_error(tmp_path):
+    with pytest.raises(AgentError, match="Lightning refuses accelerator='abacus', devices=1, strategy='auto'"):
+        toy_fit(tmp_path, accelerator="abacus")
+    with pytest.raises(AgentError, match=r"Lightning refuses .*strategy='telepathy'"):
+        toy_fit(tmp_path, accelerator="cpu", strategy="telepathy")
+
+
+def test_shares_of_a_batch_make_up_the_batch():
+    rows = whole_table(toy_table(11), toy_config().ranges)
+    order = np.random.default_rng(0).permutation(11)
+    alone = [set(batch.features[:, 1].tolist()) for batch in Batches(rows, order, 4)]
+    shares = [Batches(rows, order, 4, rank, 3) for rank in range(3)]
+    together = [
+        set().union(*(set(batch.features[:, 1].tolist()) for batch in batches)) for batches in zip(*shares, strict=True)
+    ]
+    assert together == alone
+    assert [len(batch.features) for batch in shares[2]] == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_two_processes_train_together(tmp_path):
+    val = toy_table(21, seed=1, prefix="val")
+    options = {"val": val, "epochs": 15, "accelerator": "cpu", "logger": "csv"}
+    alone = toy_fit(tmp_path / "alone", **options)
+    report = toy_fit(tmp_path / "together", devices=2, strategy="ddp_fork", **options)
+    assert len(report.history) == 15
+    assert report.history[0].keys() == alone.history[0].keys()
+    # The gradients are means over halves of the batches, so the two trainings agree closely, not to the bit.
+    assert report.history[0]["train_settings"] == pytest.approx(alone.history[0]["train_settings"], rel=0.05)
+    assert report.history[report.best_epoch]["val_regret"] == 0.0
+    assert dict(agent.load(report.checkpoint).weights).keys() == report.agent.weights.keys()
+    _, *rows = (tmp_path / "together" / "csv" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 15
+    assert not (tmp_path / "together" / "resume.safetensors").exists()

@@ -14,7 +14,7 @@ import numpy as np
 import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
-from experiments.label import FORMAT_VERSION, write_table
+from experiments.label import FORMAT_VERSION, write_questions, write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -169,9 +169,7 @@ def write_labels(path, rows=None, questions=None, **changes):
     """Write a label table with its questions and return its path."""
     settings = {"data": "some/folder", "reader": "extractive", "budget": 64, "num_candidates": 6, "max_tokens": 96}
     metadata = {"format_version": FORMAT_VERSION, "work": "w", "embedder": "minilm", "settings": settings, **changes}
-    write_table(
-        path.with_suffix(".questions.parquet"), training_questions() if questions is None else questions, metadata
-    )
+    write_questions(path, training_questions() if questions is None else questions, metadata)
     write_table(path, training_rows() if rows is None else rows, metadata)
     return path
 
