@@ -178,7 +178,7 @@ def test_no_agent_no_prediction():
 
 def test_embedder_is_the_one_that_the_checkpoint_names():
     agent = sign_agent(embedder="minilm")
-    with pytest.raises(ValueError, match=r"features must have shape \[2\] or \[b, 2\], got \[384\]"):
+    with pytest.raises(ValueError, match=r"features must have shape \[2\] or \[b, 2\], got \[1, 384\]"):
         Corag(agent=agent).select("who?", POOL, 40)
 
 
