@@ -12,6 +12,7 @@ from torch import Tensor
 
 from agent.data import TrainingTable
 from agent.ranges import Ranges
+from agent.scaling import FeatureScaling
 
 
 class Batch(NamedTuple):
@@ -60,10 +61,10 @@ class Batches:
             yield Batch(*(None if column is None else column[part] for column in self._rows))
 
 
-def whole_table(table: TrainingTable, ranges: Ranges) -> Batch:
-    """Return all rows of a table as one batch."""
+def whole_table(table: TrainingTable, ranges: Ranges, scaling: FeatureScaling | None = None) -> Batch:
+    """Return all rows of a table as one batch, their features scaled where a scaling is given."""
     return Batch(
-        features=torch.from_numpy(table.features),
+        features=torch.from_numpy(table.features if scaling is None else scaling(table.features)),
         reranker=torch.from_numpy(table.reranker),
         settings=torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32)),
         weight=torch.from_numpy(table.weight),

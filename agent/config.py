@@ -121,6 +121,9 @@ class TrainConfig:
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
             rerankers in place of the best one's label.
+        standardize: Shift and stretch every feature so that on the training questions its mean is 0 and its deviation
+            1 / sqrt(features): a vector then has a length of about 1, as an embedding has, and no part of it drowns the
+            others. The first layer of the finished agent does it, so that features always enter as they are.
         balanced: Weigh rerankers by the inverse of their frequency in the classification loss.
         seed: The one source of randomness: initial weights and the order of the questions.
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
@@ -142,6 +145,7 @@ class TrainConfig:
     settings_weight: float = 1.0
     regret_weight: float = 0.0
     temperature: float = 0.0
+    standardize: bool = False
     balanced: bool = False
     seed: int = 0
     optimizer: Optimizer = "adam"

@@ -24,6 +24,7 @@ from agent.losses import (
     total_loss,
 )
 from agent.model import AgentModel, AgentOutput
+from agent.scaling import FeatureScaling
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
@@ -58,9 +59,10 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.train_config = train_config
         self.first_epoch = first_epoch
         self._moments = moments
-        self._rows = {"train": whole_table(train, config.ranges)}
+        self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
+        self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
         if val is not None:
-            self._rows["val"] = whole_table(val, config.ranges)
+            self._rows["val"] = whole_table(val, config.ranges, self._scaling)
         class_weight = balanced_class_weight(train, len(config.rerankers)) if train_config.balanced else None
         self.register_buffer("_class_weight", class_weight, persistent=False)
         self._figures: list[dict[str, Tensor]] = []
@@ -116,6 +118,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         totals = {name: float(self.trainer.strategy.reduce(value, reduce_op="sum")) for name, value in sums.items()}
         num_rows = {split: len(rows.features) for split, rows in self._rows.items()}
         return {name: total / num_rows[name.split("_", 1)[0]] for name, total in totals.items()}
+
+    def finished_weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return a copy of the weights for features as they are."""
+        weights = self.model.weights()
+        return weights if self._scaling is None else self._scaling.fold(weights)
 
     def optimizer_arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return a copy of the optimizer's moments and step counts, named `<parameter index>.<name>`."""

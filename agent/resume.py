@@ -30,8 +30,8 @@ class ResumeState:
 
     Attributes:
         history: The figures of each epoch so far.
-        model: Weights after the last epoch.
-        best: Weights after the best epoch.
+        model: Weights after the last epoch, as the training has them.
+        best: Weights after the best epoch, as the finished agent has them.
         optimizer: Moments and step counts of the optimizer, named `<parameter index>.<name>`.
     """
 

@@ -237,12 +237,11 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         epoch, figures = len(self.history), pl_module.pop_figures()
         if not all(math.isfinite(value) for value in figures.values()):
             raise AgentError(f"the loss is not finite in epoch {epoch}: {figures}; lower lr or the loss weights")
-        weights = pl_module.model.weights()
         self.history = (*self.history, figures)
         if best_epoch(self.history) == epoch:
-            self.best = weights
+            self.best = pl_module.finished_weights()
         if trainer.is_global_zero:
-            state = ResumeState(self.history, weights, self.best, pl_module.optimizer_arrays())
+            state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
             write_resume(self._path, self._fingerprint, state)
         self.log_from(self.history)
         trainer.should_stop = self.out_of_patience

@@ -37,6 +37,9 @@ class TargetConfig:
         margin: See `weighting`.
         reranker_value: What a reranker is worth on a question: the best that any settings gave with it, or their mean,
             which is less noisy.
+        shrink: Share, from 0 to 1, by which each question's utilities are drawn to what its data folder's questions
+            have on average. One answer says little about a configuration; a folder's answers say more, and less about
+            the single question. What is learned from changes, what a prediction is measured by does not.
     """
 
     metric: str = "f1"
@@ -46,6 +49,7 @@ class TargetConfig:
     weighting: Weighting = "margin"
     margin: float = 0.1
     reranker_value: RerankerValue = "best"
+    shrink: float = 0.0
 
     def __post_init__(self) -> None:
         if not all(self.metrics):
@@ -54,6 +58,8 @@ class TargetConfig:
             value = getattr(self, name)
             if not (np.isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be a finite number of at least 0, got {value}")
+        if not 0 <= self.shrink <= 1:
+            raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
             raise InputError(f"margin must be a finite number, got {self.margin}")
         for name, choices in (("weighting", Weighting), ("reranker_value", RerankerValue)):
@@ -68,6 +74,9 @@ class TargetConfig:
 
 PAPER = TargetConfig(metric="rougeL", noise=0.0, weighting="rule", margin=0.1)
 """The paper's targets (5.2.2): best ROUGE-L; a question counts where the best reranker is better by more than 10%."""
+
+PRIOR = 20
+"""Questions' worth of weight that the mean over all data folders has in the mean of one."""
 
 EVERY_QUESTION = -1.0
 """The margin with which, under `rule`, every question that can be answered at all counts."""
@@ -96,7 +105,8 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
         config: What makes one configuration better than another.
         recipe: The parts of the feature vector.
     """
-    values = utility(arrays, config)
+    measured = utility(arrays, config)
+    values = shrunk(measured, arrays.data, config.shrink)
     near = values >= values.max(axis=1, keepdims=True) - config.noise
     chosen = cheapest(arrays, near)
     label = arrays.grid.reranker[chosen]
@@ -110,8 +120,29 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
         quality=of_reranker.astype(np.float32),
         ids=arrays.ids,
         grid=arrays.grid,
-        utility=values.astype(np.float32),
+        utility=measured.astype(np.float32),
     )
+
+
+def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
+    """Return utilities drawn to the mean of their data folder, `[n, C]`.
+
+    A folder of few questions is itself drawn to the mean of all, by `PRIOR` questions' worth.
+
+    Args:
+        values: Utility of each configuration, `[n, C]`.
+        data: Data folder of each question, `[n]`.
+        share: How far, from 0 to 1.
+    """
+    if not share:
+        return values
+    # What a question's configurations have in common says nothing about which is better.
+    leads = values - values.mean(axis=1, keepdims=True)
+    of_folder = np.empty_like(leads)
+    for folder in np.unique(data):
+        rows = data == folder
+        of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
+    return values - share * (leads - of_folder)
 
 
 def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: RerankerValue) -> FloatArray:
