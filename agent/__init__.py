@@ -18,7 +18,9 @@ from agent.ranges import FixedConfiguration, Ranges
 
 if TYPE_CHECKING:
     from agent.checkpoint import load, save
+    from agent.hub import HubAgent
     from agent.model import AgentModel
+    from agent.onnx_export import export_onnx, to_onnx
     from agent.training import TrainReport, fit
 
 __all__ = [
@@ -29,23 +31,32 @@ __all__ = [
     "CheckpointError",
     "ConfigurationAgent",
     "FixedConfiguration",
+    "HubAgent",
     "Ranges",
     "TrainConfig",
     "TrainReport",
     "TrainingTable",
+    "export_onnx",
     "fit",
     "load",
     "model_card",
     "save",
+    "to_onnx",
 ]
 
 _LAZY = {
     "AgentModel": "agent.model",
+    "HubAgent": "agent.hub",
     "TrainReport": "agent.training",
+    "export_onnx": "agent.onnx_export",
     "fit": "agent.training",
     "load": "agent.checkpoint",
     "save": "agent.checkpoint",
+    "to_onnx": "agent.onnx_export",
 }
+
+_EXTRAS = {"agent.onnx_export": "onnx"}
+"""Modules that need another extra than `agent`."""
 
 
 def __getattr__(name: str) -> Any:
@@ -54,4 +65,5 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
-        raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[agent]'") from error
+        extra = _EXTRAS.get(_LAZY[name], "agent")
+        raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[{extra}]'") from error

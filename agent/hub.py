@@ -1,0 +1,104 @@
+"""Agents on the Hugging Face hub: `push_to_hub` and `from_pretrained`. Needs huggingface_hub, and no torch.
+
+What lies on the hub is a checkpoint folder as `agent.save` writes it; its card carries the hub's metadata.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Self
+
+from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+from agent.checkpoint import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, load, save
+from agent.errors import CheckpointError
+from agent.predict import ConfigurationAgent
+
+_FENCE = "---"
+
+
+class HubAgent(
+    ModelHubMixin,
+    library_name="corag",
+    license="apache-2.0",
+    tags=["retrieval-augmented-generation", "reranking"],
+):
+    """An agent with its model card, as the hub knows it.
+
+    `HubAgent(agent, card).push_to_hub("name/agent")` uploads; `HubAgent.from_pretrained("name/agent").agent` predicts.
+
+    Args:
+        agent: The agent.
+        card: Its model card, Markdown; see `agent.model_card`. Metadata for the hub are put before it if it has none.
+
+    Attributes:
+        agent: The agent.
+        card: The model card.
+    """
+
+    def __init__(self, agent: ConfigurationAgent, card: str) -> None:
+        self.agent = agent
+        self.card = card
+
+    # The mixin's own method deletes config.json before it writes, and with it the checkpoint if writing fails.
+    def save_pretrained(
+        self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **settings: Any
+    ) -> str | None:
+        """Write the checkpoint folder, and upload it if asked to.
+
+        Args:
+            save_directory: The folder; a checkpoint that is there is replaced by a complete one only.
+            repo_id: Name on the hub; by default that of the folder.
+            push_to_hub: Whether to upload it too.
+            settings: For `push_to_hub`.
+
+        Returns:
+            The address of the commit on the hub, if uploaded.
+
+        Raises:
+            CheckpointError: The folder holds something other than a checkpoint, which would be lost.
+        """
+        self._save_pretrained(Path(save_directory))
+        if not push_to_hub:
+            return None
+        commit: str = self.push_to_hub(repo_id=repo_id or Path(save_directory).name, **settings)
+        return commit
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        save(save_directory, self.agent, self._card_with_metadata())
+
+    def _card_with_metadata(self) -> str:
+        if self.card.startswith(_FENCE):
+            return self.card
+        return f"{_FENCE}\n{self._hub_mixin_info.model_card_data.to_yaml()}\n{_FENCE}\n\n{self.card}"
+
+    # The mixin's own method reads config.json by itself, so that a damaged one would end in a JSON error.
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
+        """Return the agent of a local folder or of a repository on the hub.
+
+        Args:
+            pretrained_model_name_or_path: The folder, or `name/agent`.
+            settings: For `huggingface_hub.snapshot_download`, such as `revision`, `token`, `cache_dir`,
+                `force_download` and `local_files_only`.
+
+        Raises:
+            CheckpointError: It cannot be fetched, or is no readable checkpoint; see `agent.load`.
+        """
+        folder = Path(pretrained_model_name_or_path)
+        if not folder.is_dir():
+            folder = _fetched(str(pretrained_model_name_or_path), **settings)
+        agent = load(folder)
+        card = folder / CARD_FILE
+        return cls(agent, card.read_text(encoding="utf-8") if card.is_file() else "")
+
+
+def _fetched(name: str, **settings: Any) -> Path:
+    try:
+        return Path(snapshot_download(name, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE, CARD_FILE], **settings))
+    except (OSError, HfHubHTTPError, HFValidationError) as error:
+        raise CheckpointError(
+            f"{name!r} is no folder here and cannot be fetched from the hub ({' '.join(str(error).split())}); "
+            f"give the folder that holds {CONFIG_FILE} and {WEIGHTS_FILE}, or a repository that can be reached"
+        ) from error
