@@ -41,8 +41,10 @@ class AskConfig:
         index: Where `corag index` put the index.
         budget: The most tokens of the context.
         method: Selector.
-        agent: Checkpoint folder; method `corag` then takes reranker and settings from it.
-        reranker: Values chunks, for methods that rerank and without an agent.
+        agent: Checkpoint folder; method `corag` then takes reranker and settings from it. `default`: the one that ships
+            with the project, where it can be used and neither reranker nor prefilter is given; `none`: fixed settings.
+        strict: An error where the agent, or a reranker that it names, cannot be used here, instead of the next best.
+        reranker: Values chunks, for methods that rerank, in place of the one that an agent names.
         window: What becomes of orders that are longer than the reranker's window, for methods that rerank: they are no
             candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
         prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
@@ -59,7 +61,8 @@ class AskConfig:
     index: str = "runs/index"
     budget: int = 256
     method: str = "corag"
-    agent: str | None = None
+    agent: str = "default"
+    strict: bool = False
     reranker: str | None = None
     window: str | None = None
     prefilter: float | None = None
@@ -104,6 +107,7 @@ def run_ask(config: AskConfig) -> None:
     import corag
     from corag.ask import ask
     from corag.index import ChunkIndex
+    from corag.selectors.agents import DEFAULT_AGENT, NO_AGENT
     from corag.selectors.base import check_budget, check_query
     from corag.tokens import token_counter
 
@@ -114,12 +118,14 @@ def run_ask(config: AskConfig) -> None:
     if config.embedder is not None:
         index = ChunkIndex.open(config.index, embedder)
     settings: dict[str, Any] = {"tokens": token_counter(config.tokenizer)}
-    if config.agent is not None:
-        if config.method not in ("corag", "corag-fixed"):
-            raise InputError(
-                f"method {config.method!r} does not use an agent; leave out --agent, or use method corag or corag-fixed"
-            )
+    if config.method in ("corag", "corag-fixed"):
         settings["agent"] = config.agent
+    elif config.agent not in (DEFAULT_AGENT, NO_AGENT):
+        raise InputError(
+            f"method {config.method!r} does not use an agent; leave out --agent, or use method corag or corag-fixed"
+        )
+    if config.strict:
+        settings["strict"] = True
     if config.reranker is not None:
         settings["reranker"] = config.reranker
     if config.window is not None:
@@ -171,6 +177,7 @@ def show_reply(reply: Reply) -> None:
     chosen_by = ", ".join(
         f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
         for name in (
+            "agent",
             "policy",
             "reranker",
             "iterations",

@@ -22,6 +22,7 @@ from corag.data import DataFolder, Query
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
 from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from corag.selectors.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
 from corag.text import ChunkConfig
 from corag.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
@@ -79,7 +80,10 @@ class EvaluateConfig:
         window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
             scored in overlapping windows (windows), or are cut (truncate) and counted.
         prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
-        agent: Checkpoint folder; `corag` then predicts its settings, `corag-fixed` uses its best single one.
+        agent: Checkpoint folder, or `default` for the one that ships with the project; `corag` then predicts its
+            settings, `corag-fixed` uses its best single one. Without it, or with `none`,
+            `corag` keeps its default settings.
+        strict: An error where a reranker that the agent names cannot be used here, instead of the next most probable.
         reader: Answers the questions.
         summarizer: Makes texts shorter, for methods that put summaries into the prompt.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
@@ -101,6 +105,7 @@ class EvaluateConfig:
     window: WindowPolicy = DEFAULT_POLICY
     prefilter: float = 1.0
     agent: str | None = None
+    strict: bool = False
     reader: str = "extractive"
     summarizer: str = "extractive"
     tokenizer: str = "minilm"
@@ -131,11 +136,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     queries = folder.split(config.split, config.limit)
     tokens = token_counter(config.tokenizer)
     embedder = RememberingEmbedder(corag.embedder(config.embedder))
-    methods = make_methods(config.methods, _offered(config, tokens, embedder))
+    offered = _offered(config, tokens, embedder)
+    methods = make_methods(config.methods, offered)
     reader = corag.reader(config.reader)
     settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
     content = content_hash(folder, queries, config.index)
-    work = fingerprint([settings, content, _checkpoint_hash(config.agent), versions()])
+    work = fingerprint([settings, content, _checkpoint_hash(offered["agent"]), versions()])
     if out is not None and (found := _finished(out, work)) is not None:
         logger.info("%s is complete already; delete it to measure again", out)
         return found
@@ -183,6 +189,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return result
 
 
+def _agent_folder(agent: str | None) -> str | None:
+    if agent == NO_AGENT:
+        return None
+    return str(shipped_agent_folder()) if agent == DEFAULT_AGENT else agent
+
+
 def _checkpoint_hash(path: str | None) -> list[str]:
     """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
     files = sorted(file for file in Path(path).glob("*") if file.is_file()) if path else []
@@ -205,7 +217,8 @@ def _offered(config: EvaluateConfig, tokens: TokenCounter, embedder: Embedder) -
         "reranker": config.reranker,
         "window": config.window,
         "prefilter": config.prefilter,
-        "agent": config.agent,
+        "agent": _agent_folder(config.agent),
+        "strict": config.strict,
         "reader": config.reader,
         "summarizer": config.summarizer,
         "embedder": embedder,

@@ -10,6 +10,7 @@ from typing import Any
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
+from corag.selectors.agents import NO_AGENT
 from corag.types import Selector
 
 ALL = "all"
@@ -114,7 +115,7 @@ def make_methods(methods: str, offered: Mapping[str, Any]) -> Methods:
 def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
     takes = set(SELECTORS.settings(method.selector))
     if method.name == PLAIN:
-        takes -= {"agent", "prefilter"}
+        takes -= {"agent", "strict", "prefilter"}
     if "agent" in takes:
         # An agent names the embedder that it was trained on.
         takes.discard("embedder")
@@ -125,7 +126,11 @@ def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
     settings.update(method.settings)
     if method.name == "corag-fixed" and "agent" not in settings:
         raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
-    if "agent" in settings and "reranker" not in method.settings:
+    if settings.get("agent") in (None, NO_AGENT):
+        if method.selector == "corag":
+            # Fixed settings, whatever agent ships with the project: comparisons stay comparable.
+            settings["agent"] = None
+    elif "reranker" not in method.settings:
         # It predicts the reranker.
         settings.pop("reranker", None)
     return corag.selector(method.selector, **settings)

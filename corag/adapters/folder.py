@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.minilm import WEIGHTS_SHA256
 from corag.optional import require
+from corag.shipped import CONFIG_FILE, FOLDER, shipped_checkpoint
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"
-CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-_SHIPPED = Path(__file__).resolve().parent.parent.parent / "checkpoints"
+WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +152,10 @@ def shipped_adapter(name: str) -> Path:
     Raises:
         ModelError: It is not there, as where the packages were installed without the rest of the project.
     """
-    path = _SHIPPED / name
-    if not (path / CONFIG_FILE).is_file():
+    path = shipped_checkpoint(name)
+    if path is None:
         raise ModelError(
-            f"the adapter {name!r} is not in {_SHIPPED}; it comes with the project's source tree: install from there "
+            f"the adapter {name!r} is not in {FOLDER}; it comes with the project's source tree: install from there "
             "(pip install -e .), or give the folder of a copy"
         )
     return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -13,19 +12,26 @@ from numpy.typing import NDArray
 
 import search
 from corag.errors import InputError
-from corag.features import FEATURES, MEAN_OF, feature_vectors, mean_vector
-from corag.registry import RERANKERS, is_reranker
-from corag.registry import embedder as make_embedder
-from corag.registry import reranker as make_reranker
+from corag.features import MEAN_OF, feature_vectors, mean_vector
 from corag.rerankers.scorers import MemoScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
+from corag.selectors.agents import (
+    DEFAULT_AGENT,
+    SHIPPED_AGENT,
+    AgentSource,
+    Shipped,
+    UsableRerankers,
+    agent_embedder,
+    load_agent,
+    shipped_agent,
+)
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.limits import Limits
 from corag.selectors.naive import DEFAULT_RERANKER
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 if TYPE_CHECKING:
-    from agent import AgentPrediction, ConfigurationAgent
+    from agent import AgentPrediction
 
 Scale = Literal["query", "raw"]
 
@@ -34,6 +40,8 @@ DEFAULT_SURROGATE = "minilm-pooled"
 SCALE_FREE: tuple[search.Policy, ...] = ("model", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
 
+DEFAULT_ITERATIONS = 10
+DEFAULT_COST_WEIGHT = 0.1
 DEFAULT_EXPLORATION = 0.3
 """The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
 it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
@@ -48,16 +56,18 @@ class Corag(BudgetedSelector):
     """Searches for the ordered combination that the reranker values most.
 
     Args:
-        reranker: Name or object; without an agent, or in place of the one that the agent names.
+        reranker: Name or object; in place of the one that an agent names. Without both, `minilm-maxsim`.
         policy: What is scored next; see `search.SearchConfig`. By default `model`, which needs the fewest scored orders
             for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches 0.9996 of the
             exhaustive value with 38, where `paper` reaches 0.995 with 46. A reranker whose orders cost next to nothing
             may name another one as its `search_policy`. With an agent by default `paper`: what it predicts are
             settings of that search.
         iterations: Rounds of scoring; of the tree policies, nodes to expand with all their children in one batch.
+            By default 10, or what an agent predicts.
         max_scored: The most orders to score, or None for no bound but `iterations`.
-        exploration: c of the utility (paper, eq. 5); tree policies only.
-        cost_weight: lambda of the utility (paper, eq. 5); tree policies only.
+        exploration: c of the utility (paper, eq. 5); tree policies only. By default 0.3, or what an agent predicts.
+        cost_weight: lambda of the utility (paper, eq. 5); tree policies only. By default 0.1, or what an agent
+            predicts.
         prefilter: Share of the children of an expansion that the reranker is asked about, those that a surrogate ranks
             highest; 1 is exact and asks no surrogate. Policy `model` starts from the surrogate's best for any share
             below 1, and learns how far to trust it; see `search.SearchConfig`.
@@ -69,7 +79,11 @@ class Corag(BudgetedSelector):
         window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
-            each question.
+            each question. None or `none`: all is as given above. `default`: the agent that ships with the project, if
+            it can be used here and nothing above from `reranker` to `prefilter` is given; where it cannot, the trace
+            says why under `no_agent`.
+        strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
+            here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
         tokens: The answering model's token counter.
     """
@@ -81,15 +95,16 @@ class Corag(BudgetedSelector):
         *,
         reranker: str | Reranker | None = None,
         policy: search.Policy | None = None,
-        iterations: int = 10,
+        iterations: int | None = None,
         max_scored: int | None = None,
-        exploration: float = DEFAULT_EXPLORATION,
-        cost_weight: float = 0.1,
+        exploration: float | None = None,
+        cost_weight: float | None = None,
         prefilter: float = 1.0,
         surrogate: str | Reranker | None = None,
         scale: Scale = "query",
         window: WindowPolicy = DEFAULT_POLICY,
-        agent: str | Path | ConfigurationAgent | None = None,
+        agent: AgentSource = DEFAULT_AGENT,
+        strict: bool = False,
         embedder: Embedder | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
@@ -98,24 +113,32 @@ class Corag(BudgetedSelector):
             raise InputError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}")
         self.scale = scale
         self.window = check_policy(window)
-        self.agent = load_agent(agent)
-        self._rerankers: dict[str, Reranker] = {}
-        self._reranker = self._by_name(reranker) if isinstance(reranker, str) else reranker
+        given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
+        self._shipped: Shipped | None = None
+        if agent != DEFAULT_AGENT:
+            self.agent = load_agent(agent, strict=strict and reranker is None)
+        elif prefilter == 1 and all(setting is None for setting in given):
+            self._shipped = shipped_agent(embedder, strict=strict)
+            self.agent, embedder = self._shipped.agent, self._shipped.embedder
+        else:
+            self.agent = None
+        self._given_embedder = embedder
+        self._rerankers = UsableRerankers(strict=strict)
+        self._reranker = self._rerankers.get(reranker) if isinstance(reranker, str) else reranker
         if self._reranker is None and self.agent is None:
-            self._reranker = self._by_name(DEFAULT_RERANKER)
+            self._reranker = self._rerankers.get(DEFAULT_RERANKER)
         self.config = search.SearchConfig(
             policy=policy or self._default_policy(prefilter),
-            iterations=iterations,
+            iterations=DEFAULT_ITERATIONS if iterations is None else iterations,
             max_scored=max_scored,
-            exploration=exploration,
-            cost_weight=cost_weight,
+            exploration=DEFAULT_EXPLORATION if exploration is None else exploration,
+            cost_weight=DEFAULT_COST_WEIGHT if cost_weight is None else cost_weight,
             prefilter=prefilter,
         )
         self._surrogate: Reranker | None = None
         if prefilter < 1:
             surrogate = DEFAULT_SURROGATE if surrogate is None else surrogate
-            self._surrogate = self._by_name(surrogate) if isinstance(surrogate, str) else surrogate
-        self._given_embedder = embedder
+            self._surrogate = self._rerankers.get(surrogate) if isinstance(surrogate, str) else surrogate
 
     def _default_policy(self, prefilter: float) -> search.Policy:
         if self.agent is not None:
@@ -123,23 +146,10 @@ class Corag(BudgetedSelector):
         wanted: search.Policy = getattr(self._reranker, "search_policy", "model")
         return wanted if prefilter == 1 else "model"
 
-    def _by_name(self, name: str) -> Reranker:
-        if name not in self._rerankers:
-            self._rerankers[name] = make_reranker(name)
-        return self._rerankers[name]
-
     @cached_property
     def _embedder(self) -> Embedder:
         assert self.agent is not None
-        wanted = self.agent.config.embedder
-        if self._given_embedder is None:
-            return make_embedder(wanted)
-        if self._given_embedder.name != wanted:
-            raise InputError(
-                f"the agent was trained on embeddings by {wanted!r}, but the embedder given is "
-                f"{self._given_embedder.name!r}; leave it out, or give corag.embedder({wanted!r})"
-            )
-        return self._given_embedder
+        return agent_embedder(self.agent, self._given_embedder)
 
     def predict(self, query: str, candidates: Sequence[Candidate] = ()) -> AgentPrediction | None:
         """Return what the agent says about a question; None without an agent.
@@ -170,23 +180,30 @@ class Corag(BudgetedSelector):
         """Return how to search: as predicted, or with the fixed settings."""
         if prediction is None:
             assert self._reranker is not None
-            return Plan(self._reranker, self.config, self.window, self._surrogate)
+            reason = {} if self._shipped is None else {"no_agent": self._shipped.reason}
+            return Plan(self._reranker, self.config, self.window, self._surrogate, reason)
         config = replace(
             self.config,
             iterations=prediction.iterations,
             exploration=prediction.exploration,
             cost_weight=prediction.cost_weight,
         )
-        reranker = self._reranker or self._by_name(prediction.reranker)
-        probabilities = {"probabilities": dict(prediction.probabilities)}
-        return Plan(reranker, config, self.window, self._surrogate, probabilities)
+        by_default = self._shipped is not None
+        trace: dict[str, Any] = {"agent": SHIPPED_AGENT} if by_default else {}
+        trace["probabilities"] = dict(prediction.probabilities)
+        reranker = self._reranker
+        if reranker is None:
+            spare = (DEFAULT_RERANKER,) if by_default else ()
+            reranker, passed_over = self._rerankers.predicted(prediction, spare)
+            trace |= {"passed_over": passed_over} if passed_over else {}
+        return Plan(reranker, config, self.window, self._surrogate, trace)
 
 
 class CoragFixed(Corag):
     """The best single setting that an agent's checkpoint records: what the agent has to beat.
 
     Args:
-        agent: A checkpoint folder or a loaded agent.
+        agent: A checkpoint folder, a loaded agent, or `default`: the one that ships with the project.
         scale: See `Corag`.
         window: See `Corag`.
         tokens: The answering model's token counter.
@@ -197,13 +214,14 @@ class CoragFixed(Corag):
     def __init__(
         self,
         *,
-        agent: str | Path | ConfigurationAgent,
+        agent: AgentSource,
         scale: Scale = "query",
         window: WindowPolicy = DEFAULT_POLICY,
         tokens: TokenCounter | None = None,
     ) -> None:
         loaded = load_agent(agent)
-        assert loaded is not None
+        if loaded is None:
+            raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one")
         fixed = loaded.config.fixed
         if fixed is None:
             raise InputError(
@@ -218,6 +236,7 @@ class CoragFixed(Corag):
             cost_weight=fixed.cost_weight,
             scale=scale,
             window=window,
+            agent=None,
             tokens=tokens,
         )
 
@@ -363,33 +382,3 @@ def _scaling(values: FloatArray) -> Scaling:
         return Scaling()
     low, spread = float(values.min()), float(np.ptp(values))
     return Scaling(low, spread) if spread > FLAT * max(1.0, float(np.abs(values).max())) else Scaling()
-
-
-def load_agent(agent: str | Path | ConfigurationAgent | None) -> ConfigurationAgent | None:
-    """Return a loaded agent, whether given as such or as a checkpoint folder; check that its rerankers exist.
-
-    Raises:
-        InputError: The agent names a reranker that the registry does not have, or wants other features.
-        agent.CheckpointError: The folder is not a readable checkpoint.
-    """
-    if agent is None:
-        return None
-    loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
-    if not set(loaded.config.features) <= set(FEATURES):
-        raise InputError(
-            f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
-            f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
-        )
-    for name in loaded.config.rerankers:
-        if not is_reranker(name):
-            raise InputError(
-                f"the agent {agent!s} was trained with the reranker {name!r}, which is unknown here; the names "
-                f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
-            )
-    return loaded
-
-
-def _load_folder(path: str | Path) -> ConfigurationAgent:
-    import agent
-
-    return agent.load(path)

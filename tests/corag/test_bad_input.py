@@ -114,7 +114,8 @@ def test_settings_that_cannot_be(refused, arguments, parts):
     ("arguments", "parts"),
     [
         (["--method", "best"], ["selector 'best' is unknown", "top-k", "corag-fixed"]),
-        (["--method", "corag-fixed"], ["agent"]),
+        (["--method", "corag-fixed", "--agent", "none"], ["agent is 'none'", "takes its setting from a checkpoint"]),
+        (["--method", "naive", "--strict"], ["selector 'naive'", "strict"]),
         (["--method", "naive", "--agent", "a"], ["'naive' does not use an agent", "leave out --agent"]),
         (["--method", "top-k", "--reranker", "bm25"], ["'top-k'", "reranker"]),
         (["--reranker", "best"], ["reranker 'best' is unknown", "bm25"]),
@@ -261,7 +262,10 @@ def test_a_checkpoint_for_vectors_of_another_length(with_checkpoint, tmp_path):
 def test_a_checkpoint_with_an_unknown_reranker(refused, tmp_path, small_data, small_index, command):
     save_small_agent(tmp_path / "agent", rerankers=("bm25", "my-own"))
     rest = [QUESTION, "--index", small_index] if command == "ask" else ["--data", small_data, "--methods", "corag"]
-    all_in(refused(command, *rest, "--agent", "agent"), "reranker 'my-own', which is unknown here", "minilm-maxsim")
+    said = refused(command, *rest, "--agent", "agent", "--strict")
+    all_in(said, "reranker 'my-own', which is unknown here", "minilm-maxsim")
+    save_small_agent(tmp_path / "agent", rerankers=("his-own", "my-own"), fixed=None)
+    all_in(refused(command, *rest, "--agent", "agent"), "reranker 'his-own', which is unknown here", "minilm-maxsim")
 
 
 def test_a_checkpoint_without_a_best_single_setting(refused, tmp_path, small_index):

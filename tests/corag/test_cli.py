@@ -150,9 +150,9 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
 
 
 def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
-    assert run("ask", QUESTION, "--index", small_index, "--json") == 0
+    assert run("ask", QUESTION, "--index", small_index, "--agent", "none", "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert run("ask", QUESTION, "--index", small_index) == 0
+    assert run("ask", QUESTION, "--index", small_index, "--agent", "none") == 0
     lines = capsys.readouterr().out.splitlines()
     assert "answer" in lines[0] and said["answer"] in lines[1]
     cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines]

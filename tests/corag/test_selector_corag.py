@@ -190,11 +190,17 @@ def test_embedder_that_is_not_there(tmp_path):
         Corag(agent=agent).select("who?", POOL, 40)
 
 
-@pytest.mark.parametrize("selector", [Corag, CoragFixed])
-def test_agent_with_an_unknown_reranker(tmp_path, selector):
-    folder = save_agent(tmp_path / "agent", rerankers=("bm25", "lost"))
-    with pytest.raises(InputError, match=r"reranker 'lost', which is unknown here; the names are minilm-cosine"):
-        selector(agent=folder)
+def test_agent_with_unknown_rerankers(tmp_path):
+    folder = save_agent(tmp_path / "agent", rerankers=("lost", "gone"))
+    for selector in (Corag, CoragFixed):
+        with pytest.raises(InputError, match=r"reranker 'lost', which is unknown here; the names are minilm-cosine"):
+            selector(agent=folder)
+
+
+def test_best_single_setting_with_an_unknown_reranker(tmp_path):
+    folder = save_agent(tmp_path / "agent", rerankers=("lost", "bm25"))
+    with pytest.raises(InputError, match=r"reranker 'lost' is unknown; the names are minilm-cosine"):
+        CoragFixed(agent=folder)
 
 
 def test_missing_checkpoint(tmp_path):
@@ -229,6 +235,8 @@ def test_corag_fixed_without_a_recorded_setting(tmp_path):
 def test_corag_fixed_needs_an_agent():
     with pytest.raises(InputError, match="agent"):
         corag.selector("corag-fixed")
+    with pytest.raises(InputError, match="agent is None; corag-fixed takes its setting from a checkpoint"):
+        CoragFixed(agent=None)
 
 
 def test_upper_finds_the_best_of_all_orders():

@@ -1,0 +1,321 @@
+"""Which agent decides, and what becomes of rerankers that cannot be used here."""
+
+import json
+import logging
+import threading
+
+import pytest
+
+import agent
+import corag
+from agent import AgentPrediction, CheckpointError
+from corag.cli import MISTAKE, main
+from corag.errors import InputError, MissingExtraError, ModelError
+from corag.registry import RERANKERS
+from corag.selectors.agents import SHIPPED_AGENT, UsableRerankers, load_agent, shipped_agent
+from corag.selectors.corag import Corag, CoragFixed
+from corag.tokens import CallableCounter
+from tests.corag.selector_worlds import HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
+from tests.experiments.worlds import save_small_agent
+
+CHARACTERS = CallableCounter(len, name="characters")
+POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
+QUESTION = "How deep is the lake in which the Oro ends?"
+
+
+class Failing:
+    """Can be built and fails when asked, as a reranker does that loads its model late."""
+
+    name = "failing"
+
+    def score(self, query, texts):
+        raise ModelError("its model is not here")
+
+
+def not_installed(**settings):
+    raise MissingExtraError("install it with: pip install 'corag[some]'")
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Rerankers that count how often they are built, one that fails when used, one that is not installed."""
+    built = []
+
+    def counted(name):
+        def build():
+            built.append(name)
+            reranker = HashReranker()
+            reranker.name = name
+            return reranker
+
+        return build
+
+    for name in ("first", "second", "third"):
+        monkeypatch.setitem(RERANKERS._parts, name, counted(name))
+    monkeypatch.setitem(RERANKERS._parts, "failing", Failing)
+    monkeypatch.setitem(RERANKERS._parts, "not-installed", not_installed)
+    return built
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """The folder where parts that ship with the project lie; empty."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    monkeypatch.setattr("corag.shipped.FOLDER", folder)
+    return folder
+
+
+def prediction(**probabilities):
+    names = {name.replace("_", "-"): value for name, value in probabilities.items()}
+    return AgentPrediction(max(names, key=names.get), 4, 0.3, 0.1, names)
+
+
+# --- Rerankers that cannot be used ---
+
+
+def test_the_most_probable_that_can_be_used_is_taken(parts, caplog):
+    rerankers = UsableRerankers()
+    asked = prediction(third=0.1, failing=0.3, second=0.2, not_installed=0.4, lost=0.0)
+    for _ in range(2):
+        found, passed_over = rerankers.predicted(asked)
+        assert found.name == "second"
+        assert passed_over == {
+            "not-installed": "install it with: pip install 'corag[some]'",
+            "failing": "its model is not here",
+        }
+    # Built once and warned of once; what is less probable is not touched.
+    assert parts == ["second"]
+    assert [record.args[0] for record in caplog.records] == ["not-installed", "failing"]
+    assert "cannot be used, the next most probable is: install it with: pip install" in caplog.text
+
+
+def test_equal_probabilities_stand_in_label_order(parts):
+    assert UsableRerankers().predicted(prediction(lost=0.6, second=0.2, first=0.2))[0].name == "second"
+
+
+def test_what_the_agent_says_goes_before_its_probabilities(parts):
+    asked = AgentPrediction("third", 4, 0.3, 0.1, {"first": 0.5, "second": 0.2, "third": 0.3})
+    assert UsableRerankers().predicted(asked)[0].name == "third"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("lost", InputError, "reranker 'lost' is unknown"),
+        ("failing", ModelError, "its model is not here"),
+        ("not_installed", MissingExtraError, "pip install"),
+    ],
+)
+def test_strict_makes_it_an_error(parts, name, error, message):
+    with pytest.raises(error, match=message):
+        UsableRerankers(strict=True).predicted(prediction(**{name: 0.9, "first": 0.1}))
+    # What is not asked for may be missing.
+    assert UsableRerankers(strict=True).predicted(prediction(**{name: 0.1, "first": 0.9}))[0].name == "first"
+
+
+def test_none_can_be_used(parts):
+    asked = prediction(lost=0.3, failing=0.7)
+    with pytest.raises(InputError, match=r"none .* can be used here \(failing: its model .*; lost: reranker 'lost'"):
+        UsableRerankers().predicted(asked)
+    assert UsableRerankers().predicted(asked, spare=("first",))[0].name == "first"
+
+
+def test_a_mistake_in_a_reranker_is_no_reason_to_take_another(monkeypatch):
+    class Broken(Failing):
+        def score(self, query, texts):
+            raise ZeroDivisionError
+
+    monkeypatch.setitem(RERANKERS._parts, "broken", Broken)
+    with pytest.raises(ZeroDivisionError):
+        UsableRerankers().predicted(prediction(broken=0.9, bm25=0.1))
+
+
+def test_many_threads_build_it_once(parts):
+    rerankers, asked = UsableRerankers(), prediction(lost=0.9, first=0.1)
+    threads = [threading.Thread(target=rerankers.predicted, args=(asked,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert parts == ["first"]
+
+
+def test_a_selection_says_what_was_passed_over(caplog):
+    # What asks a question gets the first by odds of e^10, what does not the second.
+    steered = sign_agent(rerankers=("lost", "bm25"))
+    selector = Corag(agent=steered, embedder=SignEmbedder(), tokens=CHARACTERS)
+    asked, stated = selector.select_many(["a cat?", "a cat"], [POOL, POOL], 40)
+    assert (asked.trace["reranker"], asked.trace["iterations"]) == ("bm25", 16)
+    assert list(asked.trace["passed_over"]) == ["lost"]
+    assert "passed_over" not in stated.trace
+    assert len(caplog.records) == 1
+    settings = {"iterations": 16, "exploration": 1.0, "cost_weight": 0.25, "policy": "paper"}
+    same = Corag(reranker="bm25", **settings, tokens=CHARACTERS).select("a cat?", POOL, 40)
+    assert essence(asked) == essence(same)
+    with pytest.raises(InputError, match="'lost', which is unknown here"):
+        Corag(agent=steered, embedder=SignEmbedder(), strict=True)
+    # A reranker of one's own stands in for all of them.
+    Corag(agent=steered, embedder=SignEmbedder(), reranker=HashReranker(), strict=True).select("a cat?", POOL, 9)
+
+
+# --- The agent by default ---
+
+
+def test_without_a_shipped_agent_the_default_reranker_decides(shipped, caplog):
+    selection = corag.selector("corag", tokens=CHARACTERS).select("a cat?", POOL, 40)
+    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-maxsim", "model")
+    assert f"the agent '{SHIPPED_AGENT}' is not in" in selection.trace["no_agent"]
+    assert caplog.records == []
+    assert essence(selection) == essence(Corag(agent=None, tokens=CHARACTERS).select("a cat?", POOL, 40))
+    with pytest.raises(InputError, match=r"is not in .*; it comes with the project's source tree"):
+        Corag(strict=True)
+    with pytest.raises(InputError, match="is not in"):
+        CoragFixed(agent="default")
+
+
+def test_the_shipped_agent_decides_by_default(shipped):
+    folder = save_small_agent(shipped / SHIPPED_AGENT)
+    selection = corag.selector("corag").select("a cat?", POOL, 40)
+    trace = selection.trace
+    said = agent.load(folder).predict(corag.embedder().embed(["a cat?"])[0])
+    assert (trace["agent"], trace["reranker"], trace["policy"]) == (SHIPPED_AGENT, said.reranker, "paper")
+    assert (trace["iterations"], trace["exploration"]) == (said.iterations, pytest.approx(said.exploration))
+    assert essence(selection) == essence(Corag(agent=folder).select("a cat?", POOL, 40))
+    assert "agent" not in Corag(agent=folder).select("a cat?", POOL, 40).trace
+    assert CoragFixed(agent="default").config.iterations == 4
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"reranker": "bm25"},
+        {"policy": "greedy"},
+        {"iterations": 10},
+        {"max_scored": 9},
+        {"exploration": 0.3},
+        {"cost_weight": 0.1},
+        {"prefilter": 0.5},
+        {"agent": None},
+        {"agent": "none"},
+    ],
+)
+def test_what_is_set_by_hand_is_not_left_to_the_shipped_agent(shipped, setting):
+    save_small_agent(shipped / SHIPPED_AGENT)
+    assert Corag().agent is not None
+    selector = Corag(**setting)
+    assert selector.agent is None
+    trace = selector.select("a cat?", POOL, 40).trace
+    assert not {"agent", "no_agent", "probabilities"} & set(trace)
+
+
+def test_a_shipped_agent_without_its_rerankers_leaves_the_choice_to_the_default_one(shipped, parts):
+    save_small_agent(shipped / SHIPPED_AGENT, rerankers=("failing", "not-installed"), fixed=None)
+    trace = Corag().select("a cat?", POOL, 40).trace
+    assert trace["reranker"] == "minilm-maxsim"
+    assert set(trace["passed_over"]) == {"failing", "not-installed"}
+    with pytest.raises((ModelError, MissingExtraError)):
+        Corag(strict=True).select("a cat?", POOL, 40)
+
+
+def test_a_shipped_agent_for_another_embedder_is_left_out(shipped, caplog):
+    save_small_agent(shipped / SHIPPED_AGENT)
+    trace = Corag(embedder=SignEmbedder()).select("a cat?", POOL, 40).trace
+    assert "trained on embeddings by 'minilm', but the embedder given is 'sign'" in trace["no_agent"]
+    assert caplog.records == []
+
+
+def test_a_shipped_agent_whose_embedder_is_not_installed_is_left_out(shipped, monkeypatch, caplog):
+    monkeypatch.setattr("corag.selectors.agents.make_embedder", lambda name: not_installed())
+    save_small_agent(shipped / SHIPPED_AGENT)
+    found = shipped_agent()
+    assert (found.agent, found.embedder) == (None, None)
+    assert "pip install 'corag[some]'" in found.reason
+    assert caplog.records == []
+    with pytest.raises(MissingExtraError):
+        shipped_agent(strict=True)
+
+
+def test_a_shipped_agent_that_cannot_be_read_is_warned_of(shipped, caplog):
+    folder = save_small_agent(shipped / SHIPPED_AGENT)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"format_version": 2}))
+    assert "format_version 2" in Corag().select("a cat?", POOL, 40).trace["no_agent"]
+    assert "the agent 'agent-minilm' is left out: " in caplog.text
+    with pytest.raises(CheckpointError, match="has format_version 2, but this release reads 1; install a matching"):
+        Corag(strict=True)
+
+
+def test_reading_a_checkpoint_without_safetensors(tmp_path, monkeypatch):
+    folder = save_agent(tmp_path / "agent")
+
+    def missing(name):
+        raise ImportError("agent.load needs safetensors; install it with: pip install 'corag[agent]'")
+
+    monkeypatch.setattr(agent, "__getattr__", missing)
+    monkeypatch.delitem(vars(agent), "load", raising=False)
+    with pytest.raises(MissingExtraError, match="needs safetensors"):
+        load_agent(folder)
+
+
+# --- On the command line ---
+
+
+def ask(capsys, *arguments):
+    status = main(["ask", QUESTION, "--json", *(str(argument) for argument in arguments)])
+    captured = capsys.readouterr()
+    return status, json.loads(captured.out)["trace"] if status == 0 else " ".join(captured.err.split())
+
+
+def test_asking_goes_by_the_shipped_agent(shipped, small_index, capsys):
+    save_small_agent(shipped / SHIPPED_AGENT)
+    index = ("--index", small_index)
+    assert ask(capsys, *index)[1]["agent"] == SHIPPED_AGENT
+    assert ask(capsys, *index, "--strict")[1]["agent"] == SHIPPED_AGENT
+    for setting in (["--agent", "none"], ["--reranker", "bm25"], ["--prefilter", "0.5"]):
+        assert "agent" not in ask(capsys, *index, *setting)[1]
+    assert main(["ask", QUESTION, *map(str, index)]) == 0
+    assert f"; agent {SHIPPED_AGENT}, policy paper" in capsys.readouterr().out
+
+
+def test_asking_without_a_shipped_agent(shipped, small_index, capsys):
+    assert "no_agent" in ask(capsys, "--index", small_index)[1]
+    status, said = ask(capsys, "--index", small_index, "--strict")
+    assert status == MISTAKE
+    assert "give the folder of a checkpoint" in said
+
+
+def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index, capsys, caplog):
+    caplog.set_level(logging.WARNING)
+    folder = save_small_agent(tmp_path / "agent", rerankers=("lost", "bm25"), fixed=None)
+    trace = ask(capsys, "--index", small_index, "--agent", folder)[1]
+    assert trace["reranker"] == "bm25"
+    status, said = ask(capsys, "--index", small_index, "--agent", folder, "--strict")
+    assert status == MISTAKE
+    assert "'lost', which is unknown here" in said
+
+
+def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeypatch):
+    from experiments.evaluate import EvaluateConfig, evaluate
+
+    def reranker_of(**settings):
+        config = EvaluateConfig(str(small_data), methods="corag", reranker="bm25", limit=1, quiet=True, **settings)
+        chosen = []
+        measure = Corag.select
+
+        def noted(self, *arguments):
+            chosen.append(measure(self, *arguments))
+            return chosen[-1]
+
+        monkeypatch.setattr(Corag, "select", noted)
+        evaluate(config)
+        monkeypatch.setattr(Corag, "select", measure)
+        return chosen[0].trace
+
+    with pytest.raises(InputError, match="is not in"):
+        reranker_of(agent="default")
+    folder = save_small_agent(shipped / SHIPPED_AGENT)
+    for agent_ in (None, "none"):
+        trace = reranker_of(agent=agent_)
+        assert trace["reranker"] == "bm25" and "probabilities" not in trace
+    assert reranker_of(agent="default")["probabilities"] == reranker_of(agent=str(folder))["probabilities"]
