@@ -256,6 +256,17 @@ def run_evaluate_agent(config: Any) -> None:
     say(f"written to {config.out}", stderr())
 
 
+def run_sweep(config: Any) -> None:
+    """Train with every combination of some settings."""
+    from experiments.sweep import MARKDOWN_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
+
+    if config.wandb_sweep is not None:
+        say(f"W&B sweep in {(path := write_wandb_sweep(config))}; start it with: wandb sweep {path}")
+        return
+    sweep(config)
+    say(f"summary in {config.base.out}: {SUMMARY_FILE} and {MARKDOWN_FILE}")
+
+
 def run_train_adapter(config: Any) -> None:
     """Train an adapter."""
     from experiments.adapters.train import train_adapter
@@ -307,6 +318,7 @@ def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
     from experiments.evaluate_agent import EvaluateAgentConfig
     from experiments.label import LabelConfig
     from experiments.report import ReportConfig
+    from experiments.sweep import SweepConfig
     from experiments.train import TrainAgentConfig
 
     return {
@@ -315,6 +327,7 @@ def commands() -> dict[str, tuple[type, Callable[[Any], None]]]:
         "ask": (AskConfig, run_ask),
         "label": (LabelConfig, run_label),
         "train": (TrainAgentConfig, run_train),
+        "sweep": (SweepConfig, run_sweep),
         "train-adapter": (TrainAdapterConfig, run_train_adapter),
         "evaluate": (EvaluateConfig, run_evaluate),
         "evaluate-agent": (EvaluateAgentConfig, run_evaluate_agent),
