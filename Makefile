@@ -27,6 +27,7 @@ bench: $(INSTALLED)
 	$(BIN)/corag bench search --out runs/bench
 	$(BIN)/corag bench scoring --out runs/bench
 	$(BIN)/corag bench selectors --out runs/bench
+	$(BIN)/corag bench agent --out runs/bench
 
 clean:
 	rm -rf $(VENV) runs
