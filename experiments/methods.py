@@ -127,7 +127,7 @@ def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
     if method.name == "corag-fixed" and "agent" not in settings:
         raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
     if settings.get("agent") in (None, NO_AGENT):
-        if method.selector == "corag":
+        if "corag" in (method.selector, method.settings.get("selector")):
             # Fixed settings, whatever agent ships with the project: comparisons stay comparable.
             settings["agent"] = None
     elif "reranker" not in method.settings:

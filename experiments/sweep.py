@@ -42,6 +42,7 @@ class SweepConfig:
     Attributes:
         base: What all runs share; its `out` is the folder of the sweep, with a folder for each run in it.
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
+            What changes the utility that is learnt, such as `target.metric`, changes the unit of the regret with it.
         seeds: Seeds of the training; each combination is trained with each of them.
         wandb_sweep: Write this sweep as a W&B sweep file of this name instead of running it.
         quiet: No progress and no table.
@@ -134,7 +135,9 @@ def plan(config: SweepConfig) -> list[Run]:
             changed = with_settings(config.base, {**settings, SEED: seed})
             flat = flattened(asdict(changed))
             of_run = labels if changed.labels == config.base.labels else _content(changed.labels)
-            work = fingerprint([{name: flat[name] for name in flat if name not in ("out", "quiet")}, of_run])
+            # Labels count by what they hold, wherever they lie.
+            own = {name: value for name, value in flat.items() if name not in ("out", "quiet", "labels")}
+            work = fingerprint([own, of_run])
             folder = Path(config.base.out) / _folder_name(settings, seed, work)
             runs.append(Run(settings, replace(changed, out=str(folder), quiet=True), work))
     return runs

@@ -297,6 +297,7 @@ def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index,
 
 def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeypatch):
     from experiments.evaluate import EvaluateConfig, evaluate
+    from experiments.methods import make_methods
 
     def reranker_of(**settings):
         config = EvaluateConfig(str(small_data), methods="corag", reranker="bm25", limit=1, quiet=True, **settings)
@@ -318,4 +319,9 @@ def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeyp
     for agent_ in (None, "none"):
         trace = reranker_of(agent=agent_)
         assert trace["reranker"] == "bm25" and "probabilities" not in trace
+    methods = make_methods(
+        "reorder:selector=corag,corag,corag:agent=none", {"reranker": "bm25", "agent": None}
+    ).selectors
+    assert methods["reorder:selector=corag"].inner.agent is None
+    assert methods["corag:agent=none"].agent is None and methods["corag:agent=none"]._reranker.name == "bm25"
     assert reranker_of(agent="default")["probabilities"] == reranker_of(agent=str(folder))["probabilities"]
