@@ -201,7 +201,7 @@ class UsableRerankers:
                 if self._strict:
                     raise
                 self._reasons[name] = str(error)
-                logger.warning("the agent's reranker %r cannot be used, the next most probable is: %s", name, error)
+                logger.warning("the agent's reranker %r cannot be used here, so the next is taken: %s", name, error)
                 return None
             self._usable[name] = built
             return built

@@ -87,7 +87,7 @@ def test_the_most_probable_that_can_be_used_is_taken(parts, caplog):
     # Built once and warned of once; what is less probable is not touched.
     assert parts == ["second"]
     assert [record.args[0] for record in caplog.records] == ["not-installed", "failing"]
-    assert "cannot be used, the next most probable is: install it with: pip install" in caplog.text
+    assert "cannot be used here, so the next is taken: install it with: pip install" in caplog.text
 
 
 def test_equal_probabilities_stand_in_label_order(parts):
