@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex
+from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.base import check_budget, check_query
 from corag.types import Answer, Embedder, Reader, Selection, Selector
 
@@ -37,6 +39,7 @@ class Reply:
             "question": self.question,
             "answer": self.answer.text,
             "confidence": self.answer.confidence,
+            "answer_chunk": self._answer_chunk(),
             "budget_tokens": selection.budget_tokens,
             "cost_tokens": selection.cost_tokens,
             "value": selection.value,
@@ -47,6 +50,17 @@ class Reply:
             "trace": plain,
             "seconds": dict(self.seconds),
         }
+
+    def _answer_chunk(self) -> str | None:
+        """Return the id of the chunk that the answer came from; None where the reader cannot say, or for a summary."""
+        answer, chunks = self.answer, self.selection.chunks
+        if answer.chunk is None or self.selection.text != SEPARATOR.join(chunk.text for chunk in chunks):
+            return None
+        # A chunk that holds empty lines is several parts to the reader, so characters count.
+        parts = self.selection.text.split(SEPARATOR)[: answer.chunk]
+        place = answer.spans[0][0] if answer.spans else sum(len(part) + len(SEPARATOR) for part in parts)
+        ends = accumulate(len(chunk.text) + len(SEPARATOR) for chunk in chunks)
+        return next(chunk.id for chunk, end in zip(chunks, ends, strict=True) if place < end)
 
 
 def ask(

@@ -67,7 +67,7 @@ class AskConfig:
     window: str | None = None
     prefilter: float | None = None
     num_candidates: int = 20
-    reader: str = "extractive"
+    reader: str = "minilm-reader"
     model: str | None = None
     host: str | None = None
     tokenizer: str = "minilm"

@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from corag.errors import InputError, MissingExtraError, ReaderError
@@ -41,6 +42,19 @@ class OllamaError(ReaderError):
     def __str__(self) -> str:
         tries = f" (tried {self.num_tries} times)" if self.num_tries > 1 else ""
         return super().__str__() + tries
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A whole reply.
+
+    Attributes:
+        text: The reply.
+        log_probabilities: Of its tokens, `[T]`; empty when they were not asked for or the server has none.
+    """
+
+    text: str
+    log_probabilities: tuple[float, ...] = ()
 
 
 class OllamaChat:
@@ -120,11 +134,31 @@ class OllamaChat:
         Raises:
             OllamaError: No try brought a whole reply.
         """
+        return self._write(messages, stream, on_token, None).text
+
+    def ask_with_scores(
+        self, messages: Messages, *, stream: bool = True, on_token: Callable[[str], None] | None = None
+    ) -> Written:
+        """Return the model's whole reply with the log-probabilities of its tokens; see `ask`.
+
+        Servers have them since version 0.12.11 (https://docs.ollama.com/api/chat, `logprobs`); older ones, and models
+        that run elsewhere, leave them out.
+
+        Raises:
+            OllamaError: No try brought a whole reply.
+        """
+        return self._write(messages, stream, on_token, [])
+
+    def _write(
+        self, messages: Messages, stream: bool, on_token: Callable[[str], None] | None, scores: list[float] | None
+    ) -> Written:
         relay = _Relay(on_token)
 
-        def attempt() -> str:
-            with closing(self._pieces(messages, stream=stream)) as pieces:
-                return relay.read(pieces)
+        def attempt() -> Written:
+            if scores is not None:
+                scores.clear()
+            with closing(self._pieces(messages, stream=stream, scores=scores)) as pieces:
+                return Written(relay.read(pieces), tuple(scores or ()))
 
         return self._with_retries(attempt)
 
@@ -173,15 +207,20 @@ class OllamaChat:
             self._sleep(min(wait_s, self._max_backoff_s))
             wait_s *= 2
 
-    def _pieces(self, messages: Messages, *, stream: bool) -> Generator[str]:
-        """Send one request and yield its pieces, one or more, none empty; raise unless the reply is whole."""
+    def _pieces(self, messages: Messages, *, stream: bool, scores: list[float] | None = None) -> Generator[str]:
+        """Send one request and yield its pieces, one or more, none empty; raise unless the reply is whole.
+
+        Log-probabilities of the tokens are asked for, and put into `scores`, where it is a list.
+        """
         text = ""
-        with closing(self._parts(messages, stream=stream)) as parts:
+        with closing(self._parts(messages, stream=stream, with_scores=scores is not None)) as parts:
             while True:
                 with self._clear_errors(text):
                     part = next(parts, None)
                 if part is None:
                     raise self._broken_off("it ended without its last line", text)
+                if scores is not None:
+                    scores += [token.logprob for token in part.logprobs or ()]
                 if part.message.content:
                     text += part.message.content
                     yield part.message.content
@@ -189,8 +228,14 @@ class OllamaChat:
                     break
         self._require_whole(text, part.done_reason)
 
-    def _parts(self, messages: Messages, *, stream: bool) -> Generator[Any]:
-        reply = self._client.chat(model=self.model, messages=messages, stream=stream, options=self.options)
+    def _parts(self, messages: Messages, *, stream: bool, with_scores: bool) -> Generator[Any]:
+        reply = self._client.chat(
+            model=self.model,
+            messages=messages,
+            stream=stream,
+            options=self.options,
+            logprobs=True if with_scores else None,
+        )
         if stream:
             yield from reply
         else:

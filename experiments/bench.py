@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from corag.console import stdout, table
 from corag.errors import InputError
-from experiments import bench_agent, bench_real, bench_scoring, bench_search, bench_selectors
+from experiments import bench_agent, bench_orders, bench_real, bench_scoring, bench_search, bench_selectors
 from experiments.evaluate import versions
 from experiments.journal import write_atomically
 
-DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1, "selectors": 11, "agent": 11}
+DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1, "selectors": 11, "orders": 3, "agent": 11}
 
 
 @dataclass(frozen=True)
@@ -28,20 +28,24 @@ class BenchConfig:
             `real`: what share of the best value each policy reaches on real questions; an hour the first time, when
             every order is scored, and seconds with the values that it keeps in `out`. `selectors`: the simpler
             selectors' own work without their models, and the memory that clusters of up to 10,000 chunks take.
-            `agent`: a prediction beside the embedding of its question.
+            `orders`: how many orders a second each reranker values in a search, and how long it takes to load. `agent`: a
+            prediction beside the embedding of its question.
         rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search`, 3 for
-            `scoring` and 11 for `selectors` and `agent`.
+            `scoring` and `orders`, and 11 for `selectors` and `agent`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
         questions: Questions that are searched in every way; `scoring` only.
         queries: Questions for `select_many` at once; `scoring` only.
         clock: `wall`: seconds by the clock. `cpu`: seconds of all threads together, for a machine that is shared;
-            `scoring`, `selectors` and `agent` only, and best with one thread.
+            `scoring`, `selectors`, `orders` and `agent` only, and best with one thread.
         data: Folder of the data folders hotpotqa and 2wikimultihopqa; `real` only.
-        model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with random weights in its head.
+        model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
+            in its head.
+        rerankers: What `orders` measures, separated by commas: names, folders, `name:key=value`; `all` stands for
+            those that need no download and the cross-encoder, and others may be named beside it.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search", "scoring", "real", "selectors", "agent"]
+    part: Literal["search", "scoring", "real", "selectors", "orders", "agent"]
     rounds: int | None = None
     seeds: int = 5
     questions: int = 2
@@ -49,6 +53,7 @@ class BenchConfig:
     clock: bench_search.Clock = "wall"
     data: str | None = None
     model: str | None = None
+    rerankers: str = "all"
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
@@ -68,6 +73,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file and its figure."""
     folder = Path(config.out)
     rounds = config.rounds or DEFAULT_ROUNDS[config.part]
+    model = Path(config.model) if config.model else None
     if config.part == "search":
         measured = bench_search.bench_search(rounds, config.seeds)
         columns, title = bench_search.COLUMNS, bench_search.TITLE
@@ -82,12 +88,15 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         measured = bench_selectors.bench_selectors(rounds, config.clock)
         columns, title = bench_selectors.COLUMNS, bench_selectors.TITLE
         figure = bench_selectors.growth_plot(measured["curve"])
+    elif config.part == "orders":
+        measured = bench_orders.bench_orders(rounds, config.clock, config.rerankers, model)
+        columns, title = bench_orders.COLUMNS, bench_orders.TITLE
+        figure = bench_orders.speed_plot(measured["rows"])
     elif config.part == "agent":
         measured = bench_agent.bench_agent(rounds, config.clock)
         columns, title = bench_agent.COLUMNS, bench_agent.TITLE
         figure = bench_agent.batch_plot(measured["curve"])
     else:
-        model = Path(config.model) if config.model else None
         sizes = bench_scoring.Sizes(config.questions, config.queries, model)
         measured = bench_scoring.bench_scoring(bench_scoring.Timing(rounds, config.clock), sizes)
         columns, title = bench_scoring.COLUMNS, bench_scoring.TITLE

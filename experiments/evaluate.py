@@ -106,7 +106,7 @@ class EvaluateConfig:
     prefilter: float = 1.0
     agent: str | None = None
     strict: bool = False
-    reader: str = "extractive"
+    reader: str = "minilm-reader"
     summarizer: str = "extractive"
     tokenizer: str = "minilm"
     embedder: str = "minilm"

@@ -36,6 +36,7 @@ class Reply:
         done_reason: Stands in the last line.
         body: Sent as it is instead of all this.
         write_bytes: Bytes a write; small ones split lines and characters.
+        log_probabilities: Of the pieces, each one token, sent where the request asks for them.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Reply:
         done_reason: str = "stop",
         body: bytes | None = None,
         write_bytes: int = 65536,
+        log_probabilities: tuple[float, ...] = (),
     ) -> None:
         self.pieces = pieces
         self.status = status
@@ -57,8 +59,9 @@ class Reply:
         self.done_reason = done_reason
         self.body = body
         self.write_bytes = write_bytes
+        self.log_probabilities = log_probabilities
 
-    def lines(self, model: str, stream: bool) -> Iterator[bytes]:
+    def lines(self, model: str, stream: bool, scored: bool = False) -> Iterator[bytes]:
         if self.body is not None:
             yield self.body
             return
@@ -66,11 +69,14 @@ class Reply:
             yield _line({"error": self.error})
             return
         last = {"model": model, "done": True, "done_reason": self.done_reason, "eval_count": len(self.pieces)}
+        tokens = zip(self.pieces, self.log_probabilities, strict=False) if scored else ()
+        scores = [{"token": piece, "logprob": value} for piece, value in tokens]
         if not stream:
-            yield _line(last | {"message": _message("".join(self.pieces))})
+            yield _line(last | {"message": _message("".join(self.pieces))} | ({"logprobs": scores} if scores else {}))
             return
-        for piece in self.pieces:
-            yield _line({"model": model, "done": False, "message": _message(piece)})
+        for place, piece in enumerate(self.pieces):
+            own = {"logprobs": scores[place : place + 1]} if scores else {}
+            yield _line({"model": model, "done": False, "message": _message(piece)} | own)
         end = _line(last | {"message": _message("")})
         yield {"done": end, "half a line": end[: len(end) // 2], "error": _line({"error": self.error})}.get(
             self.ending, b""
@@ -150,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/x-ndjson")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for line in reply.lines(body["model"], body["stream"]):
+        for line in reply.lines(body["model"], body["stream"], body.get("logprobs", False)):
             for start in range(0, len(line), reply.write_bytes):
                 chunk = line[start : start + reply.write_bytes]
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))

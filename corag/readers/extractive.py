@@ -12,6 +12,7 @@ from corag.errors import InputError
 from corag.minilm import Backend, minilm_encoder
 from corag.readers.headings import headings
 from corag.rerankers.cache import BoundedCache
+from corag.rerankers.scorers import SEPARATOR
 from corag.text import Span, sentence_spans
 from corag.types import Answer, FloatArray
 
@@ -52,10 +53,12 @@ class ExtractiveReader:
         cosines = vectors[1:] @ vectors[0]
         best = np.argsort(-cosines, kind="stable")[: self.sentences].tolist()
         chosen = [texts[index] for index in sorted(best)]
+        found = tuple(first[text] for text in chosen)
         return Answer(
             " ".join(chosen),
             confidence=float(np.clip(cosines[best[0]], 0.0, 1.0)),
-            spans=tuple(first[text] for text in chosen),
+            spans=found,
+            chunk=context.count(SEPARATOR, 0, found[0][0]),
         )
 
     def _embed(self, texts: list[str]) -> FloatArray:

@@ -5,6 +5,7 @@ This module knows nothing about chunks, selections or token budgets.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -93,14 +94,23 @@ class OllamaReader:
     def answer(self, query: str, context: str) -> Answer:
         """Return the model's reply, stripped; the text is empty when the model says `NO_ANSWER`.
 
-        The chunk is that of `corag.readers.provenance.answer_chunk`; there is no confidence.
+        The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 when there is no answer;
+        None where the server does not tell them (see `OllamaChat.ask_with_scores`). The chunk is that of
+        `corag.readers.provenance.answer_chunk`.
 
         Raises:
             InputError: The query is empty.
             OllamaError: No try brought a whole reply.
         """
-        reply = self._chat.ask(self._messages(query, context), stream=self._stream, on_token=self._on_token).strip()
-        return Answer("") if says_no_answer(reply) else Answer(reply, chunk=answer_chunk(reply, context))
+        written = self._chat.ask_with_scores(
+            self._messages(query, context), stream=self._stream, on_token=self._on_token
+        )
+        reply, scores = written.text.strip(), written.log_probabilities
+        # Rounding may bring a sum of logarithms above 0.
+        confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
+        if says_no_answer(reply):
+            return Answer("", confidence=None if confidence is None else 0.0)
+        return Answer(reply, confidence=confidence, chunk=answer_chunk(reply, context))
 
     def stream(self, query: str, context: str) -> Iterator[str]:
         """Return an iterator over the pieces of the model's reply as they arrive.

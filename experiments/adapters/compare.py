@@ -24,6 +24,8 @@ from corag.minilm import minilm_encoder
 from corag.rerankers.evidence.passages import StateEncoder
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.scorers import SEPARATOR
+from corag.rerankers.stored import Stored
+from corag.selectors.corag import DEFAULT_SURROGATE
 from corag.tokens import token_counter
 from corag.types import Answer, Candidate, Reader, Reranker, Selector, TokenCounter
 from experiments.adapters.compare_table import replace_table, table_of
@@ -37,7 +39,7 @@ from experiments.methods import make_methods, parse_method
 from experiments.pools import content_hash
 
 MISTAKE = 2
-QUESTIONS_IN_CACHE = 64
+PASSAGES_IN_CACHE = 64
 """Passages that a reranker remembers: those of one question, which both budgets ask for."""
 Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Of one question: its row by budget and method."""
@@ -189,15 +191,17 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
     queries = questions_of(corpus.folder, source)
     settings = asdict(config)
     names = ("rerankers", "selectors", "instead", "budgets", "reader")
-    content = content_hash(corpus.folder, queries, None)
-    work = fingerprint([asdict(source), {name: settings[name] for name in names}, content, versions()])
+    content = content_hash(corpus.folder, corpus.folder.queries, None)
+    # A row depends on its question alone, so another limit goes on with the same journal.
+    unlimited = asdict(replace(source, limit=0))
+    work = fingerprint([unlimited, {name: settings[name] for name in names}, content, versions()])
     with Journal(out / f"{source.data}.journal.jsonl", work) as journal:
         questions = pools(corpus, source, queries)
         if any(query.id not in journal.units for query in queries):
             pool = PooledCandidates(questions, encoder)
             reading = parse_method(config.reader)
             reader = RereadingNothing(corag.reader(reading.name, **reading.settings))
-            selectors = _selectors(config, tokens, encoder)
+            selectors = _selectors(config, tokens, encoder, out / f"{source.data}.values.sqlite")
             with progress(f"compare on {source.data}", quiet=config.quiet) as told:
                 for number, query in enumerate(queries, start=1):
                     if query.id not in journal.units:
@@ -207,24 +211,26 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
     return {budget: _ceiling(questions, budget, tokens) for budget in config.budgets}, rows
 
 
-def _selectors(config: CompareConfig, tokens: TokenCounter, encoder: StateEncoder) -> dict[str, Selector]:
+def _selectors(config: CompareConfig, tokens: TokenCounter, encoder: StateEncoder, values: Path) -> dict[str, Selector]:
     """Return every selector with every reranker, by their names."""
+    rerankers = {parse_method(text).name: _reranker(text, encoder, values) for text in config.rerankers}
+    offered = {"tokens": tokens, "surrogate": rerankers.get(DEFAULT_SURROGATE)}
     found: dict[str, Selector] = {}
-    for text, reranker_name in zip(config.rerankers, config.reranker_names, strict=True):
-        reranker = _reranker(text, encoder)
+    for reranker_name, reranker in rerankers.items():
         for selector, selector_name in zip(config.selectors, config.selector_names, strict=True):
             label = f"{reranker_name} {selector_name}"
-            made = make_methods(config.instead.get(label, selector), {"tokens": tokens, "reranker": reranker})
+            made = make_methods(config.instead.get(label, selector), {**offered, "reranker": reranker})
             (found[label],) = made.selectors.values()
     return found
 
 
-def _reranker(text: str, encoder: StateEncoder) -> Reranker:
+def _reranker(text: str, encoder: StateEncoder, values: Path) -> Reranker:
+    """Return a reranker that does nothing twice: not over selectors and budgets, and where it can over adapters."""
     method = parse_method(text)
     made = corag.reranker(method.name, **method.settings)
     if isinstance(made, EvidenceReranker):
-        return EvidenceReranker(made.parts, encoder=encoder, cache_chunks=QUESTIONS_IN_CACHE)
-    return made
+        return EvidenceReranker(made.parts, encoder=encoder, cache_chunks=PASSAGES_IN_CACHE)
+    return Stored(made, values) if getattr(made, "identity", None) else made
 
 
 def _rows(

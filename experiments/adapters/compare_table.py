@@ -23,11 +23,12 @@ def table_of(result: Mapping[str, Any]) -> str:
     config = result["config"]
     budgets = " / ".join(str(budget) for budget in config["budgets"])
     parts = [
-        f"Two figures in a cell are those at {budgets} tokens; answers by `{config['reader']}`. The ceiling is the share "
-        "of the questions whose evidence fits the budget at all.",
+        f"Two figures in a cell are those at {budgets} tokens; answers by `{config['reader']}`. The ceiling is the "
+        "share of the questions whose evidence fits the budget at all.",
         _markdown(["questions", "reranker", "selector", *FIGURES.values()], _figure_rows(result)),
         *(f"`{pair}` searches as `{selector}`." for pair, selector in config["instead"].items()),
-        f"`{config['challenger']}` against `{config['baseline']}`, question by question, with 95% intervals by bootstrap:",
+        f"`{config['challenger']}` against `{config['baseline']}`, question by question, with 95% intervals by "
+        "bootstrap:",
         _markdown(["questions", "budget", "full evidence", "tokens", "F1"], _lead_rows(result)),
         "How often each reranker gives the best answer F1 of all rerankers (a tie is divided among the tied), and what "
         "an oracle gains that picks the best one for each question over the best single one:",

@@ -1,5 +1,7 @@
-"""How much rerankers differ: who is best on which question, and what one gains who always picks the best; q questions,
-r rerankers."""
+"""How much rerankers differ: which is best on which question, and what one gains who always picks the best.
+
+q questions, r rerankers.
+"""
 
 from __future__ import annotations
 

@@ -33,6 +33,8 @@ from experiments.targets import EVERY_QUESTION, PAPER
 from experiments.train import TrainAgentConfig, train
 
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
+READER = "extractive"
+"""The questions want explanations: whole sentences, where `minilm-reader` gives a few words."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ def demo(config: DemoConfig) -> Path:
                 iterations="2,4,6",
                 explorations="0.1,0.6",
                 cost_weights="0.0,0.3",
+                reader=READER,
                 budget=budget,
                 pool="corpus",
                 index=str(index),
@@ -152,6 +155,7 @@ def _compare(
             budget=budget_tokens,
             pool="corpus",
             agent=str(checkpoint),
+            reader=READER,
             index=str(index),
             num_candidates=config.num_candidates,
             limit=config.limit,
@@ -170,7 +174,7 @@ def _answer_one(data: Path, index: Path, checkpoint: Path, budget_tokens: int, n
         ChunkIndex.open(index, embedder),
         embedder,
         Corag(agent=checkpoint, embedder=embedder),
-        corag.reader("extractive"),
+        corag.reader(READER),
         budget_tokens=budget_tokens,
         num_candidates=num_candidates,
     )

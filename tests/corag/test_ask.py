@@ -1,12 +1,14 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import corag
-from corag.ask import ask
+from corag.ask import Reply, ask
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex
+from corag.types import Answer, Chunk, Selection
 from tests.experiments.worlds import small_agent
 
 QUESTION = "How deep is the lake in which the Oro ends?"
@@ -52,11 +54,29 @@ def test_a_reply_can_be_written_as_json(small_index, method):
     reply = asked(small_index, method=method, **settings)
     said = json.loads(json.dumps(reply.to_dict(), allow_nan=False))
     assert said["question"] == QUESTION and said["answer"] == reply.answer.text
+    assert (said["confidence"], said["answer_chunk"]) == (reply.answer.confidence, said["chunks"][0]["id"])
     assert (said["method"], said["budget_tokens"]) == (method, 48)
     assert said["cost_tokens"] == reply.selection.cost_tokens <= 48
     assert [chunk["id"] for chunk in said["chunks"]] == list(reply.selection.ids)
     assert said["chunks"][0]["metadata"]["document"] == reply.selection.chunks[0].metadata["document"]
     assert "result" not in said["trace"] and len(said["trace"]["chunk_tokens"]) == len(reply.selection)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Answer("no idea"), None),
+        (Answer("a", chunk=0), "one"),
+        (Answer("c", chunk=1), "one"),  # behind an empty line of the chunk itself
+        (Answer("d", chunk=2), "two"),
+        (Answer("d", spans=((8, 9),), chunk=2), "two"),
+    ],
+)
+def test_the_chunk_of_an_answer(answer, expected):
+    chunks = (Chunk("one", "a b\n\nc"), Chunk("two", "d"))
+    selection = Selection(chunks, "a b\n\nc\n\nd", 4, 9, 0.5, "some")
+    assert Reply("?", answer, selection, {}).to_dict()["answer_chunk"] == expected
+    assert Reply("?", answer, replace(selection, text="a\n\nb\n\nc"), {}).to_dict()["answer_chunk"] is None
 
 
 def test_with_an_agent_the_settings_are_its_prediction(small_index):

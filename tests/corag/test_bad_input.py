@@ -120,7 +120,7 @@ def test_settings_that_cannot_be(refused, arguments, parts):
         (["--method", "top-k", "--reranker", "bm25"], ["'top-k'", "reranker"]),
         (["--reranker", "best"], ["reranker 'best' is unknown", "bm25"]),
         (["--reader", "best"], ["reader 'best' is unknown", "extractive"]),
-        (["--model", "llama"], ["reader 'extractive'", "model"]),
+        (["--model", "llama"], ["reader 'minilm-reader'", "model"]),
         (["--tokenizer", "none.json"], ["none.json", "tokenizer.json"]),
         (["--num_candidates", "0"], ["at least 1, got 0"]),
         (["--agent", "nowhere"], ["nowhere is not a checkpoint folder"]),

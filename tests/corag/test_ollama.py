@@ -1,5 +1,6 @@
 """The Ollama reader over real HTTP: whole answers, or one clear error and no more requests than allowed."""
 
+import math
 import re
 import subprocess
 import sys
@@ -47,6 +48,22 @@ def test_a_reply_becomes_the_answer_with_one_request(stream):
         assert reader.name == "ollama/llama3.1:8b"
         assert reader.answer(QUERY, CONTEXT) == Answer("Paris", chunk=0)
         assert (len(server.requests), waits_s) == (1, [])
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_the_confidence_is_the_geometric_mean_of_the_tokens_probabilities(stream):
+    unsure, refusal = Reply("Par", "is", log_probabilities=(-0.2, -1.0)), Reply(NO_ANSWER, log_probabilities=(-0.1,))
+    with OllamaServer(Reply(status=503), unsure, refusal) as server:
+        reader, _ = reader_for(server, stream=stream)
+        assert reader.answer(QUERY, CONTEXT) == Answer("Paris", pytest.approx(math.exp(-0.6)), chunk=0)
+        assert reader.answer(QUERY, CONTEXT) == Answer("", 0.0)
+    assert [body["logprobs"] for body in server.chats] == [True] * 3
+
+
+def test_a_broken_try_leaves_nothing_in_the_confidence():
+    broken = Reply("Par", log_probabilities=(-5.0,), ending="drop")
+    with OllamaServer(broken, Reply("Par", "is", log_probabilities=(-0.2, -1.0))) as server:
+        assert reader_for(server)[0].answer(QUERY, CONTEXT).confidence == pytest.approx(math.exp(-0.6))
 
 
 @pytest.mark.parametrize("stream", [True, False])

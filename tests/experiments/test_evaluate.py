@@ -123,7 +123,7 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
         context = "\n\n".join(texts[name] for name in row["ids"])
         assert row["cost_tokens"] == token_counter().count([context])[0]
         assert row["chunks"] == len(row["ids"])
-        assert row["answer"] == corag.reader("extractive").answer(query["question"], context).text
+        assert row["answer"] == corag.reader("minilm-reader").answer(query["question"], context).text
         if query["answers"]:
             expected = answer_figures(row["answer"], query["answers"])
             assert {name: row[name] for name in expected} == expected
