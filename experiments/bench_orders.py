@@ -193,7 +193,8 @@ def _load(kind: str, method: Method, rounds: int) -> dict[str, float]:
         started, spent = time.perf_counter(), _children_cpu_s()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            raise ModelError(f"{kind} {method.label!r} cannot be loaded in a fresh process: {done.stderr[-500:]}")
+            said = done.stderr.strip().rsplit("\n", 1)[-1]
+            raise ModelError(f"{kind} {method.label!r} cannot be loaded in a fresh process: {said}")
         wall.append(time.perf_counter() - started)
         cpu.append(_children_cpu_s() - spent)
     return {"load_s": median(wall), "load_cpu_s": median(cpu)}

@@ -36,6 +36,7 @@ def test_answers_with_the_sentence_that_says_it():
     answer = ExtractiveReader(sentences=1).answer(QUESTION, context)
     assert answer.text == CAPITAL
     assert quoted(answer, context) == [CAPITAL]
+    assert answer.chunk == 1
     question, sentence = MiniLMEmbedder().embed([QUESTION, CAPITAL])
     assert answer.confidence == pytest.approx(float(question @ sentence), abs=1e-5)
 
@@ -64,7 +65,7 @@ def test_fewer_sentences_than_allowed():
 @pytest.mark.parametrize("context", ["", " ", "\n\n\t\n", "\u2003\u2028"])
 def test_context_without_text(reader, context):
     answer = reader.answer(QUESTION, context)
-    assert (answer.text, answer.confidence, answer.spans) == ("", 0.0, ())
+    assert (answer.text, answer.confidence, answer.spans, answer.chunk) == ("", 0.0, (), None)
 
 
 def test_long_context(reader):

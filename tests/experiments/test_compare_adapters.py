@@ -89,9 +89,8 @@ def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
 
 def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_data, reader):
     whole = compare_rerankers(config_of(small_data, tmp_path / "whole"))
-    num_readings, first = len(reader.asked), reader.asked[0][0]
-    reader.asked.clear()
-    reader.patience = next(place for place in range(num_readings) if place > 2)
+    # Enough for the first question, not for all.
+    reader.patience = len(reader.asked) + len({given for given in reader.asked if given[0] == reader.asked[0][0]}) + 1
     with pytest.raises(KeyboardInterrupt):
         compare_rerankers(config_of(small_data, tmp_path / "parts"))
     reader.patience = 10**9
@@ -103,7 +102,6 @@ def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_
     result = compare_rerankers(config_of(small_data, tmp_path / "parts", sources=fewer))
     assert result["sources"][0]["questions"] == 2
     assert len(reader.asked) == num_asked
-    assert first in {query for query, _ in reader.asked}
 
 
 def test_equal_contexts_of_a_question_are_read_once(reader):
@@ -155,15 +153,16 @@ def test_a_page_that_is_not_there(tmp_path):
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folders at {DATA} (set CORAG_DATA)")
-def test_the_shipped_configuration_runs(tmp_path, monkeypatch, capsys):
+def test_the_shipped_configuration_runs(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text(MARKED)
     source = '{"data": "musique", "part": "held-out", "limit": 1}'
-    quick = ["--data", str(DATA), "--out", str(tmp_path), "--sources", f"[{source}]", "--budgets", "[128]"]
-    assert main(["--config", str(CONFIG), *quick, "--write", str(page), "--quiet", "true"]) == 0
+    quick = ["--sources", f"[{source}]", "--rerankers", "[minilm-cosine, minilm-multihop]", "--reader", "extractive"]
+    where = ["--data", str(DATA), "--out", str(tmp_path), "--write", str(page), "--quiet", "true"]
+    assert main(["--config", str(CONFIG), *quick, "--budgets", "[128]", *where]) == 0
     table = capsys.readouterr().out
     assert table.strip() in page.read_text()
-    assert "musique, train, held out: 1" in table and "minilm-pooled" in table
+    assert "musique, train, held out: 1" in table and "`minilm-cosine corag` searches as" in table
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path, capsys):
