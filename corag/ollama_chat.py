@@ -134,29 +134,28 @@ class OllamaChat:
         Raises:
             OllamaError: No try brought a whole reply.
         """
-        return self._write(messages, stream, on_token, None).text
+        return self._write(messages, stream, on_token, with_scores=False).text
 
     def ask_with_scores(
         self, messages: Messages, *, stream: bool = True, on_token: Callable[[str], None] | None = None
     ) -> Written:
         """Return the model's whole reply with the log-probabilities of its tokens; see `ask`.
 
-        Servers have them since version 0.12.11 (https://docs.ollama.com/api/chat, `logprobs`); older ones, and models
-        that run elsewhere, leave them out.
+        Servers have them since version 0.12.11 (https://github.com/ollama/ollama/releases/tag/v0.12.11); older ones, and
+        models that run elsewhere, leave them out.
 
         Raises:
             OllamaError: No try brought a whole reply.
         """
-        return self._write(messages, stream, on_token, [])
+        return self._write(messages, stream, on_token, with_scores=True)
 
     def _write(
-        self, messages: Messages, stream: bool, on_token: Callable[[str], None] | None, scores: list[float] | None
+        self, messages: Messages, stream: bool, on_token: Callable[[str], None] | None, *, with_scores: bool
     ) -> Written:
         relay = _Relay(on_token)
 
         def attempt() -> Written:
-            if scores is not None:
-                scores.clear()
+            scores: list[float] | None = [] if with_scores else None
             with closing(self._pieces(messages, stream=stream, scores=scores)) as pieces:
                 return Written(relay.read(pieces), tuple(scores or ()))
 
