@@ -141,7 +141,7 @@ class OllamaChat:
     ) -> Written:
         """Return the model's whole reply with the log-probabilities of its tokens; see `ask`.
 
-        Servers have them since version 0.12.11 (https://github.com/ollama/ollama/releases/tag/v0.12.11); older ones, and
+        Servers have them since version 0.12.11 (https://github.com/ollama/ollama/releases/tag/v0.12.11); older ones and
         models that run elsewhere, leave them out.
 
         Raises:
