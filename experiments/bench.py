@@ -109,7 +109,10 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         "versions": versions(),
         **measured,
     }
-    stdout().print(table(result["rows"], columns, title=title))
+    console = stdout()
+    # Better a line that is too long than cells that are cut.
+    console.width = max(console.width, 120)
+    console.print(table(result["rows"], columns, title=title))
     write_atomically(folder / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
     write_atomically(folder / f"bench-{config.part}.svg", figure)
     return result
