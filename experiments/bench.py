@@ -28,8 +28,8 @@ class BenchConfig:
             `real`: what share of the best value each policy reaches on real questions; an hour the first time, when
             every order is scored, and seconds with the values that it keeps in `out`. `selectors`: the simpler
             selectors' own work without their models, and the memory that clusters of up to 10,000 chunks take.
-            `orders`: how many orders a second each reranker values in a search, and how long it takes to load. `agent`: a
-            prediction beside the embedding of its question.
+            `orders`: how many orders a second each reranker values in a search, and how long it takes to load.
+            `agent`: a prediction beside the embedding of its question.
         rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search`, 3 for
             `scoring` and `orders`, and 11 for `selectors` and `agent`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
