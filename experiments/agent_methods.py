@@ -109,16 +109,17 @@ Method = Callable[[Fold], Callable[[LabelArrays], Choices]]
 
 
 def run_method(name: str, fold: Fold) -> Chosen:
-    """Let a method learn and choose.
+    """Let a method learn and choose, on one thread, so that times can be compared.
 
     Raises:
         InputError: There is no such method.
     """
-    started = time.perf_counter()
-    choose = method(name)(fold)
-    fitted = time.perf_counter()
-    choices = choose(fold.test)
-    return Chosen(np.asarray(choices, dtype=np.int64), fitted - started, _predict_us(choose, fold.test))
+    with require("threadpoolctl", "clustering").threadpool_limits(1):
+        started = time.perf_counter()
+        choose = method(name)(fold)
+        fitted = time.perf_counter()
+        choices = np.asarray(choose(fold.test), dtype=np.int64)
+        return Chosen(choices, fitted - started, _predict_us(choose, fold.test))
 
 
 def _predict_us(choose: Callable[[LabelArrays], Choices], arrays: LabelArrays) -> float:

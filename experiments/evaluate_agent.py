@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
+UNSEEN_SHOWN = (AGENT, "knn", "ridge")
+"""Methods that the plot of unseen data folders shows."""
 SHOWN = {
     "method": "", "quality": "quality", "utility": "utility", "regret": "regret", "gap_closed": "gap closed",
     "interval": "95%", "p_questions": "p, questions", "p_seeds": "p, seeds", "cost_tokens": "tokens",
@@ -342,12 +344,14 @@ def _draw_curve(axis: Any, result: Mapping[str, Any]) -> None:
         )  # fmt: skip
     axis.set_xlabel("share of the training questions")
     axis.set_ylabel("utility on held-out questions")
-    axis.legend(frameon=False, fontsize=8)
+    if names:
+        axis.legend(frameon=False, fontsize=8)
 
 
 def _draw_unseen(axis: Any, result: Mapping[str, Any]) -> None:
     parts = result["protocols"]["unseen-folder"]
-    names = [row["method"] for row in next(iter(parts.values()))["methods"] if row["method"] in (AGENT, "knn", "ridge")]
+    rows = next(iter(parts.values()))["methods"]
+    names = [row["method"] for row in rows if row["method"] in UNSEEN_SHOWN]
     for place, name in enumerate(names):
         leads = []
         for part in parts.values():
@@ -356,7 +360,8 @@ def _draw_unseen(axis: Any, result: Mapping[str, Any]) -> None:
         axis.plot(leads, list(parts), marker="os^"[place % 3], linestyle="", label=name, color=COLORS[place])
     axis.axvline(0, color="#000000", linewidth=0.8)
     axis.set_xlabel("utility above the best single configuration (unseen data folder)")
-    axis.legend(frameon=False, fontsize=8)
+    if names:
+        axis.legend(frameon=False, fontsize=8)
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from corag.errors import InputError
 from experiments.label_arrays import read_labels
-from experiments.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, utility
+from experiments.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, shrunk, utility
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 SETTINGS = [(2, 0.1, 0.3), (8, 0.5, 0.0)]
@@ -123,6 +123,7 @@ def test_the_best_single_configuration_by_hand(tmp_path):
         ({"token_weight": -0.1}, "token_weight must be a finite number of at least 0, got -0.1"),
         ({"noise": float("nan")}, "noise must be a finite number"),
         ({"margin": float("inf")}, "margin must be a finite number"),
+        ({"shrink": 1.1}, "shrink must be between 0 and 1, got 1.1"),
         ({"weighting": "loud"}, "weighting must be one of margin, rule, equal; got 'loud'"),
         ({"reranker_value": "worst"}, "reranker_value must be one of best, mean"),
     ],
@@ -130,3 +131,24 @@ def test_the_best_single_configuration_by_hand(tmp_path):
 def test_targets_that_cannot_be(settings, message):
     with pytest.raises(InputError, match=message):
         TargetConfig(**settings)
+
+
+def test_labels_drawn_to_the_mean_of_their_folder_by_hand():
+    values = np.array([[1.0, 0.0], [0.0, 0.0], [0.2, 0.6]])
+    data = np.array(["x", "x", "y"])
+    # Leads over a question's own mean: (0.5, -0.5), 0 and (-0.2, 0.2); their mean (0.1, -0.1) counts 20 times.
+    found = shrunk(values, data, 1.0)
+    of_x, of_y = (0.5 + 20 * 0.1) / 22, (-0.2 + 20 * 0.1) / 21
+    np.testing.assert_allclose(found - found.mean(axis=1, keepdims=True), [[of_x, -of_x], [of_x, -of_x], [of_y, -of_y]])
+    np.testing.assert_allclose(found.mean(axis=1), values.mean(axis=1), atol=1e-12)
+    np.testing.assert_allclose(shrunk(values, data, 0.5), (values + found) / 2)
+    assert shrunk(values, data, 0.0) is values
+
+
+def test_drawing_labels_together_does_not_change_what_is_measured(tmp_path):
+    arrays = arrays_of(tmp_path, TABLE)
+    drawn = targets_of(arrays, shrink=1.0)
+    np.testing.assert_allclose(drawn.utility, list(TABLE.values()), rtol=1e-6)
+    # Nobody answers q4, but who answers the others is known.
+    assert targets_of(arrays).weight.tolist()[3] == 0.0 < drawn.weight.tolist()[3]
+    np.testing.assert_allclose(drawn.weight, 1.0, rtol=1e-5)

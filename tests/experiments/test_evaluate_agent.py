@@ -1,0 +1,158 @@
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import agent
+from agent import AgentError
+from corag.cli import main
+from corag.errors import DataError, InputError
+from experiments import evaluate_agent as module
+from experiments.agent_methods import BASELINES, ablations
+from experiments.evaluate_agent import EvaluateAgentConfig, evaluate_agent
+from experiments.targets import TargetConfig
+from tests.experiments.worlds import label_row, question_row, write_labels
+
+QUICK = agent.TrainConfig(logger="none", epochs=50, lr=0.01, batch_size=16)
+
+
+def write_world(path, num_questions=40, **changes):
+    """Two folders of questions about either kind: the first number of a vector says which reranker answers them."""
+    rng = np.random.default_rng(0)
+    rows, questions = [], []
+    for number in range(num_questions):
+        good = "ab"[number % 2]
+        folder = "north" if number % 4 < 2 else "south"
+        for reranker in "abc":
+            for iterations in (2, 8):
+                value = (0.7 if reranker == good else 0.2) + 0.1 * (iterations == 8) + 0.05 * rng.random()
+                rows.append(label_row(f"q{number}", reranker, value, iterations=iterations, data=folder))
+        vector = [1.0 if good == "a" else -1.0, *rng.normal(scale=0.1, size=3)]
+        questions.append(question_row(f"q{number}", "?", vector, data=folder, group=f"{folder}/{number}"))
+    return str(write_labels(path, rows, questions, **changes))
+
+
+def config_of(tmp_path, **changes):
+    settings = {
+        "training": QUICK,
+        "hidden": (16, 8),
+        "map_dim": 8,
+        "seeds": 2,
+        "logger": "none",
+        "quiet": True,
+        **changes,
+    }
+    labels = settings.pop("labels", None) or write_world(tmp_path / "labels.parquet")
+    return EvaluateAgentConfig(labels=labels, out=str(tmp_path / "out"), **settings)
+
+
+def test_in_a_world_that_can_be_learnt_the_agent_reaches_the_oracle(tmp_path):
+    slow = {"boosted", "agent-paper"}
+    config = config_of(tmp_path, features="query,curve", seeds=1, protocols="held-out")
+    names = {*BASELINES, "agent", *ablations(config.train_config())} - slow
+    assert {"agent-without-contrastive-loss", "agent-without-settings-loss", "agent-without-curve"} < names
+    result = evaluate_agent(replace(config, methods=",".join(names)))
+    rows = {row["method"]: row for row in result["protocols"]["held-out"]["all"]["methods"]}
+    assert rows.keys() == names
+    for name in ("agent", "knn", "logistic", "ridge", "oracle-reranker"):
+        assert rows[name]["gap_closed"] > 0.85, name
+        assert rows[name]["p_questions"] < 0.05
+    for name in ("majority", "best-single", "best-of-folder"):
+        assert rows[name]["gap_closed"] < 0.2, name
+    assert rows["agent-without-query"]["gap_closed"] < 0.3
+    assert rows["oracle"]["regret"] == 0.0
+    assert result["protocols"]["held-out"]["all"]["questions"] == 12
+    out = tmp_path / "out"
+    assert json.loads((out / "result.json").read_text()) == json.loads(json.dumps(result))
+    assert "| agent-without-curve |" in (out / "result.md").read_text()
+    assert (out / "agents.svg").read_text().startswith("<svg")
+    assert not (out / "training").exists()
+
+
+def test_unseen_folders_and_fewer_questions(tmp_path):
+    result = evaluate_agent(config_of(tmp_path, methods="knn,ridge"))
+    assert list(result["protocols"]) == ["held-out", "unseen-folder", "learning-curve"]
+    assert set(result["protocols"]["unseen-folder"]) == {"north", "south"}
+    for part in result["protocols"]["unseen-folder"].values():
+        rows = {row["method"]: row for row in part["methods"]}
+        assert rows["knn"]["gap_closed"] > 0.85 and part["questions"] == 20
+    assert set(result["protocols"]["learning-curve"]) == {"0.125", "0.25", "0.5"}
+    assert (tmp_path / "out" / "agents.svg").read_text().startswith("<svg")
+
+
+def test_what_was_compared_is_not_compared_again(tmp_path, monkeypatch):
+    few = {"methods": "knn,agent", "protocols": "held-out"}
+    first = evaluate_agent(config_of(tmp_path, seeds=1, **few))
+    ran = []
+    run_method = module.run_method
+    monkeypatch.setattr(
+        module, "run_method", lambda name, fold: ran.append((name, fold.seed)) or run_method(name, fold)
+    )
+    assert evaluate_agent(config_of(tmp_path, seeds=1, **few)) == first
+    assert ran == []
+    evaluate_agent(config_of(tmp_path, seeds=2, **few))
+    assert {seed for _, seed in ran} == {1}
+    assert {name for name, _ in ran} == {"knn", "agent", "best-single", "oracle"}
+    with pytest.raises(DataError, match=r"journal.jsonl belongs to a run with other settings"):
+        evaluate_agent(config_of(tmp_path, seeds=1, split_seed=1, **few))
+
+
+def test_no_test_question_is_learnt_from(tmp_path, monkeypatch):
+    folds = []
+    run_method = module.run_method
+    monkeypatch.setattr(module, "run_method", lambda name, fold: folds.append(fold) or run_method(name, fold))
+    evaluate_agent(config_of(tmp_path, methods="majority", seeds=3))
+    tested = {fold.test.ids for fold in folds if len(fold.test) == 12}
+    assert len(tested) == 1
+    (held_out,) = tested
+    for fold in folds:
+        parts = [set(fold.train.ids), set(fold.val.ids), set(fold.test.ids)]
+        assert all(part for part in parts)
+        assert sum(map(len, parts)) == len(set.union(*parts))
+        assert not (parts[0] | parts[1]) & set(held_out)
+
+
+def test_the_slower_methods(tmp_path):
+    training = replace(QUICK, epochs=5)
+    result = evaluate_agent(
+        config_of(tmp_path, methods="boosted,agent-paper", seeds=1, protocols="held-out", training=training)
+    )
+    rows = {row["method"]: row for row in result["protocols"]["held-out"]["all"]["methods"]}
+    assert rows["boosted"]["utility"] > rows["best-single"]["utility"]
+    assert rows["agent-paper"]["utility"] > 0 and rows["agent-paper"]["fit_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"methods": "agent,oracel"}, InputError, "unknown method 'oracel'; the methods are random, .*agent-paper"),
+        ({"protocols": "held-in"}, InputError, "protocols is 'held-in'; give some of held-out, unseen-folder"),
+        ({"seeds": 0}, InputError, "seeds must be at least 1"),
+        ({"shares": (0.5, 0.0, 0.5)}, InputError, "each need some questions"),
+        ({"target": TargetConfig(metric="bleu")}, InputError, "metric 'bleu' is no figure"),
+        ({"target": TargetConfig(noise=1.0)}, AgentError, "at least 2 different best rerankers"),
+    ],
+)
+def test_comparisons_that_cannot_be(tmp_path, changes, error, message):
+    with pytest.raises(error, match=message):
+        evaluate_agent(config_of(tmp_path, **changes))
+
+
+def test_two_questions_cannot_be_divided(tmp_path):
+    labels = write_world(tmp_path / "two.parquet", num_questions=2)
+    with pytest.raises(DataError, match="2 questions in 2 groups leave none for validation"):
+        evaluate_agent(config_of(tmp_path, labels=labels))
+
+
+def test_the_command_line_and_wandb(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("wandb")
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    labels, out = write_world(tmp_path / "labels.parquet"), tmp_path / "out"
+    flags = ["--methods", "knn", "--protocols", "held-out", "--seeds", "1", "--target.token-weight", "0.1"]
+    assert main(["evaluate-agent", "--labels", labels, "--out", str(out), *flags]) == 0
+    shown = capsys.readouterr().out
+    assert re.search(r"best-single .* knn .* oracle", shown, re.DOTALL)
+    assert json.loads((out / "result.json").read_text())["config"]["target"]["token_weight"] == 0.1
+    assert list((out / "wandb").glob("offline-run-*"))
