@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from agent.scaling import FeatureScaling
 from corag.errors import InputError
 from corag.optional import require
 from experiments.label_arrays import FloatArray, LabelArrays
-from experiments.targets import PAPER, best_of_rerankers, best_single, cheapest, make_targets, utility
+from experiments.targets import PAPER, best_of_rerankers, best_single, cheapest, make_targets, shrunk, utility
 from experiments.train import TrainAgentConfig, agent_config_of
 
 NEIGHBOURS = (5, 10, 20, 40, 80, 160)
@@ -84,9 +85,20 @@ class Fold:
         """Return the utility of each configuration, `[n, C]`."""
         return utility(arrays, self.config.target)
 
+    def taught(self, arrays: LabelArrays) -> FloatArray:
+        """Return the utility that a method is to learn, `[n, C]`; see `TargetConfig.shrink`."""
+        return shrunk(self.utility(arrays), arrays.data, self.config.target.shrink)
+
+    @cached_property
+    def scaling(self) -> FeatureScaling | None:
+        """How features are scaled, as for the agent."""
+        known = self.train.features(self.config.recipe)
+        return FeatureScaling.of(known) if self.config.training.standardize else None
+
     def features(self, arrays: LabelArrays) -> NDArray[np.float32]:
-        """Return the feature vectors, `[n, d]`."""
-        return arrays.features(self.config.recipe)
+        """Return the feature vectors as the agent's first layer sees them, `[n, d]`."""
+        features = arrays.features(self.config.recipe)
+        return features if self.scaling is None else self.scaling(features)
 
 
 @dataclass(frozen=True)
@@ -169,7 +181,7 @@ def nearest_neighbours(fold: Fold) -> Callable[[LabelArrays], Choices]:
     """
 
     def chooser(known: LabelArrays, count: int) -> Callable[[LabelArrays], Choices]:
-        vectors, values = _unit(fold.features(known)), fold.utility(known)
+        vectors, values = _unit(fold.features(known)), fold.taught(known)
 
         def choose(arrays: LabelArrays) -> Choices:
             near = np.argsort(-_unit(fold.features(arrays)) @ vectors.T, axis=1, kind="stable")[:, :count]
@@ -190,7 +202,7 @@ def ridge_regression(fold: Fold) -> Callable[[LabelArrays], Choices]:
     linear_model = require("sklearn.linear_model", "clustering")
 
     def fit(known: LabelArrays, penalty: float) -> Any:
-        values = fold.utility(known)
+        values = fold.taught(known)
         # What a question's configurations have in common says nothing about which is better.
         return linear_model.Ridge(alpha=penalty).fit(fold.features(known), values - values.mean(axis=1, keepdims=True))
 
@@ -228,7 +240,7 @@ def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Callable[[La
     def fit(known: LabelArrays, make: Callable[[], Any]) -> Any:
         table = make_targets(known, fold.config.target, fold.config.recipe)
         counts = table.weight > 0
-        return make().fit(table.features[counts], table.reranker[counts], sample_weight=table.weight[counts])
+        return make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
 
     best = makers[0]
     if len(makers) > 1:

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
+NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet")
+"""Settings on which the choices of one method with one seed do not depend: the labels count by their content."""
 UNSEEN_SHOWN = (AGENT, "knn", "ridge")
 """Methods that the plot of unseen data folders shows."""
 SHOWN = {
@@ -162,9 +164,7 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     arrays = read_labels(config.labels).having(config.target.metrics)
     train_config = config.train_config()
     make_targets(arrays, config.target, train_config.recipe).check_trainable()
-    settings = {
-        name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "logger", "seeds")
-    }
+    settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     work = fingerprint([settings, fingerprint(_content(arrays)), versions()])
     parts = list(_parts(arrays, config))
     jobs = [(part, name, seed) for part in parts for name in part.methods for seed in range(config.seeds)]
@@ -186,7 +186,7 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
         "configurations": len(arrays.configurations),
         "metric": config.target.metric,
         "protocols": _protocols(arrays, parts, journal.units, config),
-        "config": settings,
+        "config": {"methods": config.methods, "protocols": config.protocols, **settings},
         "seeds": config.seeds,
         "versions": versions(),
     }

@@ -115,10 +115,9 @@ def test_no_test_question_is_learnt_from(tmp_path, monkeypatch):
 
 
 def test_the_slower_methods(tmp_path):
-    training = replace(QUICK, epochs=5)
-    result = evaluate_agent(
-        config_of(tmp_path, methods="boosted,agent-paper", seeds=1, protocols="held-out", training=training)
-    )
+    labels, training = write_world(tmp_path / "labels.parquet", num_questions=160), replace(QUICK, patience=3)
+    settings = {"methods": "boosted,agent-paper", "seeds": 1, "protocols": "held-out", "training": training}
+    result = evaluate_agent(config_of(tmp_path, labels=labels, **settings))
     rows = {row["method"]: row for row in result["protocols"]["held-out"]["all"]["methods"]}
     assert rows["boosted"]["utility"] > rows["best-single"]["utility"]
     assert rows["agent-paper"]["utility"] > 0 and rows["agent-paper"]["fit_s"] > 0
