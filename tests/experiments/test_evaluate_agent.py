@@ -15,7 +15,7 @@ from experiments.evaluate_agent import EvaluateAgentConfig, evaluate_agent
 from experiments.targets import TargetConfig
 from tests.experiments.worlds import label_row, question_row, write_labels
 
-QUICK = agent.TrainConfig(logger="none", epochs=50, lr=0.01, batch_size=16)
+QUICK = agent.TrainConfig(logger="none", epochs=30, lr=0.02, batch_size=32)
 
 
 def write_world(path, num_questions=40, **changes):
