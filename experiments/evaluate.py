@@ -28,7 +28,7 @@ from corag.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
 from experiments.embedding import RememberingEmbedder
 from experiments.journal import Journal, fingerprint, output_file, write_atomically
-from experiments.methods import make_methods
+from experiments.methods import make_methods, make_reader
 from experiments.metrics import (
     answer_figures,
     answer_similarity,
@@ -39,7 +39,8 @@ from experiments.metrics import (
     substring_match,
     trade_off_efficiency,
 )
-from experiments.pools import Pool, PoolName, check_counts, content_hash, open_pool
+from experiments.pools import Pool, PoolName, check_counts, content_hash, drawn, open_pool
+from experiments.reading import RememberingReader
 from search import SearchError
 
 logger = logging.getLogger(__name__)
@@ -84,7 +85,8 @@ class EvaluateConfig:
             settings, `corag-fixed` uses its best single one. Without it, or with `none`,
             `corag` keeps its default settings.
         strict: An error where a reranker that the agent names cannot be used here, instead of the next most probable.
-        reader: Answers the questions.
+        reader: Answers the questions; with settings of its own written behind it as for methods:
+            `minilm-reader:precision=bf16`.
         summarizer: Makes texts shorter, for methods that put summaries into the prompt.
         tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
         embedder: Embeds questions and passages; methods that need vectors of candidates find them remembered.
@@ -92,6 +94,8 @@ class EvaluateConfig:
         num_candidates: Chunks offered per question with the corpus as pool.
         max_tokens: Tokens of a chunk when an index has to be built.
         limit: Only the first questions of the split.
+        sample: Only so many of these, drawn at random: neighbours are often about one document.
+        seed: Of the draw.
         out: Writes the result as JSON, and one line per question beside it (`.rows.jsonl`).
         quiet: No progress and no table.
     """
@@ -114,13 +118,15 @@ class EvaluateConfig:
     num_candidates: int = 20
     max_tokens: int = 256
     limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
     out: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")
-        check_counts(self.limit, self.num_candidates)
+        check_counts(self.limit, self.num_candidates, self.sample)
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -133,12 +139,12 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     """
     out = None if config.out is None else output_file(config.out)
     folder = DataFolder.open(config.data)
-    queries = folder.split(config.split, config.limit)
+    queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
     tokens = token_counter(config.tokenizer)
     embedder = RememberingEmbedder(corag.embedder(config.embedder))
-    offered = _offered(config, tokens, embedder)
+    reader = make_reader(config.reader)
+    offered = _offered(config, tokens, embedder, reader)
     methods = make_methods(config.methods, offered)
-    reader = corag.reader(config.reader)
     settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
     content = content_hash(folder, queries, config.index)
     work = fingerprint([settings, content, _checkpoint_hash(offered["agent"]), versions()])
@@ -178,7 +184,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
             "left_out": dict(methods.left_out),
             "config": settings,
             "versions": versions(),
-            "seed": 0,
+            "seed": config.seed,
             "work": work,
         }
         if out is not None and journal is not None:
@@ -210,7 +216,7 @@ def _finished(out: Path, work: str) -> dict[str, Any] | None:
         return None
 
 
-def _offered(config: EvaluateConfig, tokens: TokenCounter, embedder: Embedder) -> dict[str, Any]:
+def _offered(config: EvaluateConfig, tokens: TokenCounter, embedder: Embedder, reader: Reader) -> dict[str, Any]:
     """Return the settings that every selector is built with which takes them."""
     return {
         "tokens": tokens,
@@ -219,7 +225,7 @@ def _offered(config: EvaluateConfig, tokens: TokenCounter, embedder: Embedder) -
         "prefilter": config.prefilter,
         "agent": _agent_folder(config.agent),
         "strict": config.strict,
-        "reader": config.reader,
+        "reader": reader,
         "summarizer": config.summarizer,
         "embedder": embedder,
     }
@@ -258,33 +264,33 @@ def compare(
         Per method one row per question.
     """
     units: dict[str, Mapping[str, dict[str, Any]]] = dict(journal.units) if journal else {}
+    remembering = RememberingReader(reader)
     with progress(f"select at {budget_tokens} tokens", quiet=quiet) as report:
         for number, query in enumerate(queries, start=1):
             if query.id not in units:
-                units[query.id] = _measure(query, pool, selectors, reader, budget_tokens, tokens, embedder)
+                units[query.id] = measure(query, pool, selectors, remembering, budget_tokens, tokens, embedder)
                 if journal is not None:
                     journal.add(query.id, units[query.id])
             report(number, len(queries))
     return {name: [units[query.id][name] for query in queries] for name in selectors}
 
 
-def _measure(
+def measure(
     query: Query,
     pool: Pool,
     selectors: Mapping[str, Selector],
-    reader: Reader,
+    reader: RememberingReader,
     budget_tokens: int,
     tokens: TokenCounter,
     embedder: Embedder | None,
 ) -> dict[str, dict[str, Any]]:
-    answers: dict[str, str] = {}
+    """Let every selector choose for one question, and measure what it chose; see `compare`.
 
-    def answer_from(context: str) -> str:
-        if context not in answers:
-            answers[context] = reader.answer(query.question, context).text
-        return answers[context]
-
+    Returns:
+        Per method its row.
+    """
     rows: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, tuple[Selection, float]] = {}
     candidates = pool.candidates(query)
     ranking = [candidate.chunk for candidate in candidates]
     for name, selector in selectors.items():
@@ -297,20 +303,26 @@ def _measure(
         except FAILURES as error:
             rows[name] = {"query": query.id, "failed": 1, "error": f"{type(error).__name__}: {error}"}
             continue
-        latency_ms = 1000 * (time.perf_counter() - started)
-        answer = answer_from(selection.text)
+        chosen[name] = selection, 1000 * (time.perf_counter() - started)
+    selections = [selection for selection, _ in chosen.values()]
+    originals = [_original(selection, ranking) for selection in selections if not _is_whole(selection)]
+    contexts = [*(selection.text for selection in selections), *originals]
+    found = reader.answer_many([query.question] * len(contexts), contexts)
+    answers = {context: answer.text for context, answer in zip(contexts, found, strict=True)}
+    for name, (selection, latency_ms) in chosen.items():
+        answer = answers[selection.text]
         rows[name] = {
             "query": query.id,
             **figures(query, selection, answer, tokens),
             **depth_figures(query, selection, ranking),
-            **summary_figures(selection, ranking, answer, answer_from, tokens, embedder),
+            **summary_figures(selection, ranking, answer, answers.__getitem__, tokens, embedder),
             **({} if embedder is None else {"redundancy": redundancy(_parts(selection), embedder)}),
             "failed": 0,
             "latency_ms": latency_ms,
             "ids": list(selection.ids),
             "answer": answer,
         }
-    return rows
+    return {name: rows[name] for name in selectors}
 
 
 def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounter) -> dict[str, Any]:
@@ -361,9 +373,7 @@ def summary_figures(
     """
     if _is_whole(selection):
         return {}
-    # In the order of the ranking, so that methods which sum up the same chunks share one answer.
-    sources = set(selection.ids)
-    original = SEPARATOR.join(chunk.text for chunk in ranking if chunk.id in sources)
+    original = _original(selection, ranking)
     num_tokens, before = tokens.count([selection.text, original]).tolist()
     return {
         "change_in_tokens": change_in_tokens(num_tokens, before),
@@ -373,6 +383,13 @@ def summary_figures(
 
 def _alike(answer: str, other: str, embedder: Embedder) -> float:
     return answer_similarity(answer, other, embedder) if answer and other else float(answer == other)
+
+
+def _original(selection: Selection, ranking: Sequence[Chunk]) -> str:
+    """Return the joined chunks that a selection was made from."""
+    # In the order of the ranking, so that methods which sum up the same chunks share one answer.
+    sources = set(selection.ids)
+    return SEPARATOR.join(chunk.text for chunk in ranking if chunk.id in sources)
 
 
 def _is_whole(selection: Selection) -> bool:

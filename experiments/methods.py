@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.agents import NO_AGENT
-from corag.types import Selector
+from corag.types import Reader, Reranker, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
@@ -65,9 +66,9 @@ def parse_method(text: str) -> Method:
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not key or not equals or not value:
-            raise InputError(f"method {text!r}: {part!r} is no setting; write name:key=value, such as top-k:k=3")
+            raise InputError(f"{text!r}: {part!r} is no setting; write name:key=value, such as top-k:k=3")
         if key in settings:
-            raise InputError(f"method {text!r}: {key!r} is set twice; leave one out")
+            raise InputError(f"{text!r}: {key!r} is set twice; leave one out")
         settings[key] = _value(value)
     return Method(text, name.strip(), settings)
 
@@ -79,13 +80,21 @@ def _value(text: str) -> Any:
         return text
 
 
-def make_methods(methods: str, offered: Mapping[str, Any]) -> Methods:
+def make_reader(text: str) -> Reader:
+    """Return the reader that `name:key=value` says; see `parse_method`."""
+    written = parse_method(text)
+    return corag.reader(written.name, **written.settings)
+
+
+def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = False) -> Methods:
     """Build selectors, each with rerankers of its own so that no cache is shared.
 
     Args:
         methods: Methods, separated by commas; `all` stands for every selector that can run.
         offered: Settings for every selector that takes them, such as `tokens`, `reranker`, `agent` (a folder or None).
             What is written behind a method's name goes before them.
+        shared: One reranker of a name for all selectors: what it remembers of a chunk serves all, so that their
+            latencies cannot be compared.
 
     Raises:
         InputError: No method, an unknown one, settings that it does not take, or `corag-fixed` without an agent.
@@ -94,11 +103,12 @@ def make_methods(methods: str, offered: Mapping[str, Any]) -> Methods:
     named = [part.strip() for part in methods.split(",") if part.strip()]
     if not named:
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
+    rerankers = cache(corag.reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text in named:
         if text != ALL:
-            selectors[text] = _built(parse_method(text), offered)
+            selectors[text] = _built(parse_method(text), offered, rerankers)
             continue
         agent = offered.get("agent")
         for name in (*SELECTORS.names, *([PLAIN] if agent is not None else [])):
@@ -106,13 +116,13 @@ def make_methods(methods: str, offered: Mapping[str, Any]) -> Methods:
                 left_out[name] = "it takes its setting from a checkpoint; give one with --agent"
                 continue
             try:
-                selectors[name] = _built(Method(name, name), offered)
+                selectors[name] = _built(Method(name, name), offered, rerankers)
             except MissingExtraError as error:
                 left_out[name] = str(error)
     return Methods(selectors, left_out)
 
 
-def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
+def _built(method: Method, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
     takes = set(SELECTORS.settings(method.selector))
     if method.name == PLAIN:
         takes -= {"agent", "strict", "prefilter"}
@@ -133,4 +143,6 @@ def _built(method: Method, offered: Mapping[str, Any]) -> Selector:
     elif "reranker" not in method.settings:
         # It predicts the reranker.
         settings.pop("reranker", None)
+    if rerankers is not None and isinstance(settings.get("reranker"), str):
+        settings["reranker"] = rerankers(settings["reranker"])
     return corag.selector(method.selector, **settings)

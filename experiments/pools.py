@@ -194,8 +194,18 @@ def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path
     )
 
 
-def check_counts(limit: int | None, num_candidates: int) -> None:
-    """Raise `InputError` for a limit or a number of candidates below 1."""
+def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
+    """Return so many questions drawn at random, in their own order; all without a number, or where there are fewer."""
+    if number is None or number >= len(queries):
+        return list(queries)
+    places = np.random.default_rng(seed).choice(len(queries), number, replace=False)
+    return [queries[place] for place in np.sort(places)]
+
+
+def check_counts(limit: int | None, num_candidates: int, sample: int | None = None) -> None:
+    """Raise `InputError` for a limit, a sample or a number of candidates below 1."""
+    if sample is not None and sample < 1:
+        raise InputError(f"sample must be at least 1, got {sample}; leave it out for all questions")
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, got {limit}; leave it out for all questions")
     if num_candidates < 1:
