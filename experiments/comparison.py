@@ -153,6 +153,7 @@ class _Run:
         self._settings = {
             "set": asdict(questions),
             **{name: value for name, value in asdict(config).items() if name not in left_out},
+            "budgets": list(config.budgets),  # as JSON gives it back
         }
         self._work = fingerprint([self._settings, content_hash(self._folder, self._queries, None), versions()])
         self._files = {budget: out / f"{questions.name}-{budget}.json" for budget in config.budgets}

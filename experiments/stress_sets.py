@@ -1,5 +1,7 @@
 """Data folders whose candidates hold a given share of noise, or of passages said before in other words.
 
+`python -m experiments.stress_sets --data DIR --kind noise --rates 0,0.4,0.8 --out DIR` writes one folder for each rate.
+
 After EDC2-RAG (section 5.3 and appendix A.2): a noise rate is the share of retrieved passages that do not help, a
 redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others.
 """
@@ -8,20 +10,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Literal, get_args
 
 import numpy as np
 
+import corag
+from corag.console import say
 from corag.data import DataFolder, Query
-from corag.errors import InputError
+from corag.errors import CoragError, InputError
 from corag.ollama_chat import OllamaChat
 from corag.summarizers.store import SummaryStore
 from corag.text import Document, sentence_spans
 from experiments.journal import write_atomically
 from experiments.metrics import substring_match
+from experiments.pools import Pool, PoolName, check_counts, drawn, open_pool
+
+Kind = Literal["noise", "redundancy"]
+MISTAKE = 2
 
 Rewrite = Callable[[str, int], str]
 """Says a text in another way: the text, and which rewriting of it this is (from 1)."""
@@ -132,62 +143,152 @@ class OllamaRewriter:
         return found
 
 
-def write_noise_set(
+@dataclass(frozen=True)
+class StressConfig:
+    """Write data folders whose candidates hold given shares of noise, or of rewritings.
+
+    Attributes:
+        data: Data folder.
+        out: Folder of the new data folders, which are called by kind and rate, such as `noise-0.4`.
+        split: Which questions.
+        kind: `noise`, passages that are of no help, or `redundancy`, passages said again in other words.
+        rates: Shares of candidates; the same questions are in all folders: those with enough passages for each.
+        size: Candidates of each question; the paper has 20 and 100.
+        pool: Where passages come from; see `corag evaluate`.
+        num_retrieved: Chunks retrieved for each question with the corpus as pool; the paper has 100.
+        embedder: Embeds questions and passages.
+        limit: Only the first questions of the split.
+        sample: Only so many of these, drawn at random.
+        seed: Of that draw.
+        random_pools: Draws passages of both kinds at random too, where else the best-ranked of both are taken.
+        model: A model of an Ollama server that rewrites; without one, sentences change places.
+        store: Folder that remembers its rewritings.
+        quiet: No progress.
+    """
+
+    data: str
+    out: str
+    split: str = "dev"
+    kind: Kind = "noise"
+    rates: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8)
+    size: int = 20
+    pool: PoolName = "corpus"
+    num_retrieved: int = 100
+    embedder: str = "minilm"
+    limit: int | None = None
+    sample: int | None = None
+    seed: int = 0
+    random_pools: bool = False
+    model: str | None = None
+    store: str = "runs/rewritings"
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        if not self.rates or len(set(self.rates)) < len(self.rates):
+            raise InputError(f"rates are {self.rates}; give at least one, each once")
+        check_counts(self.limit, self.num_retrieved, self.sample)
+
+
+def stress_sets(config: StressConfig) -> dict[str, int]:
+    """Write the data folders that a config describes.
+
+    Returns:
+        How many questions are in each, by folder.
+
+    Raises:
+        InputError: A size or rate out of range, or no question has enough passages.
+    """
+    folder = DataFolder.open(config.data)
+    queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
+    pool = open_pool(
+        folder,
+        queries,
+        corag.embedder(config.embedder),
+        pool=config.pool,
+        num_candidates=config.num_retrieved,
+        quiet=config.quiet,
+    )
+    rankings = {query.id: ranking(query, pool) for query in queries}
+    rewrite = rotated if config.model is None else OllamaRewriter(OllamaChat(model=config.model), config.store)
+    pools: dict[float, dict[str, list[Document]]] = {}
+    for rate in config.rates:
+        if config.kind == "noise":
+            seed = config.seed if config.random_pools else None
+            pools[rate] = noise_pools(folder, queries, rankings, size=config.size, rate=rate, seed=seed)
+        else:
+            pools[rate] = redundancy_pools(folder, queries, rankings, size=config.size, rate=rate, rewrite=rewrite)
+        queries = [query for query in queries if query.id in pools[rate]]
+    return {
+        str(out): write_set(queries, pools[rate], out)
+        for rate in config.rates
+        for out in [Path(config.out) / f"{config.kind}-{rate:g}"]
+    }
+
+
+def ranking(query: Query, pool: Pool) -> list[str]:
+    """Return the passages that a pool offers for a question, by id, best first; one cut into chunks counts once."""
+    chunks = [candidate.chunk for candidate in pool.candidates(query)]
+    return list(dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks))
+
+
+def noise_pools(
     folder: DataFolder,
     queries: Sequence[Query],
     rankings: Mapping[str, Sequence[str]],
-    out: str | Path,
     *,
     size: int,
     rate: float,
     seed: int | None = None,
-) -> int:
-    """Write a data folder whose questions have candidates with a given share of noise.
+) -> dict[str, list[Document]]:
+    """Return candidates with a given share of noise for each question that has enough passages of both kinds.
 
     Args:
         folder: The data.
         queries: Questions to take.
         rankings: For each question's id the passages that were retrieved for it, best first.
-        out: The new folder.
         size: See `noisy_pool`.
         rate: See `noisy_pool`.
         seed: See `noisy_pool`.
-
-    Returns:
-        How many questions there are in it; those with too little of one kind are left out.
     """
     pools: dict[str, list[Document]] = {}
     for query in queries:
-        ranking = rankings[query.id]
-        noise = [is_noise(folder.documents[name], query) for name in ranking]
-        if (pool := noisy_pool(ranking, noise, size=size, rate=rate, seed=seed)) is not None:
+        ranked = rankings[query.id]
+        noise = [is_noise(folder.documents[name], query) for name in ranked]
+        if (pool := noisy_pool(ranked, noise, size=size, rate=rate, seed=seed)) is not None:
             pools[query.id] = [folder.documents[name] for name in pool]
-    return _write(queries, pools, Path(out))
+    return pools
 
 
-def write_redundancy_set(
+def redundancy_pools(
     folder: DataFolder,
     queries: Sequence[Query],
     rankings: Mapping[str, Sequence[str]],
-    out: str | Path,
     *,
     rewrite: Rewrite,
     size: int = 20,
     rate: float,
-) -> int:
-    """Write a data folder whose questions have candidates with a given share of rewritings; see `write_noise_set`."""
+) -> dict[str, list[Document]]:
+    """Return candidates with a given share of rewritings for each question that has enough; see `noise_pools`."""
     pools: dict[str, list[Document]] = {}
     for query in queries:
-        ranking = [folder.documents[name] for name in rankings[query.id]]
-        if (pool := redundant_pool(ranking, size=size, rate=rate, rewrite=rewrite)) is not None:
+        ranked = [folder.documents[name] for name in rankings[query.id]]
+        if (pool := redundant_pool(ranked, size=size, rate=rate, rewrite=rewrite)) is not None:
             pools[query.id] = pool
-    return _write(queries, pools, Path(out))
+    return pools
 
 
-def _write(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]], out: Path) -> int:
-    if not pools:
+def write_set(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]], out: Path) -> int:
+    """Write a data folder of questions with candidates of their own; return how many questions there are in it.
+
+    Raises:
+        InputError: No question has candidates.
+    """
+    queries = [query for query in queries if query.id in pools]
+    if not queries:
         raise InputError("no question has enough passages of both kinds; retrieve more for each, or ask for fewer")
-    documents = {document.id: document for pool in pools.values() for document in pool}
+    documents = {document.id: document for query in queries for document in pools[query.id]}
     corpus = [{"id": name, "title": one.title, "text": one.text} for name, one in documents.items()]
     rows = [
         {
@@ -200,7 +301,6 @@ def _write(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]], ou
             "candidates": [document.id for document in pools[query.id]],
         }
         for query in queries
-        if query.id in pools
     ]
     out.mkdir(parents=True, exist_ok=True)
     for name, lines in (("corpus", corpus), ("queries", rows)):
@@ -214,3 +314,28 @@ def _check(size: int, rate: float) -> None:
         raise InputError(f"size must be at least 1, got {size!r}; the paper has 20 and 100")
     if not 0 <= rate <= 1:
         raise InputError(f"rate must be from 0 to 1, got {rate!r}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; return the exit status."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(
+        prog="python -m experiments.stress_sets", description=(StressConfig.__doc__ or "").split("\n", 1)[0]
+    )
+    parser.add_argument("--config", action="config", help="YAML file with settings.")
+    parser.add_class_arguments(StressConfig)
+    values = parser.parse_args(arguments).as_dict()
+    values.pop("config")
+    try:
+        written = stress_sets(StressConfig(**values))
+    except CoragError as error:
+        say(f"error: {error}")
+        return MISTAKE
+    for out, number in written.items():
+        say(f"{out}: {number} questions")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

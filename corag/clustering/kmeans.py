@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from corag.clustering.silhouette import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.errors import InputError
@@ -38,15 +39,23 @@ def kmeans(points: FloatArray, k: int | ChooseK = 4, *, max_k: int = 10, seed: i
     if len(fits) < 3:
         return np.zeros(len(points), dtype=np.int64)
     if k == "elbow":
-        falls = np.array([inertia for _, inertia in fits])
-        line = np.linspace(falls[0], falls[-1], len(falls))
-        best = int((line - falls).argmax())
+        best = elbow([inertia for _, inertia in fits])
     else:
         distances = pairwise_distances(points)
         # One cluster has no silhouette, nor have as many clusters as points.
         values = [mean_silhouette(distances, renumbered(labels)) for labels, _ in fits]
         best = int(np.nan_to_num(values, nan=-1.0).argmax())
     return renumbered(fits[best][0])
+
+
+def elbow(falls: ArrayLike) -> int:
+    """Return the place at which falling values lie farthest below the line between their ends; of equals the first.
+
+    Args:
+        falls: `[K]`, at least one.
+    """
+    values = np.asarray(falls, dtype=np.float64)
+    return int((np.linspace(values[0], values[-1], len(values)) - values).argmax())
 
 
 def check_k(k: int | str, max_k: int) -> None:

@@ -71,6 +71,11 @@ def test_mmr_by_hand():
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
 def test_mmr_with_loops(seed, weight):
+    assert_mmr(seed, weight)
+
+
+def assert_mmr(seed, weight):
+    """Compare with the definition, one candidate and one cosine at a time."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 8))
     vectors = rng.normal(size=(n, 3))

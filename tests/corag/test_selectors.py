@@ -18,9 +18,12 @@ from corag.tokens import CallableCounter
 from corag.types import Selector
 from tests.corag.selector_worlds import (
     COUNTERS,
+    EMBEDDING,
     QUESTIONS,
     SUMMARIZING,
+    HashEmbedder,
     HashReranker,
+    OddSummarizer,
     cheap_selector,
     essence,
     offer,
@@ -144,6 +147,61 @@ def test_huge_chunk_among_small_ones(selector, name):
     selection = selector.select("a?", offer("a" * 100_000, "a dog", "b cat"), 20)
     assert selection.ids
     assert name in SUMMARIZING or "c0" not in selection.ids
+
+
+def test_one_huge_chunk_alone(selector, name):
+    candidates = offer("a" * 100_000)
+    selection = selector.select("a?", candidates, 20)
+    assert selection.cost_tokens <= 20
+    assert name in SUMMARIZING or not selection.ids
+
+
+@settings(deadline=None, max_examples=10)
+@given(pool=pools, query=QUESTIONS, budget=st.integers(1, 80))
+def test_names_do_not_matter(selector, pool, query, budget):
+    renamed = [Candidate(Chunk(f"z{99 - rank}", one.chunk.text), one.similarity) for rank, one in enumerate(pool)]
+    names = {one.chunk.id: other.chunk.id for one, other in zip(pool, renamed, strict=True)}
+    selection, other = selector.select(query, pool, budget), selector.select(query, renamed, budget)
+    if selector.name != "raptor":  # whose tree is over chunks in the order of their names
+        assert other.text == selection.text
+        assert other.ids == tuple(names[name] for name in selection.ids)
+
+
+@pytest.mark.parametrize(
+    "name", ["top-k", "full", "top-tokens", "similarity-cutoff", "adaptive-k", "car"], indirect=True
+)
+def test_equally_similar_candidates_stay_in_their_order(selector):
+    candidates = offer("one", "two", "three", "four", similarities=[0.5] * 4)
+    assert selector.select("a?", candidates, 100).ids == ("c0", "c1", "c2", "c3")
+
+
+@pytest.mark.parametrize("name", EMBEDDING)
+def test_vectors_without_length(checkpoint, name):
+    class Lost(HashEmbedder):
+        def embed(self, texts):
+            return super().embed(texts) * np.array([[text != "lost"] for text in texts])
+
+    embedder = Lost()
+    settings = {"summarizer": OddSummarizer(CHARACTERS)} if name in SUMMARIZING else {}
+    selector = corag.selector(name, embedder=embedder, tokens=CHARACTERS, **settings)
+    candidates = offer("a cat", "lost", "a dog")
+    try:
+        # What measures distances can do without a direction; what measures cosines says that it cannot.
+        assert_sound(selector.select("a?", candidates, 30), candidates, 30, CHARACTERS, name)
+        assert name in ("crag", "raptor")
+    except InputError as error:
+        assert name in ("mmr", "edc2") and "has length 0" in str(error)
+
+
+@pytest.mark.parametrize("name", ["naive", "corag", "upper"])
+def test_values_of_another_number(checkpoint, name):
+    class Short(HashReranker):
+        def score(self, query, texts):
+            return super().score(query, texts)[:-1]
+
+    selector = cheap_selector(name, checkpoint, reranker=Short(), tokens=CHARACTERS)
+    with pytest.raises(ScoringError, match="hash"):
+        selector.select("a?", offer("a", "b", "c"), 10)
 
 
 @pytest.mark.parametrize("name", TAKING, indirect=True)

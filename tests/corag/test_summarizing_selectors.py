@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.clustering.kmeans import kmeans
+from corag.clustering.kmeans import elbow, kmeans
 from corag.errors import InputError, SummarizerError
 from corag.selectors.summarizing import Piece, fit, shares
 from corag.summarizers.ollama import OllamaSummarizer
@@ -211,6 +211,19 @@ def blobs(number, size=12, seed=0):
 def test_kmeans_finds_four_blobs(k):
     pytest.importorskip("sklearn")
     assert kmeans(blobs(4), k).tolist() == [label for label in range(4) for _ in range(12)]
+
+
+def test_elbow_by_the_distance_to_a_line():
+    # The line from 10 to 0: 10, 7.5, 5, 2.5, 0; below it by 0, 3.5, 3, 1.5, 0.
+    assert elbow([10, 4, 2, 1, 0]) == 1
+    assert elbow([3.0]) == elbow([3.0, 3.0, 3.0]) == elbow([2.0, 1.0, 0.0]) == 0
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        falls = np.sort(rng.integers(0, 99, rng.integers(2, 11)))[::-1].tolist()
+        # Whole numbers: the determinant of the triangle with both ends is its distance to the line, times a constant.
+        last = len(falls) - 1
+        areas = [last * (falls[0] - value) - place * (falls[0] - falls[-1]) for place, value in enumerate(falls)]
+        assert areas[elbow(falls)] == max(areas)
 
 
 @pytest.mark.parametrize("k", ["elbow", "silhouette", 4, 100])

@@ -149,6 +149,20 @@ def test_a_limit_takes_the_first_questions(tmp_path, small_data, reader):
     assert [row["query"] for row in rows_of(tmp_path / "r.json")] == ["q6", "q7"] * 2
 
 
+def test_a_sample_is_drawn_by_its_seed_among_the_first_questions(tmp_path, small_data, reader):
+    def drawn(**settings):
+        out = tmp_path / f"{settings}.json"
+        evaluate(config_of(small_data, methods="top-k", reader="first-words", out=str(out), **settings))
+        return [row["query"] for row in rows_of(out)]
+
+    found = {seed: drawn(sample=2, seed=seed) for seed in range(6)}
+    assert all(ids == sorted(ids) and len(set(ids)) == 2 for ids in found.values())
+    assert len({tuple(ids) for ids in found.values()}) > 1
+    assert found[3] == drawn(sample=2, seed=3, quiet=True)
+    assert set(drawn(sample=2, limit=3)) <= {"q6", "q7", "q8"}
+    assert drawn(sample=99) == ["q6", "q7", "q8", "q9"]
+
+
 def test_equal_contexts_are_read_once(small_data, reader):
     evaluate(config_of(small_data, methods="top-k,corag,upper", budget=400, reader="first-words"))
     assert len(set(reader.asked)) == len(reader.asked)
@@ -247,7 +261,7 @@ def test_settings_that_cannot_be_are_refused(small_data, settings, message):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"budget": 0}, {"budget": -5}, {"limit": 0}, {"limit": -1}, {"num_candidates": 0}]
+    "settings", [{"budget": 0}, {"budget": -5}, {"limit": 0}, {"limit": -1}, {"sample": 0}, {"num_candidates": 0}]
 )
 def test_numbers_that_cannot_be_are_refused(settings):
     [(name, value)] = settings.items()

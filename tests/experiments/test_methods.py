@@ -5,7 +5,7 @@ from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.tokens import token_counter
-from experiments.methods import PLAIN, Method, make_methods, parse_method
+from experiments.methods import PLAIN, Method, make_methods, make_reader, parse_method
 
 SIX = "top-k,naive,corag,corag-plain,corag-fixed,upper"
 
@@ -65,6 +65,18 @@ def test_selectors_share_no_reranker(small_checkpoint):
     assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
     assert selectors["naive"].reranker is not selectors["upper"].reranker
     assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
+
+
+def test_shared_rerankers_are_one_of_each_name():
+    selectors = make_methods("naive,upper,naive:reranker=minilm-maxsim", offered(), shared=True).selectors
+    assert selectors["naive"].reranker is selectors["upper"].reranker
+    assert selectors["naive:reranker=minilm-maxsim"].reranker.name == "minilm-maxsim"
+
+
+def test_a_reader_with_settings_of_its_own():
+    assert make_reader("extractive:sentences=1").sentences == 1
+    with pytest.raises(InputError, match="'sentences' is no setting"):
+        make_reader("extractive:sentences")
 
 
 def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):

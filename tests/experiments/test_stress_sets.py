@@ -10,15 +10,20 @@ from corag.data import DataFolder
 from corag.errors import InputError
 from corag.ollama_chat import OllamaChat, OllamaError
 from corag.text import Document
+from experiments.evaluate import EvaluateConfig, evaluate
 from experiments.stress_sets import (
     OllamaRewriter,
+    StressConfig,
     is_noise,
+    main,
+    noise_pools,
     noisy_pool,
+    redundancy_pools,
     redundant_pool,
     rotated,
-    write_noise_set,
-    write_redundancy_set,
+    write_set,
 )
+from tests.experiments.worlds import QUERIES
 from tests.ollama_server import OllamaServer, Reply
 
 
@@ -81,18 +86,51 @@ def test_noise_is_neither_evidence_nor_answer(folder):
 
 def test_sets_are_data_folders(folder, tmp_path):
     rankings = {"q": list(folder.documents)}
-    assert write_noise_set(folder, folder.queries, rankings, tmp_path / "noise", size=4, rate=0.5) == 1
+    pools = noise_pools(folder, folder.queries, rankings, size=4, rate=0.5)
+    assert write_set(folder.queries, pools, tmp_path / "noise") == 1
     noisy = DataFolder.open(tmp_path / "noise")
     assert noisy.queries[0].candidates == ("p0", "p1", "p2", "p3")
     assert (noisy.queries[0].gold, noisy.queries[0].extra) == (("p1#0-5",), {"level": "easy"})
-    kept = write_redundancy_set(
-        folder, folder.queries, rankings, tmp_path / "redundant", size=4, rate=0.5, rewrite=rotated
-    )
+    pools = redundancy_pools(folder, folder.queries, rankings, size=4, rate=0.5, rewrite=rotated)
+    assert write_set(folder.queries, pools, tmp_path / "redundant") == 1
     redundant = DataFolder.open(tmp_path / "redundant")
-    assert (kept, redundant.queries[0].candidates) == (1, ("p0", "p1", "p0~1", "p1~1"))
+    assert redundant.queries[0].candidates == ("p0", "p1", "p0~1", "p1~1")
     assert redundant.documents["p0~1"].text == "It is old. Passage 0."
+    assert noise_pools(folder, folder.queries, rankings, size=4, rate=0.0) == {}
     with pytest.raises(InputError, match="no question has enough passages"):
-        write_noise_set(folder, folder.queries, rankings, tmp_path / "none", size=4, rate=0.0)
+        write_set(folder.queries, {}, tmp_path / "none")
+
+
+def test_from_the_command_line(small_data, tmp_path, capsys):
+    arguments = ["--data", str(small_data), "--out", str(tmp_path), "--pool", "candidates", "--quiet", "true"]
+    assert main([*arguments, "--split", "train", "--size", "4", "--rates", "[0.5,0.75]"]) == 0
+    written = [DataFolder.open(tmp_path / f"noise-{rate}") for rate in (0.5, 0.75)]
+    known = {query["id"]: query for query in QUERIES}
+    for folder, number in zip(written, (2, 3), strict=True):
+        # Two passages of each of these questions hold its evidence or its answer; of the fourth only one does.
+        assert {query.id for query in folder.queries} <= {"q1", "q2", "q3", "q4", "q5"}
+        for query in folder.queries:
+            assert set(query.candidates) <= set(known[query.id]["candidates"])
+            assert [is_noise(folder.documents[name], query) for name in query.candidates].count(True) == number
+    assert [query.id for query in written[0].queries] == [query.id for query in written[1].queries] != []
+    assert "q4" not in [query.id for query in written[0].queries]
+    result = evaluate(EvaluateConfig(str(tmp_path / "noise-0.5"), "train", "naive", reader="extractive", quiet=True))
+    assert result["pool"] == "candidates" and result["queries"] == len(written[0].queries)
+    assert main([*arguments, "--split", "train", "--kind", "redundancy", "--size", "6", "--rates", "[0.5]"]) == 0
+    [query] = DataFolder.open(tmp_path / "redundancy-0.5").split("train", 1)
+    assert [name.split("~")[0] for name in query.candidates[3:]] == list(query.candidates[:3])
+    capsys.readouterr()
+    assert main([*arguments, "--size", "9"]) == 2
+    assert "no question has enough passages" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [({"kind": "noisy"}, "kind is 'noisy'"), ({"rates": ()}, "rates are"), ({"sample": 0}, "sample must be at least")],
+)
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(InputError, match=message):
+        StressConfig("data", "out", **settings)
 
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
