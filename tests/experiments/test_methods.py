@@ -36,8 +36,8 @@ def test_a_method_with_settings_of_its_own(text, name, settings):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("top-k:3", "method 'top-k:3': '3' is no setting; write name:key=value, such as top-k:k=3"),
-        ("top-k:", "method 'top-k:': '' is no setting"),
+        ("top-k:3", "'top-k:3': '3' is no setting; write name:key=value, such as top-k:k=3"),
+        ("top-k:", "'top-k:': '' is no setting"),
         ("top-k:k=", "'k=' is no setting"),
         ("top-k:=3", "'=3' is no setting"),
         ("top-k:k=3:k=5", "'k' is set twice"),
