@@ -40,6 +40,10 @@ DEFAULT_SURROGATE = "minilm-pooled"
 SCALE_FREE: tuple[search.Policy, ...] = ("model", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
 
+ENDING: tuple[search.Policy, ...] = ("beam", "greedy")
+"""Policies that end of themselves when no chunk fits any more."""
+NO_BOUND = 10**6
+"""More rounds than there are chunks."""
 DEFAULT_ITERATIONS = 10
 DEFAULT_COST_WEIGHT = 0.1
 DEFAULT_EXPLORATION = 0.3
@@ -57,13 +61,15 @@ class Corag(BudgetedSelector):
 
     Args:
         reranker: Name or object; in place of the one that an agent names. Without both, `minilm-maxsim`.
-        policy: What is scored next; see `search.SearchConfig`. By default `model`, which needs the fewest scored orders
-            for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches 0.9996 of the
-            exhaustive value with 38, where `paper` reaches 0.995 with 46. A reranker whose orders cost next to nothing
-            may name another one as its `search_policy`. With an agent by default `paper`: what it predicts are
-            settings of that search.
-        iterations: Rounds of scoring; of the tree policies, nodes to expand with all their children in one batch.
-            By default 10, or what an agent predicts.
+        policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
+            `search_policy`, such as `beam` where orders cost next to nothing, else `model`, which needs the fewest
+            scored orders for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches
+            0.9996 of the exhaustive value with 38, where `paper` reaches 0.995 with 46. With many candidates of which
+            hardly two fit together it can miss the best single one. With an agent by default `paper`: what it predicts
+            are settings of that search.
+        iterations: Rounds of scoring; of the tree policies, nodes to expand with all their children in one batch. By
+            default what an agent predicts, else 10, and for `beam` and `greedy`, which add one chunk a round and end
+            of themselves, no bound.
         max_scored: The most orders to score, or None for no bound but `iterations`.
         exploration: c of the utility (paper, eq. 5); tree policies only. By default 0.3, or what an agent predicts.
         cost_weight: lambda of the utility (paper, eq. 5); tree policies only. By default 0.1, or what an agent
@@ -127,9 +133,12 @@ class Corag(BudgetedSelector):
         self._reranker = self._rerankers.get(reranker) if isinstance(reranker, str) else reranker
         if self._reranker is None and self.agent is None:
             self._reranker = self._rerankers.get(DEFAULT_RERANKER)
+        policy = policy or self._default_policy(prefilter)
+        if iterations is None:
+            iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS
         self.config = search.SearchConfig(
-            policy=policy or self._default_policy(prefilter),
-            iterations=DEFAULT_ITERATIONS if iterations is None else iterations,
+            policy=policy,
+            iterations=iterations,
             max_scored=max_scored,
             exploration=DEFAULT_EXPLORATION if exploration is None else exploration,
             cost_weight=DEFAULT_COST_WEIGHT if cost_weight is None else cost_weight,
@@ -328,7 +337,7 @@ def _choice(result: search.SearchResult, problem: Problem, scorer: MemoScorer, l
         {
             "reranker": plan.reranker.name,
             "policy": plan.config.policy,
-            "iterations": plan.config.iterations,
+            "iterations": result.num_calls if plan.config.iterations == NO_BOUND else plan.config.iterations,
             **({"exploration": plan.config.exploration, "cost_weight": plan.config.cost_weight} if result.tree else {}),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,

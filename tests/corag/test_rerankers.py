@@ -193,20 +193,25 @@ def test_cosine_cuts_at_the_end():
 # minilm-maxsim
 
 
-def naive_maxsim(question, passages):
-    """Mean over question tokens of the best cosine with any token of any passage, one token at a time."""
+def naive_maxsim(question, passages, sharpness):
+    """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
     encoder = minilm_encoder()
     (question_tokens,) = encoder.token_embeddings(encoder.tokenize([question]).ids)
-    tokens = [row for ids in encoder.tokenize(passages).ids for row in encoder.token_embeddings([ids])[0]]
-    best = [max([0.0, *(float(np.dot(token, asked)) for token in tokens)]) for asked in question_tokens]
-    return sum(best) / len(best)
+    tokens = [encoder.token_embeddings([ids])[0] for ids in encoder.tokenize(passages).ids]
+    pooled = []
+    for asked in question_tokens:
+        best = [max([0.0, *(float(np.dot(token, asked)) for token in rows)]) for rows in tokens]
+        power = sum(value**sharpness for value in best) ** (1 / sharpness) if math.isfinite(sharpness) else max(best)
+        pooled.append(power)
+    return sum(pooled) / len(pooled)
 
 
+@pytest.mark.parametrize("sharpness", [2.0, 8.0, math.inf])
 @pytest.mark.parametrize("order", [(0,), (2,), (1, 3), (3, 1), (4, 0, 2), (5,), (5, 1)])
-def test_maxsim_equals_the_naive_loop(order):
+def test_maxsim_equals_the_naive_loop(order, sharpness):
     passages = [*PASSAGES, ""]
-    value = MiniLMMaxSim().scorer(QUESTION, chunks_of(passages))([order])[0]
-    assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order]), abs=1e-5)
+    value = MiniLMMaxSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
+    assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
 
 
 def test_maxsim_of_a_single_chunk_is_the_score_of_its_text():
@@ -217,11 +222,30 @@ def test_maxsim_of_a_single_chunk_is_the_score_of_its_text():
 
 
 def test_maxsim_by_hand():
-    scorer = MaxSimScorer(np.array([[0.2, 0.8], [0.6, 0.4], [0.1, 0.1]]), np.array([False, False, True]))
+    maxima, cut = np.array([[0.2, 0.8], [0.6, 0.4], [0.1, 0.1]]), np.array([False, False, True])
+    scorer = MaxSimScorer(maxima, cut, math.inf)
     orders = [(0,), (1,), (2,), (0, 1), (1, 0), (2, 1), (2, 1, 0)]
     # (0.2 + 0.8) / 2, (0.6 + 0.4) / 2, 0.1, max by column (0.6 + 0.8) / 2, the same, (0.6 + 0.4) / 2, ...
     assert scorer(orders) == pytest.approx([0.5, 0.5, 0.1, 0.7, 0.7, 0.5, 0.7])
     assert scorer.num_truncated == 3
+    # With the Euclidean norm: (sqrt(0.4) + sqrt(0.8)) / 2, and what is 0 everywhere stays 0.
+    soft = MaxSimScorer(np.append(maxima, [[0.0, 0.0]], axis=0), np.append(cut, False), 2.0)
+    assert soft([(0,), (1, 0), (3, 3)]) == pytest.approx([0.5, (0.4**0.5 + 0.8**0.5) / 2, 0.0])
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.permutations(range(6)), st.sampled_from([1.0, 8.0, 1e3]))
+def test_maxsim_is_the_same_in_any_order_and_between_the_maximum_and_the_sum(column, order, sharpness):
+    scorer = MaxSimScorer(np.array(column)[:, None], np.zeros(len(column), dtype=bool), sharpness)
+    order = tuple(place for place in order if place < len(column))
+    one, other = scorer([order, tuple(range(len(column)))])
+    assert one == other
+    assert max(column) * (1 - 1e-12) <= one <= sum(column) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 0, math.nan])
+def test_maxsim_that_is_no_norm(sharpness):
+    with pytest.raises(InputError, match="sharpness must be at least 1, got"):
+        MiniLMMaxSim(sharpness=sharpness)
 
 
 def test_maxsim_never_falls_with_another_chunk():

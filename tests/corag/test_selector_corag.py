@@ -301,6 +301,16 @@ def test_many_questions_at_once_find_what_one_by_one_finds(name):
     assert [s.trace["orders_scored"] for s in together] == [s.trace["orders_scored"] for s in alone]
 
 
+def test_no_bound_but_the_budget_for_policies_that_add_one_chunk_a_round():
+    texts = [f"{letter} word" for letter in "abcdefghijklmnopqrst"]
+    found = Corag(reranker="minilm-maxsim", tokens=CHARACTERS).select(
+        "a word?", offer(*texts, similarities=[0.5] * 20), 999
+    )
+    assert (len(found), found.trace["policy"], found.trace["iterations"]) == (20, "beam", 20)
+    assert Corag(reranker=HashReranker(3)).config.iterations == 10
+    assert Corag(reranker=HashReranker(3), policy="greedy", iterations=4).config.iterations == 4
+
+
 @pytest.mark.parametrize("policy", ["model", "paper", "carrot", "best-first", "beam", "greedy", "random"])
 def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy):
     selector = Corag(reranker=HashReranker(3), policy=policy, max_scored=40, iterations=20, tokens=CHARACTERS)
