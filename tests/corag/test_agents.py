@@ -164,7 +164,7 @@ def test_a_selection_says_what_was_passed_over(caplog):
 
 def test_without_a_shipped_agent_the_default_reranker_decides(shipped, caplog):
     selection = corag.selector("corag", tokens=CHARACTERS).select("a cat?", POOL, 40)
-    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-maxsim", "model")
+    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-maxsim", "beam")
     assert f"the agent '{SHIPPED_AGENT}' is not in" in selection.trace["no_agent"]
     assert caplog.records == []
     assert essence(selection) == essence(Corag(agent=None, tokens=CHARACTERS).select("a cat?", POOL, 40))
