@@ -129,6 +129,6 @@ class MaxSimScorer:
         if np.isinf(self._sharpness) or maxima.shape[1] == 1:
             return largest
         # Relative to the largest, so that no power is too small for a float.
-        shares = maxima / np.maximum(largest, np.finfo(np.float64).tiny)[:, None]
+        shares = maxima / np.where(largest > 0, largest, 1.0)[:, None]
         sums: FloatArray = (shares**self._sharpness).sum(axis=1)
         return np.asarray(largest * sums ** (1 / self._sharpness))
