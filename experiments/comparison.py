@@ -90,7 +90,7 @@ class ComparisonConfig:
     root: str = "../shared/data"
     methods: str = "all"
     budgets: tuple[int, ...] = (256, 512, 1024)
-    reranker: str = "minilm-maxsim"
+    reranker: str = "minilm-softsim"
     reader: str = "extractive"
     summarizer: str = "extractive"
     embedder: str = "minilm"

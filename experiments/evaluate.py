@@ -105,7 +105,7 @@ class EvaluateConfig:
     methods: str = "top-k,naive,corag,upper"
     budget: int = 256
     pool: PoolName = "auto"
-    reranker: str = "minilm-maxsim"
+    reranker: str = "minilm-softsim"
     window: WindowPolicy = DEFAULT_POLICY
     prefilter: float = 1.0
     agent: str | None = None

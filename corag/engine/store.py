@@ -7,6 +7,7 @@ deleted at any time while nobody uses it.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from corag.errors import DataError
 _VERSION = 1
 # How long to wait for another process that writes.
 _PATIENCE_S = 60.0
+_PAUSE_S = 0.01
 
 
 class Entry(NamedTuple):
@@ -46,18 +48,10 @@ class ValueStore:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         with self._connection() as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if version != _VERSION and (version, num_tables) != (0, 0):
-                raise self._unusable("it is another program's database, or a store of another version")
-            # Readers then do not wait for writers.
-            connection.execute("PRAGMA journal_mode = WAL")
-            with connection:
-                connection.execute(
-                    'CREATE TABLE IF NOT EXISTS "values" '
-                    "(key BLOB PRIMARY KEY, value REAL NOT NULL, truncated INTEGER NOT NULL) WITHOUT ROWID"
-                )
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            if self._version(connection) != _VERSION:
+                self._create(connection)
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                self._write_ahead(connection)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
         """Return what is kept under those of the keys that are there.
@@ -81,6 +75,43 @@ class ValueStore:
                 'INSERT OR IGNORE INTO "values" VALUES (?, ?, ?)',
                 [(key, entry.value, entry.truncated) for key, entry in entries.items()],
             )
+
+    @staticmethod
+    def _version(connection: sqlite3.Connection) -> int:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        # One transaction that nobody else may write beside: of several processes one makes the table.
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            version = self._version(connection)
+            (num_tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if version == _VERSION:
+                return
+            if (version, num_tables) != (0, 0):
+                raise self._unusable("it is another program's database, or a store of another version")
+            connection.execute(
+                'CREATE TABLE "values" '
+                "(key BLOB PRIMARY KEY, value REAL NOT NULL, truncated INTEGER NOT NULL) WITHOUT ROWID"
+            )
+            connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Let readers go on while another process writes; the file remembers it.
+
+        SQLite refuses the change at once, without the wait that it grants every other statement, while another process
+        makes the same change: several that open a new store together have to ask again.
+        """
+        deadline = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

@@ -1,16 +1,17 @@
-"""`minilm-maxsim`: late interaction over the token embeddings of all-MiniLM-L6-v2.
+"""`minilm-maxsim` and `minilm-softsim`: late interaction over the token embeddings of all-MiniLM-L6-v2.
 
 For every token of the question, the best cosine among the tokens of the chosen chunks, averaged over the
 question (Khattab and Zaharia, "ColBERT", 2020, eq. 3, with a mean in place of the sum so that values of one chunk are
 in [0, 1]). Token embeddings are computed once per chunk; an order then costs a few operations on a few rows.
 
-In a combination the maximum is a soft one: the norm of some order of the chunks' cosines with the question token. Under
-the hard maximum all chunks beyond the first few are worth nothing, or what they add to words that mean little, so that
-at larger budgets a search for the best value leaves out evidence.
+In a combination `minilm-maxsim` takes the maximum over its chunks, so that all chunks beyond the first few are worth
+nothing, or what they add to words that mean little: at larger budgets a search for the best value leaves out evidence.
+`minilm-softsim` takes a norm of the chunks' cosines with the question token instead, a soft maximum.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,15 +24,17 @@ from corag.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.rerankers.token_states import TokenStates
 from corag.types import Chunk, FloatArray, Order
 
-DEFAULT_SHARPNESS = 8.0
-"""Chosen on training questions of HotpotQA and MuSiQue; anything from 4 to 12 does about as well there."""
+SOFT = 8.0
+"""Order of the norm of `minilm-softsim`. Chosen on training questions of HotpotQA and MuSiQue; anything from 4 to 12
+does about as well there."""
 
 
 class MiniLMMaxSim:
     """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter to it.
 
     Args:
-        sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity is their maximum.
+        sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity, the default, is their
+            maximum.
         backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
@@ -39,20 +42,17 @@ class MiniLMMaxSim:
 
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
-        search_policy: How `corag` searches with it by default. Values that take microseconds are sooner computed than
-            foretold by a model of them, which, moreover, can miss a chunk that fits beside no other.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
     """
 
     max_tokens = MAX_TOKENS
-    search_policy: search.Policy = "beam"
 
     def __init__(
         self,
         *,
-        sharpness: float = DEFAULT_SHARPNESS,
+        sharpness: float = math.inf,
         backend: Backend = "auto",
         precision: Precision = "fp32",
         cache_chunks: int = 2048,
@@ -89,6 +89,38 @@ class MiniLMMaxSim:
         return maxima, truncated
 
 
+class MiniLMSoftSim(MiniLMMaxSim):
+    """`minilm-maxsim` with a soft maximum over the chunks of a combination; values of one chunk are the same.
+
+    Args:
+        sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity is their maximum.
+        backend: See `MiniLMMaxSim`.
+        precision: See `MiniLMMaxSim`.
+        cache_chunks: See `MiniLMMaxSim`.
+        encoder: See `MiniLMMaxSim`.
+
+    Attributes:
+        search_policy: How `corag` searches with it by default. Values that take microseconds are sooner computed than
+            foretold by a model of them, which, moreover, can miss a chunk that fits beside no other.
+    """
+
+    search_policy: search.Policy = "beam"
+
+    def __init__(
+        self,
+        *,
+        sharpness: float = SOFT,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        cache_chunks: int = 2048,
+        encoder: TextEncoder | None = None,
+    ) -> None:
+        super().__init__(
+            sharpness=sharpness, backend=backend, precision=precision, cache_chunks=cache_chunks, encoder=encoder
+        )
+        self.name = "minilm-softsim"
+
+
 class MaxSimScorer:
     """Late interaction over precomputed maxima.
 
@@ -103,7 +135,7 @@ class MaxSimScorer:
 
     order_matters = False
 
-    def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_], sharpness: float = DEFAULT_SHARPNESS) -> None:
+    def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_], sharpness: float = math.inf) -> None:
         self._maxima = maxima
         self._sharpness = sharpness
         self._cut_chunks = set(np.flatnonzero(truncated).tolist())

@@ -60,7 +60,7 @@ class Corag(BudgetedSelector):
     """Searches for the ordered combination that the reranker values most.
 
     Args:
-        reranker: Name or object; in place of the one that an agent names. Without both, `minilm-maxsim`.
+        reranker: Name or object; in place of the one that an agent names. Without both, `minilm-softsim`.
         policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
             `search_policy`, such as `beam` where orders cost next to nothing, else `model`, which needs the fewest
             scored orders for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches

@@ -9,7 +9,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
 from corag.types import Reranker, TokenCounter
 
-DEFAULT_RERANKER = "minilm-maxsim"
+DEFAULT_RERANKER = "minilm-softsim"
 
 
 class Naive(BudgetedSelector):

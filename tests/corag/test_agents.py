@@ -164,7 +164,7 @@ def test_a_selection_says_what_was_passed_over(caplog):
 
 def test_without_a_shipped_agent_the_default_reranker_decides(shipped, caplog):
     selection = corag.selector("corag", tokens=CHARACTERS).select("a cat?", POOL, 40)
-    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-maxsim", "beam")
+    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-softsim", "beam")
     assert f"the agent '{SHIPPED_AGENT}' is not in" in selection.trace["no_agent"]
     assert caplog.records == []
     assert essence(selection) == essence(Corag(agent=None, tokens=CHARACTERS).select("a cat?", POOL, 40))
@@ -212,7 +212,7 @@ def test_what_is_set_by_hand_is_not_left_to_the_shipped_agent(shipped, setting):
 def test_a_shipped_agent_without_its_rerankers_leaves_the_choice_to_the_default_one(shipped, parts):
     save_small_agent(shipped / SHIPPED_AGENT, rerankers=("failing", "not-installed"), fixed=None)
     trace = Corag().select("a cat?", POOL, 40).trace
-    assert trace["reranker"] == "minilm-maxsim"
+    assert trace["reranker"] == "minilm-softsim"
     assert set(trace["passed_over"]) == {"failing", "not-installed"}
     with pytest.raises((ModelError, MissingExtraError)):
         Corag(strict=True).select("a cat?", POOL, 40)
@@ -262,7 +262,8 @@ def test_reading_a_checkpoint_without_safetensors(tmp_path, monkeypatch):
 
 
 def ask(capsys, *arguments):
-    status = main(["ask", QUESTION, "--json", *(str(argument) for argument in arguments)])
+    # The reader that needs no checkpoint: the folder of shipped checkpoints is another here.
+    status = main(["ask", QUESTION, "--json", "--reader", "extractive", *(str(argument) for argument in arguments)])
     captured = capsys.readouterr()
     return status, json.loads(captured.out)["trace"] if status == 0 else " ".join(captured.err.split())
 
@@ -274,7 +275,7 @@ def test_asking_goes_by_the_shipped_agent(shipped, small_index, capsys):
     assert ask(capsys, *index, "--strict")[1]["agent"] == SHIPPED_AGENT
     for setting in (["--agent", "none"], ["--reranker", "bm25"], ["--prefilter", "0.5"]):
         assert "agent" not in ask(capsys, *index, *setting)[1]
-    assert main(["ask", QUESTION, *map(str, index)]) == 0
+    assert main(["ask", QUESTION, "--reader", "extractive", *map(str, index)]) == 0
     assert f"; agent {SHIPPED_AGENT}, policy paper" in capsys.readouterr().out
 
 
@@ -300,7 +301,9 @@ def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeyp
     from experiments.methods import make_methods
 
     def reranker_of(**settings):
-        config = EvaluateConfig(str(small_data), methods="corag", reranker="bm25", limit=1, quiet=True, **settings)
+        config = EvaluateConfig(
+            str(small_data), methods="corag", reranker="bm25", reader="extractive", limit=1, quiet=True, **settings
+        )
         chosen = []
         measure = Corag.select
 

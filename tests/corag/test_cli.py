@@ -168,7 +168,7 @@ def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
         for row, chunk in zip(rows, said["chunks"], strict=True)
     )
     assert f"{said['cost_tokens']} of 256 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
-    assert "reranker minilm-maxsim, iterations " in lines[-2]
+    assert "reranker minilm-softsim, iterations " in lines[-2]
     assert re.fullmatch(r"time: embed \d+ ms, retrieve \d+ ms, select \d+ ms, read \d+ ms", lines[-1])
 
 
@@ -196,7 +196,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     corpus = {"id": "[red]a", "title": "[b]", "text": "The [bold]lake[/bold] is [/] 310 metres deep."}
     (tmp_path / "corpus.jsonl").write_text(json.dumps(corpus))
     assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
-    assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index") == 0
+    assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
     assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a#0-45" in said
 

@@ -17,7 +17,7 @@ from corag.errors import InputError
 from corag.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim
+from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim, MiniLMSoftSim
 from corag.rerankers.scorers import SEPARATOR
 from corag.types import Reranker
 from tests.corag.engine_worlds import save_bert
@@ -212,6 +212,16 @@ def test_maxsim_equals_the_naive_loop(order, sharpness):
     passages = [*PASSAGES, ""]
     value = MiniLMMaxSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
     assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
+
+
+def test_softsim_is_maxsim_with_a_norm_of_order_eight():
+    soft, chunks = corag.reranker("minilm-softsim"), chunks_of(PASSAGES)
+    assert (type(soft), soft.name, soft.search_policy) == (MiniLMSoftSim, "minilm-softsim", "beam")
+    orders = [(0,), (2,), (1, 3), (4, 0, 2)]
+    assert soft.scorer(QUESTION, chunks)(orders) == pytest.approx(
+        MiniLMMaxSim(sharpness=8.0).scorer(QUESTION, chunks)(orders)
+    )
+    assert soft.score(QUESTION, PASSAGES) == pytest.approx(MiniLMMaxSim().score(QUESTION, PASSAGES))
 
 
 def test_maxsim_of_a_single_chunk_is_the_score_of_its_text():

@@ -288,7 +288,7 @@ def test_aselect_equals_select_and_lets_the_loop_run():
     assert beats > 10
 
 
-@pytest.mark.parametrize("name", ["minilm-cosine", "minilm-maxsim", "bm25"])
+@pytest.mark.parametrize("name", ["minilm-cosine", "minilm-maxsim", "minilm-softsim", "bm25"])
 def test_many_questions_at_once_find_what_one_by_one_finds(name):
     texts = ["Berlin is the capital of Germany.", "Paris is a city.", "Germany borders France.", "Rivers flow.", "K2."]
     offers = [offer(*texts[k:]) for k in range(4)]
@@ -303,7 +303,7 @@ def test_many_questions_at_once_find_what_one_by_one_finds(name):
 
 def test_no_bound_but_the_budget_for_policies_that_add_one_chunk_a_round():
     texts = [f"{letter} word" for letter in "abcdefghijklmnopqrst"]
-    found = Corag(reranker="minilm-maxsim", tokens=CHARACTERS).select(
+    found = Corag(reranker="minilm-softsim", tokens=CHARACTERS).select(
         "a word?", offer(*texts, similarities=[0.5] * 20), 999
     )
     assert (len(found), found.trace["policy"], found.trace["iterations"]) == (20, "beam", 20)

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import numpy as np
 import pytest
@@ -151,6 +152,19 @@ def test_processes_share_a_store(tmp_path):
     workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(20 * number)]) for number in range(4)]
     assert [worker.wait(timeout=60) for worker in workers] == [0] * 4
     assert len(ValueStore(path).get([b"%d" % row for row in range(80)])) == 80
+
+
+def test_a_new_store_may_be_opened_by_many_at_once(tmp_path):
+    together = Barrier(8)
+
+    def opened(row, path):
+        together.wait()
+        ValueStore(path).put({b"%d" % row: Entry(row, False)})
+
+    with ThreadPoolExecutor(8) as pool:
+        for path in (tmp_path / f"{number}.sqlite" for number in range(30)):
+            list(pool.map(opened, range(8), [path] * 8))
+            assert len(ValueStore(path).get([b"%d" % row for row in range(8)])) == 8
 
 
 # The reranker

@@ -12,7 +12,7 @@ from experiments.adapters.compare_table import replace_table, table_of
 from experiments.adapters.evidence_config import EvidenceSource
 from experiments.evaluate import EvaluateConfig, evaluate
 
-CONFIG = Path(__file__).parents[2] / "experiments" / "configs" / "adapters" / "compare.yaml"
+CONFIG = Path(__file__).parents[2] / "experiments" / "configs" / "compare-adapters.yaml"
 DATA = Path(os.environ.get("CORAG_DATA", Path(__file__).parents[3] / "shared" / "data"))
 MARKED = "# Page\n\n<!-- table -->\nold\n<!-- /table -->\n\nThe end.\n"
 
