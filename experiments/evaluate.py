@@ -10,7 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from corag.errors import BudgetError, DataError, InputError, ScoringError, Summa
 from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
+from corag.selectors.defaults import default_reranker
 from corag.text import ChunkConfig
 from corag.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
@@ -77,7 +78,7 @@ class EvaluateConfig:
         budget: The most tokens a selection may cost.
         pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
             evidence (document), or the nearest chunks of the corpus.
-        reranker: Values chunks for every method that reranks.
+        reranker: Values chunks for every method that reranks; see `corag.selectors.defaults` for the default.
         window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
             scored in overlapping windows (windows), or are cut (truncate) and counted.
         prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
@@ -105,7 +106,7 @@ class EvaluateConfig:
     methods: str = "top-k,naive,corag,upper"
     budget: int = 256
     pool: PoolName = "auto"
-    reranker: str = "minilm-softsim"
+    reranker: str = field(default_factory=default_reranker)
     window: WindowPolicy = DEFAULT_POLICY
     prefilter: float = 1.0
     agent: str | None = None

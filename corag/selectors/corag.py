@@ -26,8 +26,8 @@ from corag.selectors.agents import (
     shipped_agent,
 )
 from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.defaults import UNTRAINED, default_reranker
 from corag.selectors.limits import Limits
-from corag.selectors.naive import DEFAULT_RERANKER
 from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ class Corag(BudgetedSelector):
     """Searches for the ordered combination that the reranker values most.
 
     Args:
-        reranker: Name or object; in place of the one that an agent names. Without both, `minilm-softsim`.
+        reranker: Name or object; in place of the one that an agent names. Without both, the default
+            of `corag.selectors.defaults`.
         policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
             `search_policy`, such as `beam` where orders cost next to nothing, else `model`, which needs the fewest
             scored orders for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches
@@ -132,7 +133,7 @@ class Corag(BudgetedSelector):
         self._rerankers = UsableRerankers(strict=strict)
         self._reranker = self._rerankers.get(reranker) if isinstance(reranker, str) else reranker
         if self._reranker is None and self.agent is None:
-            self._reranker = self._rerankers.get(DEFAULT_RERANKER)
+            self._reranker = self._rerankers.get(default_reranker())
         policy = policy or self._default_policy(prefilter)
         if iterations is None:
             iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS
@@ -202,7 +203,7 @@ class Corag(BudgetedSelector):
         trace["probabilities"] = dict(prediction.probabilities)
         reranker = self._reranker
         if reranker is None:
-            spare = (DEFAULT_RERANKER,) if by_default else ()
+            spare = (UNTRAINED,) if by_default else ()
             reranker, passed_over = self._rerankers.predicted(prediction, spare)
             trace |= {"passed_over": passed_over} if passed_over else {}
         return Plan(reranker, config, self.window, self._surrogate, trace)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from corag.registry import reranker as make_reranker
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
+from corag.selectors.defaults import reranker_or_default
 from corag.types import Reranker, TokenCounter
-
-DEFAULT_RERANKER = "minilm-softsim"
 
 
 class Naive(BudgetedSelector):
     """Every chunk that fits valued by itself; the best that still fits is taken until nothing fits.
 
     Args:
-        reranker: Name or object.
+        reranker: Name or object; None for the default, see `corag.selectors.defaults`.
         window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
         tokens: The answering model's token counter.
     """
@@ -26,12 +24,12 @@ class Naive(BudgetedSelector):
     def __init__(
         self,
         *,
-        reranker: str | Reranker = DEFAULT_RERANKER,
+        reranker: str | Reranker | None = None,
         window: WindowPolicy = DEFAULT_POLICY,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
+        self.reranker = reranker_or_default(reranker)
         self.window = check_policy(window)
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:

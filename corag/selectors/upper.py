@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import search
-from corag.registry import reranker as make_reranker
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem
-from corag.selectors.naive import DEFAULT_RERANKER
+from corag.selectors.defaults import reranker_or_default
 from corag.types import Reranker, TokenCounter
 
 
@@ -14,7 +13,7 @@ class Upper(BudgetedSelector):
     """Exhaustive: the best value there is, at the price of scoring everything.
 
     Args:
-        reranker: Name or object.
+        reranker: Name or object; None for the default, see `corag.selectors.defaults`.
         max_length: The most chunks of a combination.
         max_orders: The most orders to score; beyond it a clear error instead of a run without end. Where the
             order of chunks does not matter to the reranker, each set counts once.
@@ -27,14 +26,14 @@ class Upper(BudgetedSelector):
     def __init__(
         self,
         *,
-        reranker: str | Reranker = DEFAULT_RERANKER,
+        reranker: str | Reranker | None = None,
         max_length: int = 5,
         max_orders: int = 25_000,
         window: WindowPolicy = DEFAULT_POLICY,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        self.reranker = make_reranker(reranker) if isinstance(reranker, str) else reranker
+        self.reranker = reranker_or_default(reranker)
         self.max_length, self.max_orders = max_length, max_orders
         self.window = check_policy(window)
 

@@ -168,7 +168,7 @@ def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
         for row, chunk in zip(rows, said["chunks"], strict=True)
     )
     assert f"{said['cost_tokens']} of 256 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
-    assert "reranker minilm-softsim, iterations " in lines[-2]
+    assert "reranker minilm-multihop, iterations " in lines[-2]
     assert re.fullmatch(r"time: embed \d+ ms, retrieve \d+ ms, select \d+ ms, read \d+ ms", lines[-1])
 
 

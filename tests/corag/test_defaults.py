@@ -1,0 +1,35 @@
+"""The reranker of selectors that are given none."""
+
+import pytest
+
+import corag
+from corag import shipped
+from corag.selectors.defaults import default_reranker, reranker_or_default
+from corag.selectors.naive import Naive
+from corag.selectors.upper import Upper
+from experiments.evaluate import EvaluateConfig
+
+
+@pytest.fixture
+def no_checkpoints(tmp_path, monkeypatch):
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+
+
+@pytest.mark.parametrize("selector", [Naive, Upper])
+def test_the_trained_one_where_the_checkpoints_are(selector):
+    assert selector().reranker.name == default_reranker() == "minilm-multihop"
+    assert EvaluateConfig("data").reranker == "minilm-multihop"
+
+
+@pytest.mark.usefixtures("no_checkpoints")
+@pytest.mark.parametrize("selector", [Naive, Upper])
+def test_one_without_training_where_they_are_not(selector):
+    assert selector().reranker.name == default_reranker() == "minilm-softsim"
+    assert EvaluateConfig("data").reranker == "minilm-softsim"
+    assert corag.selector("corag", agent="none")._reranker.name == "minilm-softsim"
+
+
+def test_what_is_given_is_taken():
+    given = corag.reranker("bm25")
+    assert reranker_or_default(given) is given
+    assert reranker_or_default("bm25").name == "bm25"
