@@ -14,6 +14,7 @@ from torch import Tensor
 from agent.batches import Batch, Batches, whole_table
 from agent.config import AgentConfig, TrainConfig
 from agent.data import TrainingTable, epoch_order
+from agent.decision import decide
 from agent.losses import (
     Losses,
     contrastive_loss,
@@ -54,7 +55,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.model = model
-        self._ranges = config.ranges
+        self._config = config
         self._grid = None if val is None else val.grid
         self.train_config = train_config
         self.first_epoch = first_epoch
@@ -98,14 +99,15 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         output = self.model(batch.features)
         losses = self._losses(output, batch)
         self._note("val", batch, losses, self._total(losses))
-        chosen = output.logits.argmax(dim=1)
+        # To the CPU first: not every accelerator has float64.
+        probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
+        chosen, settings = decide(self._config, probabilities, output.settings.float().cpu().double().numpy())
         values = batch.quality
         if self._grid is not None:
-            settings = self._ranges.from_unit(output.settings.float().cpu().numpy())
-            chosen = torch.from_numpy(self._grid.nearest(chosen.cpu().numpy(), settings, self._ranges)).to(chosen)
-            values = batch.utility
+            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch.utility
         if values is not None:
-            lost = values.max(dim=1).values - values.gather(1, chosen[:, None])[:, 0]
+            index = torch.from_numpy(chosen).to(values.device)
+            lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
             self._figures[-1]["val_regret"] = lost.sum()
 
     def pop_figures(self) -> dict[str, float]:

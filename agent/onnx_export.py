@@ -40,28 +40,33 @@ def export_onnx(agent: ConfigurationAgent, path: str | Path) -> Path:
 def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     """Return the agent as an ONNX model that computes in float32.
 
-    Input: `features`, float32 `[b, d]`. Outputs: `probabilities`, float32 `[b, R]`, in the order of the rerankers;
-    `iterations`, int64 `[b]`; `exploration` and `cost_weight`, float32 `[b]`, within the agent's ranges. The model's
+    Input: `features`, float32 `[b, d]`. Outputs: `reranker`, int64 `[b]`, the chosen one's place in the order of the
+    rerankers; `probabilities`, float32 `[b, R]`, in that order; `iterations`, int64 `[b]`; `exploration` and `cost_weight`, float32 `[b]`, within the agent's ranges. The model's
     metadata hold the checkpoint's configuration under `corag`, as JSON: reranker names, embedder, feature recipe.
 
     `ConfigurationAgent.predict` computes in float64: iterations may differ by one where their value lies between two
-    whole numbers to within the rounding of float32.
+    whole numbers to within the rounding of float32, and what is chosen where a lead is at its bound to within that.
     """
     config = agent.config
     constants: dict[str, NDArray[np.float32] | NDArray[np.int64]] = dict(agent.weights)
     nodes: list[onnx.NodeProto] = []
     maps = "features"
     for number in range(len(config.encoder_shapes)):
-        nodes += [_linear(maps, f"encoder.{number}"), _node("Relu", [f"encoder.{number}"], f"maps.{number}")]
+        nodes += [
+            _linear(maps, f"encoder.{number}", f"encoder.{number}"),
+            _node("Relu", [f"encoder.{number}"], f"maps.{number}"),
+        ]
         maps = f"maps.{number}"
-    nodes += [_linear(maps, "reranker"), _node("Softmax", ["reranker"], "probabilities", axis=1)]
-    nodes += [_linear(maps, "settings"), _node("Sigmoid", ["settings"], "unit")]
+    nodes += [_linear(maps, "reranker", "logits"), _node("Softmax", ["logits"], "probabilities", axis=1)]
+    nodes += [_linear(maps, "settings", "settings"), _node("Sigmoid", ["settings"], "unit")]
     nodes += _decoded(agent, constants)
+    nodes += _decided(agent, constants)
     graph = helper.make_graph(
         nodes,
         "corag-agent",
         inputs=[helper.make_tensor_value_info("features", TensorProto.FLOAT, ["b", config.feature_dim])],
         outputs=[
+            helper.make_tensor_value_info("reranker", TensorProto.INT64, ["b"]),
             helper.make_tensor_value_info("probabilities", TensorProto.FLOAT, ["b", len(config.rerankers)]),
             helper.make_tensor_value_info("iterations", TensorProto.INT64, ["b"]),
             helper.make_tensor_value_info("exploration", TensorProto.FLOAT, ["b"]),
@@ -80,7 +85,7 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
 def _decoded(
     agent: ConfigurationAgent, constants: dict[str, NDArray[np.float32] | NDArray[np.int64]]
 ) -> list[onnx.NodeProto]:
-    """Return what `Ranges.from_unit` does, from `unit` `[b, 3]` to one output for each setting."""
+    """Return what `Ranges.from_unit` does, from `unit` `[b, 3]` to `<name>.predicted` `[b]` for each setting."""
     ranges = agent.config.ranges
     bounds = np.array([getattr(ranges, name) for name in SETTINGS], dtype=np.float32)
     scaled = bounds.copy()
@@ -97,17 +102,40 @@ def _decoded(
         if name == "iterations":
             nodes += [_node("Exp", [value], f"{name}.natural"), _node("Round", [f"{name}.natural"], f"{name}.whole")]
             value = f"{name}.whole"
-        clipped = f"{name}.clipped" if name == "iterations" else name
+        predicted = f"{name}.predicted"
+        clipped = f"{name}.clipped" if name == "iterations" else predicted
         nodes.append(_node("Clip", [value, f"{name}.low", f"{name}.high"], clipped))
         if name == "iterations":
-            nodes.append(_node("Cast", [clipped], name, to=TensorProto.INT64))
+            nodes.append(_node("Cast", [clipped], predicted, to=TensorProto.INT64))
     return nodes
 
 
-def _linear(source: str, layer: str) -> onnx.NodeProto:
+def _decided(
+    agent: ConfigurationAgent, constants: dict[str, NDArray[np.float32] | NDArray[np.int64]]
+) -> list[onnx.NodeProto]:
+    """Return what `agent.decision.decide` does, from `probabilities` and predicted settings to the outputs."""
+    config, names = agent.config, ("reranker", *SETTINGS)
+    nodes = [_node("ArgMax", ["probabilities"], "reranker.predicted", axis=1, keepdims=0)]
+    if not config.caution or config.fixed is None:
+        return nodes + [_node("Identity", [f"{name}.predicted"], name) for name in names]
+    label = config.rerankers.index(config.fixed.reranker)
+    fixed = (label, *(getattr(config.fixed, name) for name in SETTINGS))
+    for name, value in zip(names, fixed, strict=True):
+        constants[f"{name}.fixed"] = np.array(value, np.int64 if isinstance(value, int) else np.float32)
+    constants["caution"] = np.array(config.caution, np.float32)
+    nodes += [
+        _node("ReduceMax", ["probabilities"], "highest", axes=[1], keepdims=0),
+        _node("Gather", ["probabilities", "reranker.fixed"], "probability.fixed", axis=1),
+        _node("Sub", ["highest", "probability.fixed"], "lead"),
+        _node("Less", ["lead", "caution"], "unclear"),
+    ]
+    return nodes + [_node("Where", ["unclear", f"{name}.fixed", f"{name}.predicted"], name) for name in names]
+
+
+def _linear(source: str, layer: str, output: str) -> onnx.NodeProto:
     # Weights are stored [outputs, inputs].
-    return _node("Gemm", [source, f"{layer}.weight", f"{layer}.bias"], layer, transB=1)
+    return _node("Gemm", [source, f"{layer}.weight", f"{layer}.bias"], output, transB=1)
 
 
-def _node(operator: str, inputs: list[str], output: str, **attributes: int) -> onnx.NodeProto:
+def _node(operator: str, inputs: list[str], output: str, **attributes: int | list[int]) -> onnx.NodeProto:
     return helper.make_node(operator, inputs, [output], **attributes)

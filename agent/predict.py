@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.config import AgentConfig
+from agent.decision import decide
 from agent.errors import AgentError
 
 FloatArray = NDArray[np.float64]
@@ -23,7 +24,8 @@ class AgentPrediction:
     """The configuration for one question.
 
     Attributes:
-        reranker: The most probable reranker, among those available.
+        reranker: The most probable reranker, among those available; the fixed configuration's where the agent keeps
+            to that, settings included (`AgentConfig.caution`).
         iterations: Search iterations.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.
@@ -65,8 +67,8 @@ class ConfigurationAgent:
         Args:
             features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe
                 `config.features`.
-            available: Names of the rerankers at hand; the most probable of them is chosen. None means
-                all. Equal probabilities go to the first in label order.
+            available: Names of the rerankers at hand; one of them is chosen. None means all. Equal
+                probabilities go to the first in label order.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
@@ -80,8 +82,7 @@ class ConfigurationAgent:
         maps = self._maps(rows)
         probabilities = _softmax(maps @ self._reranker[0] + self._reranker[1])
         unit = _sigmoid(maps @ self._settings[0] + self._settings[1])
-        settings = self.config.ranges.from_unit(unit)
-        chosen = np.where(allowed, probabilities, -1.0).argmax(axis=1)
+        chosen, settings = decide(self.config, probabilities, unit, allowed)
         predictions = [
             AgentPrediction(
                 reranker=self.config.rerankers[label],

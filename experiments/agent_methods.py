@@ -125,6 +125,7 @@ def run_method(name: str, fold: Fold) -> Chosen:
 
     Raises:
         InputError: There is no such method.
+        agent.AgentError: There is too little for it to learn from.
     """
     with require("threadpoolctl", "clustering").threadpool_limits(1):
         started = time.perf_counter()
@@ -239,6 +240,7 @@ def boosted_trees(fold: Fold) -> Callable[[LabelArrays], Choices]:
 def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Callable[[LabelArrays], Choices]:
     def fit(known: LabelArrays, make: Callable[[], Any]) -> Any:
         table = make_targets(known, fold.config.target, fold.config.recipe)
+        table.check_trainable()
         counts = table.weight > 0
         return make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
 
@@ -268,7 +270,7 @@ def oracle_reranker(fold: Fold) -> Callable[[LabelArrays], Choices]:
 def trained_agent(fold: Fold) -> Callable[[LabelArrays], Choices]:
     """The agent: network, losses and inputs as configured."""
     config = fold.config
-    agent_config = agent_config_of(fold.train, config)
+    agent_config = agent_config_of(fold.known, config)
     report = agent.fit(
         make_targets(fold.train, config.target, config.recipe),
         make_targets(fold.val, config.target, config.recipe),
@@ -299,7 +301,7 @@ BASELINES: Mapping[str, Method] = {
     "oracle-reranker": oracle_reranker,
     "oracle": oracle,
 }
-AGENT = "agent"
+AGENT, WITHOUT_CAUTION = "agent", "agent-without-caution"
 
 
 def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
@@ -316,8 +318,10 @@ def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
         found[f"agent-without-{part}"] = replace(config, features=rest)
     if training.temperature:
         found["agent-hard-labels"] = replace(config, training=replace(training, temperature=0.0))
+    if config.caution:
+        found[WITHOUT_CAUTION] = replace(config, caution=0.0)
     paper = agent.TrainConfig(patience=training.patience, accelerator=training.accelerator)
-    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER)
+    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER, caution=0.0)
     return found
 
 

@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ from agent.config import Tracker
 from corag.console import progress, stdout, table
 from corag.errors import InputError
 from experiments.agent_figures import BASE, CEILING, by_folder, method_figures
-from experiments.agent_methods import AGENT, BASELINES, Fold, ablations, run_method
+from experiments.agent_methods import AGENT, BASELINES, WITHOUT_CAUTION, Fold, ablations, run_method
 from experiments.division import divide
 from experiments.evaluate import versions
 from experiments.journal import Journal, fingerprint, write_atomically
@@ -31,11 +31,12 @@ from experiments.train import TEST, TRAIN, VAL, TrainAgentConfig, parts_of
 logger = logging.getLogger(__name__)
 
 Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
+HELD_OUT = "held-out"
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
 NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet")
 """Settings on which the choices of one method with one seed do not depend: the labels count by their content."""
-UNSEEN_SHOWN = (AGENT, "knn", "ridge")
+UNSEEN_SHOWN = (AGENT, WITHOUT_CAUTION, "knn", "ridge")
 """Methods that the plot of unseen data folders shows."""
 SHOWN = {
     "method": "", "quality": "quality", "utility": "utility", "regret": "regret", "gap_closed": "gap closed",
@@ -61,6 +62,8 @@ class EvaluateAgentConfig:
         features: Parts of the agent's feature vector; see `corag train`.
         hidden: Sizes of the agent's hidden layers.
         map_dim: Size of its feature map.
+        caution: How clear a prediction has to be for the agent to depart from the best single configuration; see
+            `corag train`.
         target: What makes one configuration better than another.
         training: The agent's training.
         logger: Whether the table also goes to W&B (offline unless WANDB_MODE says otherwise).
@@ -77,6 +80,7 @@ class EvaluateAgentConfig:
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
+    caution: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
     logger: Tracker = "wandb"
@@ -100,6 +104,7 @@ class EvaluateAgentConfig:
             features=self.features,
             hidden=self.hidden,
             map_dim=self.map_dim,
+            caution=self.caution,
             target=self.target,
             training=self.training,
             quiet=True,
@@ -155,6 +160,10 @@ class Part:
 def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     """Compare, write the result into a folder and return it.
 
+    With a part of the questions, or without a data folder, there may be too little to learn from: one reranker may be
+    the best one throughout. A method that then cannot be trained, with whatever seed, is left out of that part, with a
+    warning; the part's `left_out` says why. Of the held-out questions no method is left out: there it is an error.
+
     Raises:
         DataError: A table cannot be used, or has too few questions.
         InputError: The tables have no such figure.
@@ -173,12 +182,8 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
             key = _key(part, name, seed)
             if key not in journal.units:
                 folder = out / "training" / key.replace("/", "-")
-                chosen = run_method(name, _fold(arrays, part, seed, train_config, folder))
+                journal.add(key, _unit(part, name, _fold(arrays, part, seed, train_config, folder)))
                 shutil.rmtree(folder, ignore_errors=True)
-                journal.add(
-                    key,
-                    {"choices": chosen.choices.tolist(), "fit_s": chosen.fit_s, "predict_us": chosen.predict_us},
-                )
             report(number, len(jobs))
     shutil.rmtree(out / "training", ignore_errors=True)
     result = {
@@ -203,10 +208,10 @@ def _parts(arrays: LabelArrays, config: EvaluateAgentConfig) -> Iterator[Part]:
     protocols, methods = config.protocol_list(), config.method_list()
     tested = parts_of(arrays, config.shares, config.split_seed) == TEST
     test_rows, known_rows = np.flatnonzero(tested), np.flatnonzero(~tested)
-    if "held-out" in protocols:
-        yield Part("held-out", "all", tuple(methods), test_rows, known_rows)
-    # Ablations answer what a part of the agent brings; once is enough.
-    main = tuple(name for name in methods if name in BASELINES or name == AGENT)
+    if HELD_OUT in protocols:
+        yield Part(HELD_OUT, "all", tuple(methods), test_rows, known_rows)
+    # Ablations answer what a part of the agent brings; once is enough, but for what unseen data are about.
+    main = tuple(name for name in methods if name in BASELINES or name in (AGENT, WITHOUT_CAUTION))
     folders = sorted(set(arrays.data))
     if "unseen-folder" in protocols and len(folders) > 1:
         for folder in folders:
@@ -227,6 +232,17 @@ def _fold(arrays: LabelArrays, part: Part, seed: int, config: TrainAgentConfig, 
     return Fold(arrays, known[sides == TRAIN], known[sides == VAL], part.test_rows, config, seed, folder)
 
 
+def _unit(part: Part, name: str, fold: Fold) -> dict[str, Any]:
+    """Return what a method chooses with one seed, or why it cannot."""
+    try:
+        chosen = run_method(name, fold)
+    except agent.AgentError as error:
+        if part.protocol == HELD_OUT:
+            raise
+        return {"left_out": str(error)}
+    return {"choices": chosen.choices.tolist(), "fit_s": chosen.fit_s, "predict_us": chosen.predict_us}
+
+
 def _key(part: Part, name: str, seed: int) -> str:
     return f"{part.protocol}/{part.name}/{name}/{seed}"
 
@@ -237,6 +253,13 @@ def _protocols(
     found: dict[str, dict[str, Any]] = {}
     for part in parts:
         of_method = {name: [units[_key(part, name, seed)] for seed in range(config.seeds)] for name in part.methods}
+        left_out = {}
+        for name in part.methods:
+            reasons = [unit["left_out"] for unit in of_method[name] if "left_out" in unit]
+            if reasons:
+                del of_method[name]
+                left_out[name] = f"{len(reasons)} of {config.seeds} seeds: {reasons[0]}"
+                logger.warning("%s, %s: %s is left out: %s", part.protocol, part.name, name, left_out[name])
         chosen = {
             name: [np.array(unit["choices"], dtype=np.int64) for unit in of_seeds]
             for name, of_seeds in of_method.items()
@@ -247,7 +270,9 @@ def _protocols(
             for figure in ("fit_s", "predict_us"):
                 row[figure] = float(np.median([unit[figure] for unit in of_method[row["method"]]]))
         of_part: dict[str, Any] = {"questions": len(test), "learned_from": len(part.known_rows), "methods": rows}
-        if part.protocol == "held-out":
+        if left_out:
+            of_part["left_out"] = left_out
+        if part.protocol == HELD_OUT:
             of_part["by_folder"] = by_folder(test, chosen, config.target)
         found.setdefault(part.protocol, {})[part.name] = of_part
     return found
@@ -285,6 +310,7 @@ def markdown(result: Mapping[str, Any]) -> str:
             text += _markdown_table(
                 list(SHOWN.values()), [[line[name] for name in SHOWN] for line in _lines(part["methods"])]
             )
+            text += [line for one, why in part.get("left_out", {}).items() for line in ("", f"Left out: {one}, {why}")]
             if "by_folder" in part:
                 names = [row["method"] for row in part["methods"]]
                 text += ["", "Utility by data folder:", ""]
@@ -304,7 +330,7 @@ def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> l
 
 def plot(result: Mapping[str, Any]) -> str:
     """Return an SVG: the share of the gap that each method closes, and how it grows with the training questions."""
-    held_out = result["protocols"].get("held-out", {}).get("all")
+    held_out = result["protocols"].get(HELD_OUT, {}).get("all")
     curve = result["protocols"].get("learning-curve", {})
     unseen = result["protocols"].get("unseen-folder", {})
     panels = [name for name, there in (("bars", held_out), ("curve", curve), ("unseen", unseen)) if there]
@@ -318,7 +344,7 @@ def plot(result: Mapping[str, Any]) -> str:
 
 
 def _draw_bars(axis: Any, result: Mapping[str, Any]) -> None:
-    rows = [row for row in result["protocols"]["held-out"]["all"]["methods"] if row["method"] not in (BASE, CEILING)]
+    rows = [row for row in result["protocols"][HELD_OUT]["all"]["methods"] if row["method"] not in (BASE, CEILING)]
     values = [row["gap_closed"] for row in rows]
     bounds = [
         [max(0.0, row["gap_closed"] - row["gap_closed_low"]) for row in rows],
@@ -333,9 +359,9 @@ def _draw_bars(axis: Any, result: Mapping[str, Any]) -> None:
 
 def _draw_curve(axis: Any, result: Mapping[str, Any]) -> None:
     parts = {float(name): part["methods"] for name, part in result["protocols"]["learning-curve"].items()}
-    if "held-out" in result["protocols"]:
-        parts[1.0] = result["protocols"]["held-out"]["all"]["methods"]
-    names = [row["method"] for row in parts[min(parts)] if row["method"] not in (BASE, CEILING, "oracle-reranker")]
+    names = [name for name in _methods(parts.values()) if name not in (BASE, CEILING, "oracle-reranker")]
+    if HELD_OUT in result["protocols"]:
+        parts[1.0] = result["protocols"][HELD_OUT]["all"]["methods"]
     for place, name in enumerate(names):
         rows = {share: row for share, of_part in parts.items() for row in of_part if row["method"] == name}
         axis.plot(
@@ -350,18 +376,21 @@ def _draw_curve(axis: Any, result: Mapping[str, Any]) -> None:
 
 def _draw_unseen(axis: Any, result: Mapping[str, Any]) -> None:
     parts = result["protocols"]["unseen-folder"]
-    rows = next(iter(parts.values()))["methods"]
-    names = [row["method"] for row in rows if row["method"] in UNSEEN_SHOWN]
+    folders = {name: {row["method"]: row["utility"] for row in part["methods"]} for name, part in parts.items()}
+    names = [name for name in _methods(part["methods"] for part in parts.values()) if name in UNSEEN_SHOWN]
     for place, name in enumerate(names):
-        leads = []
-        for part in parts.values():
-            rows = {row["method"]: row["utility"] for row in part["methods"]}
-            leads.append(rows[name] - rows[BASE])
-        axis.plot(leads, list(parts), marker="os^"[place % 3], linestyle="", label=name, color=COLORS[place])
+        # A method may be left out of a part; every folder keeps its place.
+        leads = [rows.get(name, np.nan) - rows[BASE] for rows in folders.values()]
+        axis.plot(leads, list(folders), marker="os^v"[place % 4], linestyle="", label=name, color=COLORS[place])
     axis.axvline(0, color="#000000", linewidth=0.8)
     axis.set_xlabel("utility above the best single configuration (unseen data folder)")
     if names:
         axis.legend(frameon=False, fontsize=8)
+
+
+def _methods(parts: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
+    """Return the names of the methods that are in any of these parts, each once."""
+    return list(dict.fromkeys(row["method"] for rows in parts for row in rows))
 
 
 def show(result: Mapping[str, Any]) -> None:

@@ -35,6 +35,8 @@ class TrainAgentConfig:
         features: Parts of the feature vector, separated by commas: query, candidates, curve.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
+        caution: How much more probable than the best single configuration's reranker another has to be for the agent
+            to depart from that configuration, from 0 (as it predicts) to 1 (never).
         target: What makes one configuration better than another.
         training: The training's own settings.
         quiet: No progress.
@@ -49,6 +51,7 @@ class TrainAgentConfig:
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
+    caution: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
     quiet: bool = False
@@ -84,7 +87,8 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     """
     arrays = read_labels(config.labels).having(config.target.metrics)
     training, validation = _parts(arrays, config)
-    agent_config = agent_config_of(training, config)
+    known = np.isin(arrays.ids, training.ids + (() if validation is None else validation.ids))
+    agent_config = agent_config_of(arrays.of(known), config)
     return agent.fit(
         make_targets(training, config.target, config.recipe),
         None if validation is None else make_targets(validation, config.target, config.recipe),
@@ -96,17 +100,18 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     )
 
 
-def agent_config_of(training: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
-    """Return the configuration of an agent that learns from some questions."""
+def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
+    """Return the configuration of an agent that knows some questions, those for training and for validation."""
     return agent.AgentConfig(
-        feature_dim=feature_dim(config.recipe, training.query_vectors.shape[1]),
-        rerankers=training.rerankers,
-        ranges=training.ranges,
-        embedder=training.embedder,
+        feature_dim=feature_dim(config.recipe, known.query_vectors.shape[1]),
+        rerankers=known.rerankers,
+        ranges=known.ranges,
+        embedder=known.embedder,
         features=config.recipe,
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
-        fixed=training.configurations[best_single(training, utility(training, config.target))],
+        fixed=known.configurations[best_single(known, utility(known, config.target))],
+        caution=config.caution,
     )
 
 
