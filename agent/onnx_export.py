@@ -41,8 +41,9 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     """Return the agent as an ONNX model that computes in float32.
 
     Input: `features`, float32 `[b, d]`. Outputs: `reranker`, int64 `[b]`, the chosen one's place in the order of the
-    rerankers; `probabilities`, float32 `[b, R]`, in that order; `iterations`, int64 `[b]`; `exploration` and `cost_weight`, float32 `[b]`, within the agent's ranges. The model's
-    metadata hold the checkpoint's configuration under `corag`, as JSON: reranker names, embedder, feature recipe.
+    rerankers; `probabilities`, float32 `[b, R]`, in that order; `iterations`, int64 `[b]`; `exploration` and
+    `cost_weight`, float32 `[b]`, within the agent's ranges. The model's metadata hold the checkpoint's configuration
+    under `corag`, as JSON: reranker names, embedder, feature recipe.
 
     `ConfigurationAgent.predict` computes in float64: iterations may differ by one where their value lies between two
     whole numbers to within the rounding of float32, and what is chosen where a lead is at its bound to within that.
@@ -52,11 +53,8 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     nodes: list[onnx.NodeProto] = []
     maps = "features"
     for number in range(len(config.encoder_shapes)):
-        nodes += [
-            _linear(maps, f"encoder.{number}", f"encoder.{number}"),
-            _node("Relu", [f"encoder.{number}"], f"maps.{number}"),
-        ]
-        maps = f"maps.{number}"
+        layer, inputs, maps = f"encoder.{number}", maps, f"maps.{number}"
+        nodes += [_linear(inputs, layer, layer), _node("Relu", [layer], maps)]
     nodes += [_linear(maps, "reranker", "logits"), _node("Softmax", ["logits"], "probabilities", axis=1)]
     nodes += [_linear(maps, "settings", "settings"), _node("Sigmoid", ["settings"], "unit")]
     nodes += _decoded(agent, constants)
@@ -121,7 +119,8 @@ def _decided(
     label = config.rerankers.index(config.fixed.reranker)
     fixed = (label, *(getattr(config.fixed, name) for name in SETTINGS))
     for name, value in zip(names, fixed, strict=True):
-        constants[f"{name}.fixed"] = np.array(value, np.int64 if isinstance(value, int) else np.float32)
+        whole = name in ("reranker", "iterations")
+        constants[f"{name}.fixed"] = np.array(value, np.int64) if whole else np.array(value, np.float32)
     constants["caution"] = np.array(config.caution, np.float32)
     nodes += [
         _node("ReduceMax", ["probabilities"], "highest", axes=[1], keepdims=0),

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -123,6 +124,18 @@ class LabelArrays:
 _ARRAYS = ("data", "split", "group", "query_vectors", "candidates_vectors")
 
 
+def label_paths(paths: str) -> list[Path]:
+    """Return the label tables that a setting names, separated by commas.
+
+    Raises:
+        InputError: It names none.
+    """
+    found = [Path(name.strip()) for name in paths.split(",") if name.strip()]
+    if not found:
+        raise InputError("labels is empty; give at least one table that `corag label` wrote")
+    return found
+
+
 def read_labels(paths: str) -> LabelArrays:
     """Read label tables, separated by commas, as one.
 
@@ -133,9 +146,7 @@ def read_labels(paths: str) -> LabelArrays:
         DataError: A table is damaged or of another version, two differ in embedder or grid, a figure is no number, or
             no question is whole.
     """
-    names = [name.strip() for name in paths.split(",") if name.strip()]
-    if not names:
-        raise InputError("labels is empty; give at least one table that `corag label` wrote")
+    names = [str(path) for path in label_paths(paths)]
     tables = [(name, *read_table(name), read_questions(name)[0]) for name in names]
     first_name, _, first, _ = tables[0]
     for name, _, metadata, _ in tables[1:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ import agent
 from corag.errors import DataError, InputError
 from corag.features import check_recipe, feature_dim
 from experiments.division import divide
-from experiments.label_arrays import LabelArrays, read_labels
+from experiments.label_arrays import LabelArrays, label_paths, read_labels
 from experiments.targets import TargetConfig, best_single, make_targets, utility
 
 TRAIN, VAL, TEST = 0, 1, 2
@@ -160,12 +161,18 @@ def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAg
     return {
         "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: "
         + ", ".join(f"{name} {count}" for name, count in counts.items()),
+        "label tables": ", ".join(f"{path.name} (sha256 {_sha256(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
         "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "best single configuration": agent_config.fixed,
+        "caution": agent_config.caution,
         "commit": commit(),
     }
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def commit() -> str:

@@ -27,6 +27,8 @@ def by_onnx(model, rows):
 
 def check_agrees(found, agent_, rows):
     expected = agent_.predict(rows)
+    chosen = [agent_.config.rerankers[label] for label in found["reranker"]]
+    assert chosen == [one.reranker for one in expected]
     probabilities = [list(one.probabilities.values()) for one in expected]
     np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)
     for name in SETTINGS:
@@ -38,12 +40,12 @@ def check_agrees(found, agent_, rows):
     assert differ <= 0.01
 
 
-@pytest.mark.parametrize("changes", [{}, {"hidden": ()}, {"hidden": (4, 4, 4)}])
+@pytest.mark.parametrize("changes", [{}, {"hidden": ()}, {"hidden": (4, 4, 4)}, {"caution": 0.2}, {"caution": 1.0}])
 @pytest.mark.parametrize("num_rows", [1, 200])
 def test_agrees_with_predict(changes, num_rows):
     trained = random_agent(toy_config(**changes), scale=0.5)
     found = by_onnx(agent.to_onnx(trained), features(num_rows))
-    assert found["iterations"].dtype == np.int64
+    assert found["iterations"].dtype == found["reranker"].dtype == np.int64
     check_agrees(found, trained, features(num_rows))
 
 
@@ -68,13 +70,13 @@ def test_the_file_explains_itself(tmp_path):
     [kept] = model.metadata_props
     assert kept.key == "corag"
     assert AgentConfig.from_dict(json.loads(kept.value)) == trained.config
-    assert [one.name for one in model.graph.output] == ["probabilities", *SETTINGS]
+    assert [one.name for one in model.graph.output] == ["reranker", "probabilities", *SETTINGS]
     assert [file.name for file in path.parent.iterdir()] == ["agent.onnx"]
 
 
 def test_another_runtime_reads_the_file(tmp_path):
     openvino = pytest.importorskip("openvino", reason="no runtime to run it")
-    trained = random_agent()
+    trained = random_agent(toy_config(caution=0.2))
     path = agent.export_onnx(trained, tmp_path / "agent.onnx")
     # By default it would compute in bf16 where the CPU can.
     compiled = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

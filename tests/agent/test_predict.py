@@ -8,9 +8,9 @@ from agent import AgentError, ConfigurationAgent
 from tests.agent.toys import DIM, RANGES, random_agent, random_weights, toy_config
 
 
-def agent_that_passes_one_feature_on():
+def agent_that_passes_one_feature_on(**changes):
     """Map = (relu(x0),), logits = (0, map), settings = sigmoid(0) = half of each range."""
-    config = toy_config(hidden=(), map_dim=1)
+    config = toy_config(hidden=(), map_dim=1, **changes)
     weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"][0, 0] = 1.0
     weights["reranker.weight"][1, 0] = 1.0
@@ -51,6 +51,27 @@ def test_only_available_rerankers_are_chosen():
     for available in ((), ["unheard of"]):
         with pytest.raises(AgentError, match=r"none of the available rerankers.*it knows first, second"):
             agent.predict(features, available=available)
+
+
+@pytest.mark.parametrize(("caution", "reranker"), [(0.0, "second"), (0.49, "second"), (0.51, "first"), (1.0, "first")])
+def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_small(caution, reranker):
+    features = np.zeros(DIM)
+    features[0] = np.log(3)  # probabilities 0.25 and 0.75: a lead of 0.5 over "first", which is fixed
+    prediction = agent_that_passes_one_feature_on(caution=caution).predict(features)
+    settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
+    assert prediction.reranker == reranker
+    assert settings == pytest.approx((10, 2.4, 0.1) if reranker == "first" else (8, 1.5, 0.15))
+    assert prediction.probabilities == pytest.approx({"first": 0.25, "second": 0.75})
+
+
+def test_without_its_lead_the_fixed_reranker_keeps_its_fixed_settings_too():
+    prediction = agent_that_passes_one_feature_on(caution=0.1).predict(-np.ones(DIM))
+    assert (prediction.reranker, prediction.iterations, prediction.exploration) == ("first", 10, 2.4)
+
+
+def test_there_is_nothing_to_keep_to_where_the_fixed_reranker_is_not_at_hand():
+    prediction = agent_that_passes_one_feature_on(caution=1.0).predict(np.ones(DIM), available=["second"])
+    assert (prediction.reranker, prediction.iterations) == ("second", 8)
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,42 @@ def test_unseen_folders_and_fewer_questions(tmp_path):
     assert (tmp_path / "out" / "agents.svg").read_text().startswith("<svg")
 
 
+def test_what_cannot_be_trained_without_a_folder_is_left_out_there_with_its_reason(tmp_path, caplog):
+    """Only the questions of the folder south tell two rerankers apart; without it, one is best throughout."""
+    rng, rows, questions = np.random.default_rng(0), [], []
+    for number in range(48):
+        folder, good = ("south", "ab"[number // 2 % 2]) if number % 2 else ("north", "a")
+        for reranker in "ab":
+            value = (0.7 if reranker == good else 0.2) + 0.05 * rng.random()
+            rows.append(label_row(f"q{number}", reranker, value, data=folder))
+        vector = [1.0 if good == "a" else -1.0, *rng.normal(scale=0.1, size=3)]
+        questions.append(question_row(f"q{number}", "?", vector, data=folder, group=f"{folder}/{number}"))
+    labels = str(write_labels(tmp_path / "labels.parquet", rows, questions))
+    settings = {"labels": labels, "methods": "agent,logistic,knn", "protocols": "held-out,unseen-folder,learning-curve"}
+    result = evaluate_agent(config_of(tmp_path, **settings))
+    parts = result["protocols"]["unseen-folder"]
+    without_south = {row["method"] for row in parts["south"]["methods"]}
+    assert without_south == {"best-single", "knn", "oracle"}
+    assert set(parts["south"]["left_out"]) == {"agent", "logistic"}
+    for reason in parts["south"]["left_out"].values():
+        assert reason.startswith("2 of 2 seeds: training needs at least 2 different best rerankers")
+    assert "left_out" not in parts["north"] and "left_out" not in result["protocols"]["held-out"]["all"]
+    assert "unseen-folder, south: agent is left out: 2 of 2 seeds" in caplog.text
+    assert "Left out: agent, 2 of 2 seeds: training needs" in (tmp_path / "out" / "result.md").read_text()
+    assert "agent" in {row["method"] for row in parts["north"]["methods"]}
+    assert (tmp_path / "out" / "agents.svg").read_text().startswith("<svg")
+
+
+def test_a_cautious_agent_is_compared_with_one_that_is_not(tmp_path):
+    methods = "agent,agent-without-caution"
+    settings = {"methods": methods, "seeds": 1, "protocols": "held-out,unseen-folder", "caution": 1.0}
+    result = evaluate_agent(config_of(tmp_path, **settings))
+    for part in (result["protocols"]["held-out"]["all"], *result["protocols"]["unseen-folder"].values()):
+        rows = {row["method"]: row for row in part["methods"]}
+        assert rows["agent"]["utility"] == rows["best-single"]["utility"]
+        assert rows["agent-without-caution"]["gap_closed"] > 0.5
+
+
 def test_what_was_compared_is_not_compared_again(tmp_path, monkeypatch):
     few = {"methods": "knn,agent", "protocols": "held-out"}
     first = evaluate_agent(config_of(tmp_path, seeds=1, **few))
