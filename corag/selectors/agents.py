@@ -162,7 +162,7 @@ class UsableRerankers:
         return self._usable[name]
 
     def predicted(self, prediction: AgentPrediction, spare: Sequence[str] = ()) -> tuple[Reranker, dict[str, str]]:
-        """Return the most probable reranker that can be used, and why those before it cannot.
+        """Return the predicted reranker, else the most probable that can be used, and why those before it cannot.
 
         A reranker counts as usable when it can be built and values a word. The first time that one cannot, a warning
         says so. Equal probabilities stand in label order.
