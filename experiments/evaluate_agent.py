@@ -161,8 +161,9 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     """Compare, write the result into a folder and return it.
 
     With a part of the questions, or without a data folder, there may be too little to learn from: one reranker may be
-    the best one throughout. A method that then cannot be trained, with whatever seed, is left out of that part, with a
-    warning; the part's `left_out` says why. Of the held-out questions no method is left out: there it is an error.
+    the best one throughout. A method that then cannot be trained, be it with one of the seeds, is left out of that
+    part, with a warning; the part's `left_out` says why. Of the held-out questions no method is left out: there it is
+    an error.
 
     Raises:
         DataError: A table cannot be used, or has too few questions.
