@@ -11,7 +11,7 @@ demo: $(INSTALLED)
 	$(BIN)/corag demo --out runs/demo
 
 test: $(INSTALLED)
-	HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=90
+	HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --cov --cov-report=term --cov-fail-under=90
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

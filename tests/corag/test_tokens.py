@@ -133,7 +133,7 @@ def test_callables_return_numbers_or_tokens(result, expected):
         {"input_ids": [1, 2]}, BatchEncoding({"input_ids": [1], "attention_mask": [1]}),
         np.array(3), np.array([[1, 2, 3]]), iter([1]),
     ],
-    ids=repr,
+    ids=lambda result: type(result).__name__,
 )  # fmt: skip
 def test_callables_that_return_something_else_are_refused(result):
     counter = CallableCounter(lambda _: result, name="mine")
