@@ -35,6 +35,8 @@ from experiments.train import TrainAgentConfig, train
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
 READER = "extractive"
 """The questions want explanations: whole sentences, where `minilm-reader` gives a few words."""
+RERANKERS = "minilm-multihop,minilm-factoid,minilm-maxsim,bm25"
+"""What the agent chooses among: each values an order by what is known of its chunks, so that labels take a minute."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def demo(config: DemoConfig) -> Path:
             LabelConfig(
                 data=str(data),
                 out=str(out / "labels.parquet"),
+                rerankers=RERANKERS,
                 iterations="2,4,6",
                 explorations="0.1,0.6",
                 cost_weights="0.0,0.3",
