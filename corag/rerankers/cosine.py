@@ -6,7 +6,6 @@ the value a bi-encoder retriever would give the finished prompt.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from corag.engine.backends import Backend, Precision
 from corag.errors import InputError
 from corag.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
-from corag.rerankers.window import Fitter, Window, WindowPolicy
+from corag.rerankers.window import FittedScorer, Fitter, Window
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -58,7 +57,7 @@ class MiniLMCosine:
         return CosineScorer(self, query, chunks)
 
 
-class CosineScorer:
+class CosineScorer(FittedScorer):
     """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text.
 
     Attributes:
@@ -74,27 +73,6 @@ class CosineScorer:
         self._ids = reranker.encoder.whole_ids([chunk.text for chunk in chunks])
         self.window = Window(reranker.max_tokens, np.array([len(ids) for ids in self._ids], dtype=np.int64))
         self._fitter = Fitter(reranker.max_tokens)
-
-    def under(self, policy: WindowPolicy) -> CosineScorer:
-        """Return the same scorer with a policy of its own, and nothing counted yet."""
-        scorer = copy.copy(self)
-        scorer._fitter = Fitter(self.window.tokens, policy)
-        return scorer
-
-    @property
-    def policy(self) -> WindowPolicy:
-        """What becomes of orders that are longer than the window."""
-        return self._fitter.policy
-
-    @property
-    def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer than the window."""
-        return self._fitter.overlong_orders
-
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that were cut."""
-        return self._fitter.num_truncated
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""

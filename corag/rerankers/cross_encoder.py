@@ -6,7 +6,6 @@ tokenised once; the pair for an order is put together from token ids.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from corag.engine.source import Source
 from corag.errors import InputError, ModelError
 from corag.known_models import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.scorers import SEPARATOR
-from corag.rerankers.window import Fitter, Window, WindowPolicy
+from corag.rerankers.window import FittedScorer, Fitter, Window
 from corag.types import Chunk, FloatArray, Order
 
 _KIND = "cross-encoder"
@@ -121,7 +120,7 @@ class CrossEncoder:
         return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
-class CrossEncoderScorer:
+class CrossEncoderScorer(FittedScorer):
     """Scores orders from the token ids of their chunks.
 
     Where the tokenizer gives the joined text other ids than its chunks have side by side, the joined text of each
@@ -144,27 +143,6 @@ class CrossEncoderScorer:
         lengths = np.array([len(ids) for ids in self._ids], dtype=np.int64) + separator_tokens
         self.window = Window(question.room, lengths, separator_tokens)
         self._fitter = Fitter(question.room)
-
-    def under(self, policy: WindowPolicy) -> CrossEncoderScorer:
-        """Return the same scorer with a policy of its own, and nothing counted yet."""
-        scorer = copy.copy(self)
-        scorer._fitter = Fitter(self.window.tokens, policy)
-        return scorer
-
-    @property
-    def policy(self) -> WindowPolicy:
-        """What becomes of orders that are longer than the window."""
-        return self._fitter.policy
-
-    @property
-    def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer than the window."""
-        return self._fitter.overlong_orders
-
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that were cut."""
-        return self._fitter.num_truncated
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""

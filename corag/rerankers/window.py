@@ -5,6 +5,7 @@ Knows neither models nor texts: token ids in, the rows that a model is given out
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, get_args
@@ -141,6 +142,38 @@ class Fitter:
         if self.policy == "truncate":
             return [ids[: self.tokens]]
         return [ids[start : start + self.tokens] for start in window_starts(len(ids), self.tokens)]
+
+
+class FittedScorer:
+    """What scorers share that cut or window the orders they are given; they set both attributes.
+
+    Attributes:
+        window: What of an order is seen at once.
+    """
+
+    window: Window
+    _fitter: Fitter
+
+    def under(self, policy: WindowPolicy) -> Self:
+        """Return the same scorer with a policy of its own, and nothing counted yet."""
+        scorer = copy.copy(self)
+        scorer._fitter = Fitter(self.window.tokens, policy)
+        return scorer
+
+    @property
+    def policy(self) -> WindowPolicy:
+        """What becomes of orders that are longer than the window."""
+        return self._fitter.policy
+
+    @property
+    def overlong_orders(self) -> set[Order]:
+        """Orders so far that were longer than the window."""
+        return self._fitter.overlong_orders
+
+    @property
+    def num_truncated(self) -> int:
+        """Distinct orders so far that were cut."""
+        return self._fitter.num_truncated
 
 
 def window_starts(length: int, tokens: int) -> list[int]:
