@@ -19,6 +19,8 @@ _VERSION = 1
 # How long to wait for another process that writes.
 _PATIENCE_S = 60.0
 _PAUSE_S = 0.01
+# The part of an error code that says what is wrong; the rest says where.
+_PRIMARY = 0xFF
 
 
 class Entry(NamedTuple):
@@ -109,7 +111,7 @@ class ValueStore:
                 connection.execute("PRAGMA journal_mode = WAL")
                 return
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             time.sleep(_PAUSE_S)
 

@@ -47,6 +47,7 @@ class MiniLMMaxSim:
         InputError: A setting does not exist, or not on this machine.
     """
 
+    name = "minilm-maxsim"
     max_tokens = MAX_TOKENS
 
     def __init__(
@@ -60,7 +61,6 @@ class MiniLMMaxSim:
     ) -> None:
         if not sharpness >= 1:
             raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual, inf is the maximum")
-        self.name = "minilm-maxsim"
         self.sharpness = sharpness
         self._states = TokenStates(encoder or minilm_encoder(backend, precision), cache_chunks)
 
@@ -104,6 +104,7 @@ class MiniLMSoftSim(MiniLMMaxSim):
             foretold by a model of them, which, moreover, can miss a chunk that fits beside no other.
     """
 
+    name = "minilm-softsim"
     search_policy: search.Policy = "beam"
 
     def __init__(
@@ -118,7 +119,6 @@ class MiniLMSoftSim(MiniLMMaxSim):
         super().__init__(
             sharpness=sharpness, backend=backend, precision=precision, cache_chunks=cache_chunks, encoder=encoder
         )
-        self.name = "minilm-softsim"
 
 
 class MaxSimScorer:
