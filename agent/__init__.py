@@ -9,19 +9,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agent.card import model_card
 from agent.config import AgentConfig, TrainConfig
-from agent.data import TrainingTable
 from agent.errors import AgentError, CheckpointError
+from agent.export.card import model_card
 from agent.predict import AgentPrediction, ConfigurationAgent
 from agent.ranges import FixedConfiguration, Ranges
+from agent.training.data import TrainingTable
 
 if TYPE_CHECKING:
     from agent.checkpoint import load, save
-    from agent.hub import HubAgent
+    from agent.export.hub import HubAgent
+    from agent.export.onnx import export_onnx, to_onnx
     from agent.model import AgentModel
-    from agent.onnx_export import export_onnx, to_onnx
-    from agent.training import TrainReport, fit
+    from agent.training.fit import TrainReport, fit
 
 __all__ = [
     "AgentConfig",
@@ -46,16 +46,16 @@ __all__ = [
 
 _LAZY = {
     "AgentModel": "agent.model",
-    "HubAgent": "agent.hub",
-    "TrainReport": "agent.training",
-    "export_onnx": "agent.onnx_export",
-    "fit": "agent.training",
+    "HubAgent": "agent.export.hub",
+    "TrainReport": "agent.training.fit",
+    "export_onnx": "agent.export.onnx",
+    "fit": "agent.training.fit",
     "load": "agent.checkpoint",
     "save": "agent.checkpoint",
-    "to_onnx": "agent.onnx_export",
+    "to_onnx": "agent.export.onnx",
 }
 
-_EXTRAS = {"agent.onnx_export": "onnx"}
+_EXTRAS = {"agent.export.onnx": "onnx"}
 """Modules that need another extra than `agent`."""
 
 

@@ -29,10 +29,10 @@ from corag.types import Answer, Candidate, Chunk, Selection
 
 if TYPE_CHECKING:
     from corag.index import ChunkIndex as ChunkIndex
-    from corag.text import ChunkConfig as ChunkConfig
-    from corag.text import Document as Document
-    from corag.text import chunk_document as chunk_document
-    from corag.tokens import token_counter as token_counter
+    from corag.text.chunking import ChunkConfig as ChunkConfig
+    from corag.text.chunking import Document as Document
+    from corag.text.chunking import chunk_document as chunk_document
+    from corag.text.tokens import token_counter as token_counter
 
 __version__ = "0.1.0"
 
@@ -60,11 +60,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "ChunkConfig": "corag.text",
+    "ChunkConfig": "corag.text.chunking",
     "ChunkIndex": "corag.index",
-    "Document": "corag.text",
-    "chunk_document": "corag.text",
-    "token_counter": "corag.tokens",
+    "Document": "corag.text.chunking",
+    "chunk_document": "corag.text.chunking",
+    "token_counter": "corag.text.tokens",
 }
 
 

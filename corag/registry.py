@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import InputError
-from corag.known_models import KNOWN_RERANKERS
+from corag.models.known import KNOWN_RERANKERS
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
 
 Part = TypeVar("Part")
@@ -81,10 +81,10 @@ class Registry(Generic[Part]):
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
-        "minilm": "corag.embedders:MiniLMEmbedder",
-        "bge-m3": "corag.embedders:BgeM3Embedder",
-        "BAAI/bge-m3": "corag.embedders:BgeM3Embedder",
-        "sentence-transformers": "corag.embedders:SentenceTransformerEmbedder",
+        "minilm": "corag.models.embedders:MiniLMEmbedder",
+        "bge-m3": "corag.models.embedders:BgeM3Embedder",
+        "BAAI/bge-m3": "corag.models.embedders:BgeM3Embedder",
+        "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
     },
 )
 
@@ -94,7 +94,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
         "minilm-softsim": "corag.rerankers.maxsim:MiniLMSoftSim",
-        "minilm-pooled": "corag.rerankers.surrogate:MiniLMPooled",
+        "minilm-pooled": "corag.rerankers.pooled:MiniLMPooled",
         "bm25": "corag.rerankers.bm25:Bm25",
         "minilm-multihop": "corag.rerankers.evidence.reranker:minilm_multihop",
         "minilm-factoid": "corag.rerankers.evidence.reranker:minilm_factoid",
@@ -108,9 +108,9 @@ SELECTORS: Registry[Selector] = Registry(
     {
         "top-k": "corag.selectors.top_k:TopK",
         "naive": "corag.selectors.naive:Naive",
-        "corag": "corag.selectors.corag:Corag",
-        "corag-fixed": "corag.selectors.corag:CoragFixed",
-        "upper": "corag.selectors.upper:Upper",
+        "corag": "corag.selectors.corag.selector:Corag",
+        "corag-fixed": "corag.selectors.corag.selector:CoragFixed",
+        "upper": "corag.selectors.exhaustive:Upper",
         "none": "corag.selectors.fixed:NoContext",
         "full": "corag.selectors.fixed:Full",
         "top-tokens": "corag.selectors.fixed:TopTokens",
@@ -121,7 +121,7 @@ SELECTORS: Registry[Selector] = Registry(
         "car": "corag.selectors.car:Car",
         "edc2": "corag.selectors.edc2:Edc2",
         "crag": "corag.selectors.crag:Crag",
-        "raptor": "corag.selectors.raptor:Raptor",
+        "raptor": "corag.selectors.raptor.selector:Raptor",
         "self-route": "corag.selectors.self_route:SelfRoute",
     },
 )

@@ -15,7 +15,7 @@ from search.errors import SearchError, Stop
 from search.exhaustive import count_orders, exhaustive
 from search.policies import searching
 from search.result import Searching, SearchResult
-from search.tree import SearchTree
+from search.tree.tree import SearchTree
 from search.types import Order, Problem, ScoreOrders, ScoreProblemOrders
 
 __all__ = [

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from search.bayesian.space import Space, children_of
 from search.config import SearchConfig
 from search.incumbent import Incumbent
 from search.rounds import Proposing
-from search.space import Space, children_of
 from search.surrogate import Surrogate
 from search.types import IntArray, Order
 

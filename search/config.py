@@ -26,9 +26,9 @@ class SearchConfig:
         iterations: Rounds at most, >= 1; each is one call of the scorer, for the tree policies one node expanded.
         exploration: c of eq. 5, >= 0; higher spreads the search, 0 follows the best mean.
         cost_weight: lambda of eq. 5, >= 0, in units of value for the whole budget.
-        backup: What goes up the path: the best new child's value, or every new child's (`search.mcts`); `paper` only.
-        visits: N of eq. 5: the visits of all nodes, or the parent's (`search.utility`); `paper` only.
-        choice: What the answer is best in (`search.choice`). `mean` and `utility` need the visits of a tree; policies
+        backup: What goes up the path: the best new child's value, or every new child's (`tree.mcts`); `paper` only.
+        visits: N of eq. 5: the visits of all nodes, or the parent's (`tree.utility`); `paper` only.
+        choice: What the answer is best in (`tree.choice`). `mean` and `utility` need the visits of a tree; policies
             without one search for the best `value` or `value-minus-cost`, whichever is chosen.
         max_length: Most candidates in an order, >= 1, or None for no bound but the budget.
         deadline_ms: Milliseconds after which no further round is begun, >= 0, or None for no deadline. The first

@@ -11,10 +11,10 @@ from math import factorial
 import numpy as np
 from numpy.typing import ArrayLike
 
+from search.bayesian.space import most_that_fit
 from search.errors import SearchError
 from search.incumbent import Incumbent
 from search.result import SearchResult
-from search.space import most_that_fit
 from search.types import IntArray, Order, ScoreOrders
 from search.validation import check_at_least, checked_problem, checked_values
 

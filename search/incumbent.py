@@ -12,8 +12,8 @@ from math import inf
 import numpy as np
 
 from search.result import SearchResult
+from search.tree.utility import cost_share
 from search.types import FloatArray, IntArray, Order
-from search.utility import cost_share
 
 
 class Incumbent:

@@ -12,13 +12,13 @@ from functools import partial
 from numpy.typing import ArrayLike
 
 from search.baselines import at_random, beam, best_first, greedy
+from search.bayesian.policy import guided
 from search.config import Policy, SearchConfig, checked_config
 from search.errors import SearchError
-from search.guided import guided
-from search.mcts import carrot, paper
 from search.result import Searching
 from search.rounds import in_rounds
 from search.surrogate import Surrogate
+from search.tree.mcts import carrot, paper
 from search.types import IntArray, ScoreOrders
 from search.validation import checked_problem
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from numpy.typing import ArrayLike
 
-from search.tree import SearchTree
+from search.tree.tree import SearchTree
 from search.types import Order
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from corag.engine.backends import Precision, check_cuda, check_precision, resolve_backend
-from corag.engine.checkpoint import Checkpoint
-from corag.engine.source import quiet
 from corag.errors import InputError
+from corag.models.engine.backends import Precision, check_cuda, check_precision, resolve_backend
+from corag.models.engine.checkpoint import Checkpoint
+from corag.models.engine.source import quiet
 from corag.optional import require
 from corag.readers.prompt import SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
 from corag.readers.provenance import answer_chunk

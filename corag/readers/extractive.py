@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from corag.errors import InputError
-from corag.minilm import Backend, minilm_encoder
+from corag.memory.cache import BoundedCache
+from corag.models.minilm import Backend, minilm_encoder
 from corag.readers.headings import headings
-from corag.rerankers.cache import BoundedCache
 from corag.rerankers.scorers import SEPARATOR
-from corag.text import Span, sentence_spans
+from corag.text.chunking import Span, sentence_spans
 from corag.types import Answer, FloatArray
 
 
@@ -23,7 +23,7 @@ class ExtractiveReader:
     Args:
         sentences: The most sentences of an answer, at least 1.
         cache_sentences: Sentences whose embeddings are kept (1.5 KB each).
-        backend: `auto`, `openvino` or `torch`; see `corag.minilm`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.minilm`.
     """
 
     def __init__(self, *, sentences: int = 2, cache_sentences: int = 65_536, backend: Backend = "auto") -> None:

@@ -13,15 +13,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from corag.adapters import Adapter, load_adapter, shipped_adapter
-from corag.adapters.low_rank import merge
-from corag.engine.backends import Backend, Precision, load_forward, resolve_backend
-from corag.engine.source import Forward, Source
 from corag.errors import InputError, ModelError
-from corag.minilm import load_bert, model_folder
+from corag.models.engine.backends import Backend, Precision, load_forward, resolve_backend
+from corag.models.engine.source import Forward, Source
+from corag.models.minilm import load_bert, model_folder
+from corag.models.trained import Adapter, load_adapter, shipped_adapter
+from corag.models.trained.low_rank import merge
 from corag.readers.span_reader import INPUTS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
 from corag.readers.spans import KINDS
-from corag.tokens import load_tokenizer
+from corag.text.tokens import load_tokenizer
 from corag.types import Answer
 
 NAME = "minilm-reader"
@@ -36,7 +36,7 @@ class MiniLMReader:
         adapter: The adapter's folder; by default the one that comes with the project.
         min_confidence: An answer of less confidence is not given: its text is empty. By default the best span is
             always given, as in SQuAD 1.1.
-        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         window_tokens: The most tokens that the network sees at once, question included; a longer context is read in
             windows that overlap by half. By default what the adapter says.

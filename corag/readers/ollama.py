@@ -9,7 +9,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
-from corag.ollama_chat import Messages, OllamaChat, OllamaError
+from corag.models.ollama_chat import Messages, OllamaChat, OllamaError
 from corag.readers.prompt import NO_ANSWER, SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
 from corag.readers.provenance import answer_chunk
 from corag.types import Answer
@@ -20,7 +20,7 @@ __all__ = ["NO_ANSWER", "SYSTEM", "TEMPLATE", "OllamaError", "OllamaReader"]
 class OllamaReader:
     """Answers questions with a model of an Ollama server; needs `pip install 'corag[ollama]'`.
 
-    Threads may share one reader. When a try is repeated, see `corag.ollama_chat.OllamaChat`.
+    Threads may share one reader. When a try is repeated, see `corag.models.ollama_chat.OllamaChat`.
 
     Attributes:
         name: `ollama/` and the model.

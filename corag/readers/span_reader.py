@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.engine.backends import batch_tokens
-from corag.engine.batches import Int64
-from corag.engine.engine import Engine
-from corag.engine.source import Forward
 from corag.errors import InputError
+from corag.models.engine.backends import batch_tokens
+from corag.models.engine.batches import Int64
+from corag.models.engine.engine import Engine
+from corag.models.engine.source import Forward
 from corag.readers.headings import borders
 from corag.readers.spans import KINDS, WindowAnswer, best_span
 from corag.rerankers.scorers import SEPARATOR
-from corag.text import Span
-from corag.tokens import encode
+from corag.text.chunking import Span
+from corag.text.tokens import encode
 from corag.types import Answer
 
 if TYPE_CHECKING:

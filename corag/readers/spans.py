@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from corag.engine.source import Float32
+from corag.models.engine.source import Float32
 
 KINDS = ("span", "none", "yes", "no")
 """What an answer can be; the order of the network's outputs after start and end."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.engine.backends import Backend, Precision
 from corag.errors import InputError
-from corag.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.models.engine.backends import Backend, Precision
+from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.rerankers.window import FittedScorer, Fitter, Window
 from corag.types import Chunk, FloatArray, Order
 
@@ -22,7 +22,7 @@ class MiniLMCosine:
     """Cosine similarity in [0, 1]; negative cosines, which mean unrelated as 0 does, count as 0.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         max_tokens: The window: tokens of text, special tokens not among them, 1 to 510. The model was published with
             254, and trained on shorter texts still.

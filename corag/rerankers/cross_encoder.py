@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 
-from corag.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
-from corag.engine.batches import Int64
-from corag.engine.checkpoint import Checkpoint
-from corag.engine.engine import Engine
-from corag.engine.pairs import PairTokenizer, Question
-from corag.engine.source import Source
 from corag.errors import InputError, ModelError
-from corag.known_models import KNOWN_RERANKERS, ModelCard, announce
+from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
+from corag.models.engine.batches import Int64
+from corag.models.engine.checkpoint import Checkpoint
+from corag.models.engine.engine import Engine
+from corag.models.engine.pairs import PairTokenizer, Question
+from corag.models.engine.source import Source
+from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import FittedScorer, Fitter, Window
 from corag.types import Chunk, FloatArray, Order
@@ -31,7 +31,7 @@ class CrossEncoder:
 
     Args:
         model: Folder, or name on the hub, of a sequence-classification model with one label.
-        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         device: `cpu`, `cuda` or `cuda:N`.
         max_tokens: The window; by default, and at most, what tokenizer and model allow.

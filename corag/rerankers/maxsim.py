@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import search
-from corag.engine.backends import Backend, Precision
 from corag.errors import InputError
-from corag.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.engine.backends import Backend, Precision
+from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.rerankers.token_states import TokenStates
 from corag.types import Chunk, FloatArray, Order
 
@@ -35,7 +35,7 @@ class MiniLMMaxSim:
     Args:
         sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity, the default, is their
             maximum.
-        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
         encoder: Stands for the encoder of backend and precision.

@@ -10,8 +10,8 @@ from typing import cast
 
 import numpy as np
 
-from corag.engine.store import Entry, ValueStore
 from corag.errors import InputError
+from corag.memory.store import Entry, ValueStore
 from corag.rerankers.scorers import MemoScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
@@ -27,7 +27,7 @@ class Stored:
         reranker: Has to have an `identity`: a text that changes whenever its values may (name, hash of the weights,
             precision, window). A reranker whose values depend on more than question and texts, as those of `bm25` do
             on the other candidates, must not have one.
-        path: The file; see `corag.engine.store`.
+        path: The file; see `corag.memory.store`.
 
     Raises:
         InputError: The reranker has no identity.

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.engine.source import Float32
-from corag.minilm import TextEncoder
-from corag.rerankers.cache import BoundedCache
+from corag.memory.cache import BoundedCache
+from corag.models.engine.source import Float32
+from corag.models.minilm import TextEncoder
 
 
 class TokenStates:

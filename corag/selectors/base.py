@@ -21,7 +21,7 @@ from corag.errors import BudgetError, InputError
 from corag.rerankers.scorers import SEPARATOR, MemoScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.limits import Limits, combined
-from corag.tokens import token_counter
+from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter
 
 

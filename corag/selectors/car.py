@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.clustering.grids import CLUSTERERS, Method, Solver, partitions
-from corag.clustering.silhouette import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.errors import InputError
 from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.clustering.grids import CLUSTERERS, Method, Solver, partitions
+from corag.selectors.clustering.silhouette import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.ranked import by_similarity, keep_best, unscored
 from corag.types import FloatArray, TokenCounter
 
@@ -72,7 +72,7 @@ def cluster_cutoff(
             `distance`: the distance alone.
         noise: Documents that a clusterer calls noise are one more cluster (`cluster`), or each its own
             (`singletons`).
-        solver: See `corag.clustering.grids.partitions`.
+        solver: See `corag.selectors.clustering.grids.partitions`.
 
     Returns:
         The cut. All N documents are kept where nothing tells where to cut: fewer than 3 documents, equal distances,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from corag.clustering.kmeans import ChooseK, check_k, kmeans
 from corag.selectors.base import Problem
+from corag.selectors.clustering.kmeans import ChooseK, check_k, kmeans
 from corag.selectors.summarizing import Fallback, SummarizingSelector
 from corag.selectors.vectors import Vectors
 from corag.types import Embedder, Summarizer, TokenCounter

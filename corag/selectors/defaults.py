@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from corag.models.shipped import shipped_checkpoint
 from corag.registry import reranker as make_reranker
-from corag.shipped import shipped_checkpoint
 from corag.types import Reranker
 
 TRAINED = "minilm-multihop"

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.errors import InputError
+from corag.memory.cache import BoundedCache
 from corag.registry import embedder as make_embedder
-from corag.rerankers.cache import BoundedCache
 from corag.types import Embedder, FloatArray
 
 

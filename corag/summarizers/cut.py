@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from corag.text import sentence_spans
+from corag.text.chunking import sentence_spans
 from corag.types import TokenCounter
 
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")

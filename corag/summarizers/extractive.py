@@ -13,8 +13,8 @@ from corag.errors import InputError
 from corag.selectors.mmr import marginal_relevance
 from corag.selectors.vectors import Vectors
 from corag.summarizers.cut import cut_to_tokens
-from corag.text import sentence_spans
-from corag.tokens import token_counter
+from corag.text.chunking import sentence_spans
+from corag.text.tokens import token_counter
 from corag.types import Embedder, FloatArray, SummaryRequest, TokenCounter
 
 

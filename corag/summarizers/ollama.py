@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import get_args
 
 from corag.errors import InputError, SummarizerError
-from corag.ollama_chat import OllamaChat, OllamaError
+from corag.models.ollama_chat import OllamaChat, OllamaError
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
-from corag.tokens import ESTIMATE, token_counter
+from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
 
 # English has about three words to four tokens; a model that counts badly should rather write too little.

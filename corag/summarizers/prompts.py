@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from corag.ollama_chat import Messages
+from corag.models.ollama_chat import Messages
 
 Task = Literal["question", "statement", "person", "summary"]
 

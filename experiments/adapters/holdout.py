@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from corag.data import DataFolder, Query
+from corag.text.data import DataFolder, Query
 
 
 def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: int = 0) -> frozenset[str]:

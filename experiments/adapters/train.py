@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.errors import InputError
-from experiments.adapters.evidence_config import EvidenceTraining
-from experiments.adapters.reader_config import ReaderTraining
+from experiments.adapters.evidence.config import EvidenceTraining
+from experiments.adapters.reader.config import ReaderTraining
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class TrainAdapterConfig:
 def train_adapter(config: TrainAdapterConfig) -> Path:
     """Train what the configuration describes, and return the adapter's folder."""
     if config.reader is not None:
-        from experiments.adapters.reader import train_reader
+        from experiments.adapters.reader.train import train_reader
 
         return train_reader(config.reader).adapter
-    from experiments.adapters.evidence import train_evidence
+    from experiments.adapters.evidence.train import train_evidence
 
     assert config.evidence is not None
     return train_evidence(config.evidence).adapter

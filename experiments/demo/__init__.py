@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError
-from experiments.journal import write_atomically
+from experiments.run.journal import write_atomically
 
 logger = logging.getLogger(__name__)
 

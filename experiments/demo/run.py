@@ -16,21 +16,21 @@ from typing import Any
 
 import agent
 import corag
-from corag.ask import Reply, ask
-from corag.cli import show_reply
-from corag.console import progress, say, stdout
+from corag.cli.console import progress, say, stdout
+from corag.cli.main import show_reply
 from corag.errors import InputError
 from corag.index import ChunkIndex
-from corag.selectors.corag import Corag
-from corag.text import ChunkConfig
+from corag.reply import Reply, ask
+from corag.selectors.corag.selector import Corag
+from corag.text.chunking import ChunkConfig
+from experiments.agents.targets import EVERY_QUESTION, PAPER
+from experiments.agents.train import TrainAgentConfig, train
+from experiments.data.pools import build_index, check_counts
 from experiments.demo import write_data_folder
-from experiments.evaluate import EvaluateConfig, evaluate
-from experiments.label import LabelConfig, label
-from experiments.pools import build_index, check_counts
-from experiments.report import write_report
-from experiments.tables import show
-from experiments.targets import EVERY_QUESTION, PAPER
-from experiments.train import TrainAgentConfig, train
+from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+from experiments.labels.label import LabelConfig, label
+from experiments.run.report import write_report
+from experiments.run.tables import show
 
 METHODS = "naive,corag-plain,corag-fixed,corag,upper"
 READER = "extractive"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from corag.errors import InputError
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
-from experiments.pools import PoolName, check_counts
+from experiments.data.pools import PoolName, check_counts
 
 Part = Literal["training", "held-out", "all"]
 Engine = Literal["local", "ray"]

@@ -10,10 +10,10 @@ from typing import Any
 
 from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
 from corag.optional import require
+from experiments.data.pools import Pool
 from experiments.labels.config import LabelConfig
 from experiments.labels.question import Labeller
 from experiments.labels.tasks import Task, Tasks, read_tasks
-from experiments.pools import Pool
 
 Record = Callable[[str, dict[str, Any]], None]
 """Called with the key of a question and what the journal keeps of it."""

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from experiments.journal import read_journal
 from experiments.labels.config import Share
+from experiments.run.journal import read_journal
 
 
 def journal_path(out: Path, share: Share | None) -> Path:

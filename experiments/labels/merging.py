@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError
-from experiments.journal import fingerprint, output_file
 from experiments.labels.table import read_questions, read_table, write_questions, write_table
 from experiments.labels.work import total
+from experiments.run.journal import fingerprint, output_file
 
 OF_QUESTIONS = ("data", "splits", "sources", "limit", "pool", "num_candidates", "index")
 """Settings in which tables may differ: which questions, and with which candidates."""

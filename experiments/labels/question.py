@@ -13,23 +13,23 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 import corag
-from corag.data import Query
 from corag.errors import InputError
-from corag.minilm import minilm_encoder
+from corag.memory.shared_encoder import EncoderCounts, SharedEncoder
+from corag.models.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import Problem
-from corag.shared_encoder import EncoderCounts, SharedEncoder
-from corag.tokens import token_counter
+from corag.text.data import Query
+from corag.text.tokens import token_counter
 from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
-from experiments.embedding import EachAlone
+from experiments.data.embedding import EachAlone
+from experiments.data.pools import Pool
+from experiments.evaluation.methods import parse_method
+from experiments.evaluation.metrics import answer_figures, evidence_figures
 from experiments.labels.config import Grid, LabelConfig
 from experiments.labels.searching import Found, TimedScorer, search_all
 from experiments.labels.table import FIGURES
 from experiments.labels.work import Work
-from experiments.methods import parse_method
-from experiments.metrics import answer_figures, evidence_figures
-from experiments.pools import Pool
 
 NEAREST = 10
 """Candidates whose mean embedding stands beside a question."""

@@ -10,7 +10,7 @@ import search
 from corag.rerankers.scorers import MemoScorer
 from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import Problem
-from corag.selectors.corag import Corag, scaled
+from corag.selectors.corag.selector import Corag, scaled
 from corag.types import FloatArray, Order, Reranker, TokenCounter
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from corag.errors import DataError
 from corag.optional import require
-from experiments.journal import write_atomically
+from experiments.run.journal import write_atomically
 
 FORMAT_VERSION = 2
 

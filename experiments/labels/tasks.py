@@ -10,14 +10,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.data import DataFolder, Query, passage_of
 from corag.errors import DataError, InputError
-from corag.text import ChunkConfig
+from corag.text.chunking import ChunkConfig
+from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Candidate, Embedder
 from experiments.adapters.holdout import document_groups, held_out
-from experiments.journal import fingerprint
-from experiments.labels.config import LabelConfig, LabelSource, Share, listed
-from experiments.pools import (
+from experiments.data.pools import (
     OwnCandidates,
     Pool,
     PoolName,
@@ -26,6 +24,8 @@ from experiments.pools import (
     open_pool,
     with_documents,
 )
+from experiments.labels.config import LabelConfig, LabelSource, Share, listed
+from experiments.run.journal import fingerprint
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent import AgentError
-from agent.data import check_disjoint, epoch_order
+from agent.training.data import check_disjoint, epoch_order
 from tests.agent.toys import toy_columns, toy_config, toy_table
 
 

@@ -38,7 +38,7 @@ def hub(tmp_path, monkeypatch):
 
     monkeypatch.setattr(HfApi, "create_repo", create_repo)
     monkeypatch.setattr(HfApi, "upload_folder", upload_folder)
-    monkeypatch.setattr("agent.hub.snapshot_download", snapshot_download)
+    monkeypatch.setattr("agent.export.hub.snapshot_download", snapshot_download)
     return root
 
 
@@ -133,6 +133,6 @@ def test_a_repository_that_cannot_be_fetched(name):
 
 def test_importing_the_agent_needs_no_hub(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    monkeypatch.delitem(sys.modules, "agent.hub", raising=False)
+    monkeypatch.delitem(sys.modules, "agent.export.hub", raising=False)
     with pytest.raises(ImportError, match=r"agent\.HubAgent needs huggingface_hub; .* pip install 'corag\[agent\]'"):
         _ = agent.HubAgent

@@ -87,6 +87,6 @@ def test_another_runtime_reads_the_file(tmp_path):
 
 def test_exporting_without_onnx_names_the_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "agent.onnx_export", raising=False)
+    monkeypatch.delitem(sys.modules, "agent.export.onnx", raising=False)
     with pytest.raises(ImportError, match=r"agent\.export_onnx needs onnx; .* pip install 'corag\[onnx\]'"):
         _ = agent.export_onnx

@@ -5,7 +5,7 @@ import time
 
 from safetensors import safe_open
 
-from agent.training import RESUME_FILE
+from agent.training.fit import RESUME_FILE
 from tests.agent.training_job import NUM_EPOCHS, train
 
 WEIGHTS = "checkpoint/model.safetensors"

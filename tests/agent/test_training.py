@@ -9,10 +9,10 @@ import torch
 
 import agent
 from agent import AgentError, fit
-from agent.batches import Batches, whole_table
-from agent.lightning_module import balanced_class_weight
-from agent.resume import ResumeState, read_resume, write_resume
-from agent.training import best_epoch
+from agent.training.batches import Batches, whole_table
+from agent.training.fit import best_epoch
+from agent.training.lightning_module import balanced_class_weight
+from agent.training.resume import ResumeState, read_resume, write_resume
 from tests.agent.toys import toy_config, toy_table, toy_train_config
 
 
@@ -164,7 +164,7 @@ def test_a_resume_file_of_other_settings_or_in_pieces_starts_anew(tmp_path, capl
 
 
 def test_a_training_killed_after_its_last_epoch_only_saves(tmp_path):
-    from agent.training import RESUME_FILE, _fingerprint
+    from agent.training.fit import RESUME_FILE, _fingerprint
 
     unbroken = toy_fit(tmp_path / "unbroken", epochs=3, logger="csv")
     out_dir = tmp_path / "killed"

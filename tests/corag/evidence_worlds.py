@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from corag.minilm import DIMENSION, MAX_TOKENS, Tokens
+from corag.models.minilm import DIMENSION, MAX_TOKENS, Tokens
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import VOCABULARY, EvidenceParts

@@ -12,9 +12,9 @@ import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
 from corag import Candidate, Chunk
 from corag.errors import SummarizerError
-from corag.raptor.build import RaptorConfig
 from corag.rerankers.scorers import JoinedTextScorer
-from corag.tokens import CallableCounter, token_counter
+from corag.selectors.raptor.build import RaptorConfig
+from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Answer
 
 

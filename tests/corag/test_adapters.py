@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from corag.adapters import AdapterConfig, load_adapter, save_adapter, shipped_adapter
-from corag.adapters.folder import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE
 from corag.errors import ModelError
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
+from corag.models.trained.folder import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE
 
 CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
 

@@ -15,7 +15,7 @@ from corag.selectors.adaptive_k import (
     moving_average_cutoff,
     second_difference_cutoff,
 )
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import offer
 
 # Few distinct values, so that equal gaps are common.

@@ -10,12 +10,12 @@ import pytest
 import agent
 import corag
 from agent import AgentPrediction, CheckpointError
-from corag.cli import MISTAKE, main
+from corag.cli.main import MISTAKE, main
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.registry import RERANKERS
-from corag.selectors.agents import SHIPPED_AGENT, UsableRerankers, load_agent, shipped_agent
-from corag.selectors.corag import Corag, CoragFixed
-from corag.tokens import CallableCounter
+from corag.selectors.corag.agents import SHIPPED_AGENT, UsableRerankers, load_agent, shipped_agent
+from corag.selectors.corag.selector import Corag, CoragFixed
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
 from tests.experiments.worlds import save_small_agent
 
@@ -63,7 +63,7 @@ def shipped(tmp_path, monkeypatch):
     """The folder where parts that ship with the project lie; empty."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    monkeypatch.setattr("corag.shipped.FOLDER", folder)
+    monkeypatch.setattr("corag.models.shipped.FOLDER", folder)
     return folder
 
 
@@ -227,7 +227,7 @@ def test_a_shipped_agent_for_another_embedder_is_left_out(shipped, caplog):
 
 
 def test_a_shipped_agent_whose_embedder_is_not_installed_is_left_out(shipped, monkeypatch, caplog):
-    monkeypatch.setattr("corag.selectors.agents.make_embedder", lambda name: not_installed())
+    monkeypatch.setattr("corag.selectors.corag.agents.make_embedder", lambda name: not_installed())
     save_small_agent(shipped / SHIPPED_AGENT)
     found = shipped_agent()
     assert (found.agent, found.embedder) == (None, None)
@@ -298,8 +298,8 @@ def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index,
 
 
 def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeypatch):
-    from experiments.evaluate import EvaluateConfig, evaluate
-    from experiments.methods import make_methods
+    from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+    from experiments.evaluation.methods import make_methods
 
     def reranker_of(**settings):
         config = EvaluateConfig(

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import corag
-from corag.ask import Reply, ask
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex
+from corag.reply import Reply, ask
 from corag.types import Answer, Chunk, Selection
 from tests.experiments.worlds import small_agent
 

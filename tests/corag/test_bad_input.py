@@ -9,12 +9,12 @@ import pytest
 from safetensors.numpy import save_file
 
 import corag
-from corag.cli import MISTAKE, main
+from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
-from corag.minilm import cache_folder
+from corag.models.minilm import cache_folder
 from corag.registry import EMBEDDERS
-from corag.text import ChunkConfig, Document, chunk_documents
-from corag.tokens import token_counter
+from corag.text.chunking import ChunkConfig, Document, chunk_documents
+from corag.text.tokens import token_counter
 from tests.experiments.worlds import (
     DOCUMENTS,
     QUERIES,

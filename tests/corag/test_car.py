@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.clustering.grids import CLUSTERERS, partitions
 from corag.errors import InputError
 from corag.selectors.car import boundary_cutoff, cluster_cutoff, scaled_points
-from corag.tokens import CallableCounter
+from corag.selectors.clustering.grids import CLUSTERERS, partitions
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import offer
 
 METHODS = tuple(CLUSTERERS)

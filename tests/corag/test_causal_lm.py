@@ -6,8 +6,8 @@ import torch
 import transformers
 
 import corag
-from corag.engine.source import quiet
 from corag.errors import InputError, ModelError
+from corag.models.engine.source import quiet
 from corag.readers.causal_lm import Generated, TransformersReader
 from corag.readers.prompt import NO_ANSWER, SYSTEM
 from corag.rerankers.scorers import SEPARATOR

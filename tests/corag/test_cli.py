@@ -9,11 +9,11 @@ from typing import get_type_hints
 import pytest
 
 import corag
-from corag.cli import INTERRUPTED, MISTAKE, commands, main
-from corag.console import progress, stdout, table
+from corag.cli.console import progress, stdout, table
+from corag.cli.main import INTERRUPTED, MISTAKE, commands, main
 from corag.index import ChunkIndex
 from corag.registry import READERS
-from experiments.label import read_table
+from experiments.labels.label import read_table
 from tests.experiments.worlds import ROOT, command, environment, run_command, write_labels
 
 QUESTION = "How deep is the lake in which the Oro ends?"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.clustering.chain import best_runs, bisected_runs, run_costs
-from corag.clustering.grids import (
+from corag.selectors.clustering.chain import best_runs, bisected_runs, run_costs
+from corag.selectors.clustering.grids import (
     CLUSTERERS,
     max_clusters,
     neighbours_for,
@@ -18,7 +18,7 @@ from corag.clustering.grids import (
     pivoted_clusters,
     spectral_embedding,
 )
-from corag.clustering.silhouette import mean_silhouette, pairwise_distances, renumbered
+from corag.selectors.clustering.silhouette import mean_silhouette, pairwise_distances, renumbered
 
 RISING = st.lists(st.integers(0, 12), min_size=3, max_size=6).map(lambda values: np.sort(values) / 12)
 

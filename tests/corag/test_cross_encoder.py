@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.engine.source import quiet
 from corag.errors import InputError, ModelError
+from corag.models.engine.source import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.scorers import SEPARATOR
 from tests.corag.engine_worlds import byte_level, change_json, save_bert, save_xlm_roberta

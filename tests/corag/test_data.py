@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.data import DataFolder, is_evidence, read_corpus
 from corag.errors import DataError, InputError
-from corag.text import ChunkConfig, Document, chunk_document, passage
-from corag.tokens import CallableCounter
+from corag.text.chunking import ChunkConfig, Document, chunk_document, passage
+from corag.text.data import DataFolder, is_evidence, read_corpus
+from corag.text.tokens import CallableCounter
 from corag.types import Chunk
 
 DATA = Path(os.environ.get("CORAG_DATA", Path(__file__).parents[3] / "shared" / "data"))

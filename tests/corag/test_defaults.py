@@ -3,11 +3,11 @@
 import pytest
 
 import corag
-from corag import shipped
+from corag.models import shipped
 from corag.selectors.defaults import default_reranker, reranker_or_default
+from corag.selectors.exhaustive import Upper
 from corag.selectors.naive import Naive
-from corag.selectors.upper import Upper
-from experiments.evaluate import EvaluateConfig
+from experiments.evaluation.evaluate import EvaluateConfig
 
 
 @pytest.fixture

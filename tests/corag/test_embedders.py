@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import corag
-from corag.embedders import BgeM3Embedder, MiniLMEmbedder, SentenceTransformerEmbedder
 from corag.errors import InputError, ModelError
-from corag.minilm import model_folder
+from corag.models.embedders import BgeM3Embedder, MiniLMEmbedder, SentenceTransformerEmbedder
+from corag.models.minilm import model_folder
 from corag.types import Embedder
 
 torch = pytest.importorskip("torch")

@@ -7,11 +7,11 @@ import pytest
 
 import corag
 from corag import Candidate, Chunk
-from corag.engine.backends import batch_tokens, load_forward, resolve_backend
-from corag.engine.checkpoint import Checkpoint
-from corag.engine.source import Source
 from corag.errors import InputError
-from corag.minilm import minilm_encoder
+from corag.models.engine.backends import batch_tokens, load_forward, resolve_backend
+from corag.models.engine.checkpoint import Checkpoint
+from corag.models.engine.source import Source
+from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
 from tests.corag.engine_worlds import save_bert
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
-from corag.engine.pairs import PairTokenizer
 from corag.errors import InputError, ModelError
+from corag.models.engine.pairs import PairTokenizer
 from corag.rerankers.scorers import SEPARATOR
 from tests.corag.engine_worlds import byte_level, unigram, wordpiece
 

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 import corag
-from corag.adapters import AdapterConfig, load_adapter, save_adapter
 from corag.errors import InputError, ModelError
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.parts import FORM, EvidenceParts
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.values import Weights
 from corag.rerankers.stored import Stored
-from corag.selectors.corag import Corag
+from corag.selectors.corag.selector import Corag
 from corag.types import Candidate, Chunk, Reranker
 from tests.corag.evidence_worlds import WordEncoder, linear_parts
 

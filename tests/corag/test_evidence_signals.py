@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from corag.minilm import unit
+from corag.models.minilm import unit
 from corag.rerankers.evidence.passages import PassageReader, plain, split_title
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
 from tests.corag.evidence_worlds import WordEncoder

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.embedders import MiniLMEmbedder
 from corag.errors import InputError
+from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
 from corag.types import Reader
 

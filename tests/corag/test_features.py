@@ -5,7 +5,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from corag.errors import InputError
-from corag.features import CURVE, check_recipe, curve_statistics, feature_dim, feature_vectors, mean_vector
+from corag.selectors.corag.features import (
+    CURVE,
+    check_recipe,
+    curve_statistics,
+    feature_dim,
+    feature_vectors,
+    mean_vector,
+)
 
 
 def test_a_curve_worked_by_hand():

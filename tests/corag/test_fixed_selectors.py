@@ -12,7 +12,7 @@ from corag.errors import InputError
 from corag.selectors.mmr import marginal_relevance
 from corag.selectors.reorder import Reorder, best_at_both_ends
 from corag.selectors.vectors import Vectors, unit_vectors
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashEmbedder, HashReranker, offer
 
 CHARACTERS = CallableCounter(len, name="characters")

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import corag.index as index_module
+import corag.index.lance as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
-from corag.index import FORMAT_VERSION, ChunkIndex
+from corag.index import ChunkIndex
+from corag.index.lance import FORMAT_VERSION
 from corag.types import Chunk
 
 lancedb = pytest.importorskip("lancedb")

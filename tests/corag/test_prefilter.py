@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.cli import main
+from corag.cli.main import main
 from corag.errors import ScoringError
-from corag.minilm import minilm_encoder
+from corag.models.minilm import minilm_encoder
+from corag.rerankers.pooled import MiniLMPooled, PooledScorer
 from corag.rerankers.scorers import JoinedTextScorer
-from corag.rerankers.surrogate import MiniLMPooled, PooledScorer
 from corag.selectors.base import Problem
-from corag.selectors.corag import Corag
-from corag.tokens import CallableCounter
+from corag.selectors.corag.selector import Corag
+from corag.text.tokens import CallableCounter
 from search import SearchError
 from tests.corag.selector_worlds import HashReranker, essence, offer, pools
 

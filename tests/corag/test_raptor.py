@@ -8,13 +8,13 @@ import pytest
 
 import corag
 from corag import Chunk
-from corag.clustering.mixture import reduce_dimensions, soft_clusters
 from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
-from corag.raptor.build import RaptorBuilder, RaptorConfig
-from corag.raptor.retrieve import collapsed, traversal
-from corag.raptor.tree import Node, RaptorTree
+from corag.selectors.clustering.mixture import reduce_dimensions, soft_clusters
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.retrieve import collapsed, traversal
+from corag.selectors.raptor.tree import Node, RaptorTree
 from corag.selectors.vectors import Vectors
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashEmbedder, offer
 from tests.corag.test_summarizing_selectors import Says
 

@@ -32,7 +32,7 @@ assert (selection.ids, selection.method, selection.cost_tokens) == (("one", "one
 
 
 def test_every_command_is_one_of_ours():
-    from corag.cli import commands
+    from corag.cli.main import commands
 
     shown = set(re.findall(r"^corag (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
     assert shown <= set(commands())

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.embedders import MiniLMEmbedder
 from corag.errors import InputError
-from corag.minilm import minilm_encoder
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim, MiniLMSoftSim

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.errors import InputError, ScoringError
-from corag.rerankers.cache import BoundedCache
+from corag.memory.cache import BoundedCache
 from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
 from corag.testing import TableReranker
 from corag.types import Reranker

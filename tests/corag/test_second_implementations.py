@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from corag.clustering.silhouette import mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.adaptive_k import largest_gap_cutoff
 from corag.selectors.car import boundary_cutoff
+from corag.selectors.clustering.silhouette import mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.edc2 import dynamic_clusters
 from tests.corag.test_adaptive_k import naive_largest_gap
 from tests.corag.test_car import naive_boundary

@@ -13,10 +13,10 @@ from agent import CheckpointError
 from corag.errors import InputError, ModelError
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.base import Problem
-from corag.selectors.corag import Corag, CoragFixed, scaled
-from corag.selectors.upper import Upper
+from corag.selectors.corag.selector import Corag, CoragFixed, scaled
+from corag.selectors.exhaustive import Upper
 from corag.testing import TableReranker
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from search import SearchError
 from tests.corag.selector_worlds import (
     COUNTERS,

@@ -14,7 +14,7 @@ from corag.errors import BudgetError, InputError, ScoringError
 from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.testing import TableReranker
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from corag.types import Selector
 from tests.corag.selector_worlds import (
     COUNTERS,

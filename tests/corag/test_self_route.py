@@ -5,7 +5,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.selectors.reorder import Reorder
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from corag.types import Answer
 from tests.corag.selector_worlds import offer
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import corag
-from corag.minilm import minilm_encoder
+from corag.memory.shared_encoder import EncoderCounts, SharedEncoder
+from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
-from corag.shared_encoder import EncoderCounts, SharedEncoder
 from corag.types import Chunk
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]

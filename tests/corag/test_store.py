@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Candidate, Chunk
-from corag.engine.store import Entry, ValueStore
 from corag.errors import DataError, InputError, ScoringError
+from corag.memory.store import Entry, ValueStore
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.stored import Stored
@@ -144,7 +144,7 @@ def test_processes_share_a_store(tmp_path):
     path = tmp_path / "values.sqlite"
     code = (
         "import sys\n"
-        "from corag.engine.store import Entry, ValueStore\n"
+        "from corag.memory.store import Entry, ValueStore\n"
         "first = int(sys.argv[2])\n"
         "for row in range(first, first + 20):\n"
         "    ValueStore(sys.argv[1]).put({b'%d' % row: Entry(row, False)})\n"

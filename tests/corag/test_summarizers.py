@@ -16,7 +16,7 @@ from corag.summarizers.ollama import OllamaSummarizer
 from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import summarize_all
 from corag.summarizers.store import SummaryStore, request_key
-from corag.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Summarizer, SummaryRequest
 from tests.corag.selector_worlds import COUNTERS, TEXTS, HashEmbedder
 from tests.ollama_server import OllamaServer, Reply

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.clustering.kmeans import elbow, kmeans
 from corag.errors import InputError, SummarizerError
+from corag.selectors.clustering.kmeans import elbow, kmeans
 from corag.selectors.summarizing import Piece, fit, shares
 from corag.summarizers.ollama import OllamaSummarizer
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashEmbedder, essence, offer
 from tests.ollama_server import OllamaServer, Reply
 

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corag.errors import InputError
-from corag.text import (
+from corag.text.chunking import (
     ChunkConfig,
     Document,
     chunk_document,
@@ -15,7 +15,7 @@ from corag.text import (
     sentence_spans,
     with_title,
 )
-from corag.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter, token_counter
 
 CHARACTERS = CallableCounter(len, name="characters")
 WORDS = CallableCounter(str.split, name="words")

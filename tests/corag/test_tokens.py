@@ -11,8 +11,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BatchEncoding
 
 from corag.errors import InputError, ModelError
-from corag.minilm import model_folder
-from corag.tokens import (
+from corag.models.minilm import model_folder
+from corag.text.tokens import (
     CallableCounter,
     TokenizerFileCounter,
     estimated_tokens,

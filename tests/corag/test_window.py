@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.errors import InputError
-from corag.minilm import MAX_TOKENS
+from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import SEPARATOR, MemoScorer, score_together
 from corag.rerankers.stored import Stored
 from corag.rerankers.window import Fitter, Window, WindowPolicy, window_starts
-from corag.selectors.corag import Corag
+from corag.selectors.corag.selector import Corag
+from corag.selectors.exhaustive import Upper
 from corag.selectors.limits import combined, most
 from corag.selectors.naive import Naive
-from corag.selectors.upper import Upper
 from corag.testing import TableReranker
-from corag.tokens import CallableCounter
+from corag.text.tokens import CallableCounter
 from tests.corag.engine_worlds import byte_level, change_json, save_bert
 from tests.corag.selector_worlds import COUNTERS, TEXTS, HashReranker, offer
 

@@ -3,8 +3,8 @@
 import torch
 import transformers
 
-from corag.engine.source import quiet
-from experiments.adapters.reader_config import ReaderSource, ReaderTest, ReaderTraining, RowSettings
+from corag.models.engine.source import quiet
+from experiments.adapters.reader.config import ReaderSource, ReaderTest, ReaderTraining, RowSettings
 
 
 def small_bert():

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.agent_figures import by_folder, gap_interval, method_figures, paired_t_p, sign_flip_p
-from experiments.targets import TargetConfig
+from experiments.agents.figures import by_folder, gap_interval, method_figures, paired_t_p, sign_flip_p
+from experiments.agents.targets import TargetConfig
 from tests.experiments.test_targets import arrays_of
 
 TARGET = TargetConfig(metric="rougeL", token_weight=0.64)

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from corag.errors import InputError
-from experiments.bench import BenchConfig, bench
-from experiments.bench_search import CAPS, Run, curve, interleaved_medians, quality_row
+from experiments.bench.run import BenchConfig, bench
+from experiments.bench.search import CAPS, Run, curve, interleaved_medians, quality_row
 from search.policies import POLICIES
 
 

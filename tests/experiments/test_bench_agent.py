@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from corag.registry import RERANKERS
-from experiments import bench_agent as part
-from experiments.bench_agent import batch_plot, bench_agent, random_agent
+from experiments.bench.agent import batch_plot, bench_agent, random_agent
+from experiments.bench.run import agent as part
 
 
 def test_a_line_for_the_embedding_and_one_for_each_batch(monkeypatch):

@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from corag.errors import InputError, ModelError
-from experiments import bench_orders as part
-from experiments.bench import BenchConfig, bench
-from experiments.bench_orders import _named, _row, _Search, speed_plot
-from experiments.methods import parse_method
+from experiments.bench.orders import _named, _row, _Search, speed_plot
+from experiments.bench.run import BenchConfig, bench
+from experiments.bench.run import orders as part
+from experiments.evaluation.methods import parse_method
 
 
 def test_a_line_for_each_reranker_size_and_policy(tmp_path, monkeypatch, capsys):

@@ -3,9 +3,9 @@ import functools
 import pytest
 
 from corag.errors import InputError
-from experiments import bench_real as module
-from experiments.bench import BenchConfig, bench
-from experiments.bench_real import RealSet, bench_real
+from experiments.bench.real import RealSet, bench_real
+from experiments.bench.run import BenchConfig, bench
+from experiments.bench.run import real as module
 from tests.corag.selector_worlds import HashReranker
 from tests.experiments.worlds import QUERIES, write_folder
 

@@ -8,9 +8,9 @@ import pytest
 
 import corag
 from corag.errors import InputError, MissingExtraError
-from experiments import bench_scoring
-from experiments.bench import BenchConfig, bench
-from experiments.bench_scoring import (
+from experiments.bench.run import BenchConfig, bench
+from experiments.bench.run import scoring as bench_scoring
+from experiments.bench.scoring import (
     NUM_CANDIDATES,
     PEER,
     SWEEP,
@@ -45,7 +45,7 @@ def test_questions_come_with_chunks_of_about_one_size(asked):
     assert len({question for question, _ in asked}) == 2
     for _, candidates in asked:
         assert len({candidate.chunk.id for candidate in candidates}) == NUM_CANDIDATES
-        lengths = corag.tokens.token_counter().count([candidate.chunk.text for candidate in candidates])
+        lengths = corag.text.tokens.token_counter().count([candidate.chunk.text for candidate in candidates])
         assert lengths.max() <= bench_scoring.CHUNK_TOKENS and lengths.mean() > 60
 
 

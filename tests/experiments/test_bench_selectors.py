@@ -3,8 +3,8 @@ from math import log
 import numpy as np
 import pytest
 
-from experiments import bench_selectors as part
-from experiments.bench_selectors import bench_selectors, growth_plot, growth_power, raptor_rows, topical_vectors
+from experiments.bench.run import selectors as part
+from experiments.bench.selectors import bench_selectors, growth_plot, growth_power, raptor_rows, topical_vectors
 
 CURVE = [
     {"chunks": 100, "seconds": 0.5, "clusters": 7, "peak_mb": 3.0},

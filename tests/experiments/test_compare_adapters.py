@@ -7,10 +7,10 @@ import pytest
 from corag.errors import DataError, InputError
 from corag.registry import READERS
 from corag.types import Answer
-from experiments.adapters.compare import CompareConfig, RereadingNothing, compare_rerankers, main
-from experiments.adapters.compare_table import replace_table, table_of
-from experiments.adapters.evidence_config import EvidenceSource
-from experiments.evaluate import EvaluateConfig, evaluate
+from experiments.adapters.evidence.config import EvidenceSource
+from experiments.evaluation.compare_rerankers import CompareConfig, RereadingNothing, compare_rerankers, main
+from experiments.evaluation.compare_rerankers_table import replace_table, table_of
+from experiments.evaluation.evaluate import EvaluateConfig, evaluate
 
 CONFIG = Path(__file__).parents[2] / "experiments" / "configs" / "compare-adapters.yaml"
 DATA = Path(os.environ.get("CORAG_DATA", Path(__file__).parents[3] / "shared" / "data"))

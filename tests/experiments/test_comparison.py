@@ -7,9 +7,9 @@ import pytest
 
 from corag.errors import InputError
 from corag.registry import READERS
-from experiments.comparison import ComparisonConfig, QuestionSet, comparison, main
-from experiments.comparison_tables import COLUMNS, markdown, methods_plot
-from experiments.evaluate import EvaluateConfig, evaluate
+from experiments.evaluation.comparison import ComparisonConfig, QuestionSet, comparison, main
+from experiments.evaluation.comparison_tables import COLUMNS, markdown, methods_plot
+from experiments.evaluation.evaluate import EvaluateConfig, evaluate
 from tests.experiments.test_evaluate import FirstWords
 from tests.experiments.worlds import same
 

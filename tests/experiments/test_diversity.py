@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from corag.errors import InputError
-from experiments.adapters.diversity import diversity, mean_interval
+from experiments.evaluation.diversity import diversity, mean_interval
 
 
 def test_diversity_by_hand():

@@ -2,7 +2,7 @@ import numpy as np
 
 import corag
 from corag.types import Embedder
-from experiments.embedding import EachAlone, RememberingEmbedder
+from experiments.data.embedding import EachAlone, RememberingEmbedder
 
 
 class Counting:

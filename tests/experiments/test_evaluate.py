@@ -5,12 +5,13 @@ import numpy as np
 import pytest
 
 import corag
-from corag.data import DataFolder
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS, SELECTORS
-from corag.tokens import token_counter
+from corag.text.data import DataFolder
+from corag.text.tokens import token_counter
 from corag.types import Answer, Chunk, Selection
-from experiments.evaluate import (
+from experiments.data.pools import open_pool
+from experiments.evaluation.evaluate import (
     TOTALS,
     EvaluateConfig,
     average,
@@ -20,9 +21,8 @@ from experiments.evaluate import (
     figures,
     summary_figures,
 )
-from experiments.metrics import answer_figures
-from experiments.pools import open_pool
-from experiments.tables import show
+from experiments.evaluation.metrics import answer_figures
+from experiments.run.tables import show
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
 
 DESIGN_KEYS = {

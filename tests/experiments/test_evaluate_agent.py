@@ -7,12 +7,12 @@ import pytest
 
 import agent
 from agent import AgentError
-from corag.cli import main
+from corag.cli.main import main
 from corag.errors import DataError, InputError
-from experiments import evaluate_agent as module
-from experiments.agent_methods import BASELINES, ablations
-from experiments.evaluate_agent import EvaluateAgentConfig, evaluate_agent
-from experiments.targets import TargetConfig
+from experiments.agents import evaluate as module
+from experiments.agents.evaluate import EvaluateAgentConfig, evaluate_agent
+from experiments.agents.methods import BASELINES, ablations
+from experiments.agents.targets import TargetConfig
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 QUICK = agent.TrainConfig(logger="none", epochs=30, lr=0.02, batch_size=32)

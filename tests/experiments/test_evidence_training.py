@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import experiments.adapters.evidence as training
-from corag.adapters import load_adapter
-from corag.cli import make_parser
-from corag.data import DataFolder
+import experiments.adapters.evidence.train as training
+from corag.cli.main import make_parser
 from corag.errors import DataError, InputError
+from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import weigh
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from corag.text.data import DataFolder
 from corag.types import Chunk
-from experiments.adapters.evidence_config import EvidenceSource, EvidenceTest, EvidenceTraining, FitSettings
-from experiments.adapters.evidence_figures import fit_sigmoid, reliability
-from experiments.adapters.evidence_fit import (
+from experiments.adapters.evidence.config import EvidenceSource, EvidenceTest, EvidenceTraining, FitSettings
+from experiments.adapters.evidence.figures import fit_sigmoid, reliability
+from experiments.adapters.evidence.fit import (
     Example,
     fit_member,
     fit_order,
@@ -27,12 +27,12 @@ from experiments.adapters.evidence_fit import (
     tabulate,
     to_ensemble,
 )
-from experiments.adapters.evidence_pools import Corpus, pools, questions_of
-from experiments.adapters.states import KeptStates
+from experiments.adapters.evidence.pools import Corpus, pools, questions_of
+from experiments.adapters.evidence.states import KeptStates
 from tests.corag.evidence_worlds import WordEncoder
 from tests.corag.test_evidence_hypotheses import signals_of
 
-CONFIGS = sorted((Path(training.__file__).parent.parent / "configs" / "adapters").glob("*.yaml"))
+CONFIGS = sorted((Path(training.__file__).parents[2] / "configs" / "adapters").glob("*.yaml"))
 SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)
 PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")
 

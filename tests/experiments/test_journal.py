@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from experiments.journal import Journal, fingerprint, output_file, write_atomically
+from experiments.run.journal import Journal, fingerprint, output_file, write_atomically
 from tests.experiments.worlds import ROOT
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -139,7 +139,7 @@ def test_a_full_disk_keeps_the_units_before(tmp_path):
         import sys
         from pathlib import Path
         from corag.errors import DataError
-        from experiments.journal import Journal
+        from experiments.run.journal import Journal
 
         with Journal(Path(sys.argv[1]), "w") as journal:
             journal.add("one", ["x" * 100])
@@ -175,7 +175,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
         import sys
         from pathlib import Path
         from corag.errors import DataError
-        from experiments.journal import write_atomically
+        from experiments.run.journal import write_atomically
 
         try:
             write_atomically(Path(sys.argv[1]), "new" * 1000)

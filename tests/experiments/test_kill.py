@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors import SafetensorError, safe_open
 
-from agent.training import RESUME_FILE
+from agent.training.fit import RESUME_FILE
 from corag.index import ChunkIndex
 from tests.experiments.label_tables import tables
 from tests.experiments.worlds import ROOT, command, environment, run_command, write_labels

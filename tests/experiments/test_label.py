@@ -7,14 +7,16 @@ import pyarrow.parquet
 import pytest
 
 import corag
-from corag.data import DataFolder
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS
-from corag.selectors.corag import Corag
-from corag.tokens import CallableCounter, token_counter
+from corag.selectors.corag.selector import Corag
+from corag.text.data import DataFolder
+from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Answer
 from experiments.adapters.holdout import held_out
-from experiments.label import (
+from experiments.data.pools import open_pool
+from experiments.evaluation.metrics import answer_figures, evidence_figures
+from experiments.labels.label import (
     FORMAT_VERSION,
     LabelConfig,
     LabelSource,
@@ -28,8 +30,6 @@ from experiments.label import (
 from experiments.labels.question import Labeller
 from experiments.labels.table import questions_path
 from experiments.labels.tasks import read_tasks
-from experiments.metrics import answer_figures, evidence_figures
-from experiments.pools import open_pool
 from search import SearchError
 from tests.experiments.label_tables import tables, timeless
 from tests.experiments.worlds import DOCUMENTS, QUERIES, label_row, same, write_folder

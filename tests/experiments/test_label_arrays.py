@@ -3,7 +3,7 @@ import pytest
 
 from agent import FixedConfiguration, Ranges
 from corag.errors import DataError, InputError
-from experiments.label_arrays import read_labels
+from experiments.labels.arrays import read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [

@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from experiments.label import LabelConfig, LabelSource, label
+from experiments.labels.label import LabelConfig, LabelSource, label
 from tests.experiments.label_tables import tables
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 

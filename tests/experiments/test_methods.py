@@ -4,8 +4,8 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.tokens import token_counter
-from experiments.methods import PLAIN, Method, make_methods, make_reader, parse_method
+from corag.text.tokens import token_counter
+from experiments.evaluation.methods import PLAIN, Method, make_methods, make_reader, parse_method
 
 SIX = "top-k,naive,corag,corag-plain,corag-fixed,upper"
 

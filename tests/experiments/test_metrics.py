@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from corag.types import Chunk
-from experiments.metrics import answer_figures, evidence_figures, exact_match, f1, normalize_answer, rouge
+from experiments.evaluation.metrics import answer_figures, evidence_figures, exact_match, f1, normalize_answer, rouge
 
 WORDS = st.lists(st.sampled_from(["a", "the", "an", "new", "York", "York.", "runs", "running", "8,5", "é"]), max_size=6)
 TEXTS = st.one_of(st.text(max_size=30), WORDS.map(" ".join))

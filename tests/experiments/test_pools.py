@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import corag
-from corag.data import DataFolder
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex
-from corag.text import ChunkConfig, Document, chunk_documents
-from corag.tokens import token_counter
-from experiments.pools import (
+from corag.text.chunking import ChunkConfig, Document, chunk_documents
+from corag.text.data import DataFolder
+from corag.text.tokens import token_counter
+from experiments.data.pools import (
     FromIndex,
     OwnCandidates,
     SameDocument,

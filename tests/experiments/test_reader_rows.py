@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from corag.data import DataFolder
-from corag.minilm import model_folder
-from corag.tokens import load_tokenizer
+from corag.models.minilm import model_folder
+from corag.text.data import DataFolder
+from corag.text.tokens import load_tokenizer
 from experiments.adapters.holdout import held_out
-from experiments.adapters.reader_config import RowSettings
-from experiments.adapters.reader_data import Example, Passage, Row, batches, collate, examples, rows
+from experiments.adapters.reader.config import RowSettings
+from experiments.adapters.reader.data import Example, Passage, Row, batches, collate, examples, rows
 from tests.experiments.worlds import write_folder
 
 SPAN, NONE, YES, NO = range(4)

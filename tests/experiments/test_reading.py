@@ -1,5 +1,5 @@
 from corag.types import Answer, Reader
-from experiments.reading import RememberingReader
+from experiments.evaluation.reading import RememberingReader
 
 
 class Echo:

@@ -6,11 +6,11 @@ from xml.etree import ElementTree
 import pytest
 
 import corag
-from corag.ask import Reply
 from corag.errors import DataError, InputError
+from corag.reply import Reply
 from corag.testing import TableReranker
 from corag.types import Answer, Candidate, Chunk
-from experiments.report import (
+from experiments.run.report import (
     MAX_CHILDREN_DRAWN,
     ReportConfig,
     quality_plot,
@@ -19,7 +19,7 @@ from experiments.report import (
     tree_plot,
     write_report,
 )
-from experiments.tables import COLUMNS, MOST_COLUMNS
+from experiments.run.tables import COLUMNS, MOST_COLUMNS
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "br", "link", "img"}

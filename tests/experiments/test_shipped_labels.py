@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import agent
-from corag.selectors.agents import SHIPPED_AGENT
-from corag.shipped import FOLDER
-from experiments.label_arrays import read_labels
-from experiments.targets import TargetConfig, best_single, utility
-from experiments.train import TEST, parts_of
+from corag.models.shipped import FOLDER
+from corag.selectors.corag.agents import SHIPPED_AGENT
+from experiments.agents.targets import TargetConfig, best_single, utility
+from experiments.agents.train import TEST, parts_of
+from experiments.labels.arrays import read_labels
 
 LABELS = Path(FOLDER) / "labels"
 FILES = ("labels.parquet", "labels.questions.parquet")

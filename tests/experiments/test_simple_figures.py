@@ -3,10 +3,10 @@
 import pytest
 
 from corag.errors import InputError
-from corag.ollama_chat import OllamaChat
+from corag.models.ollama_chat import OllamaChat
 from corag.types import Chunk
-from experiments.judge import Judge, Verdict, parse_verdict
-from experiments.metrics import (
+from experiments.evaluation.judge import Judge, Verdict, parse_verdict
+from experiments.evaluation.metrics import (
     answer_similarity,
     change_in_tokens,
     context_recall,

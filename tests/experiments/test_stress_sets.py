@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.data import DataFolder
 from corag.errors import InputError
-from corag.ollama_chat import OllamaChat, OllamaError
-from corag.text import Document
-from experiments.evaluate import EvaluateConfig, evaluate
-from experiments.stress_sets import (
+from corag.models.ollama_chat import OllamaChat, OllamaError
+from corag.text.chunking import Document
+from corag.text.data import DataFolder
+from experiments.data.stress_sets import (
     OllamaRewriter,
     StressConfig,
     is_noise,
@@ -23,6 +22,7 @@ from experiments.stress_sets import (
     rotated,
     write_set,
 )
+from experiments.evaluation.evaluate import EvaluateConfig, evaluate
 from tests.experiments.worlds import QUERIES
 from tests.ollama_server import OllamaServer, Reply
 

@@ -11,11 +11,11 @@ import yaml
 
 import agent
 from agent import AgentError
-from corag.cli import MISTAKE, main, make_parser
+from corag.cli.main import MISTAKE, main, make_parser
 from corag.errors import DataError, InputError
-from experiments import sweep as module
-from experiments.sweep import SweepConfig, flattened, markdown, plan, ranked, sweep, wandb_sweep, with_settings
-from experiments.train import TrainAgentConfig, train
+from experiments.agents import sweep as module
+from experiments.agents.sweep import SweepConfig, flattened, markdown, plan, ranked, sweep, wandb_sweep, with_settings
+from experiments.agents.train import TrainAgentConfig, train
 from tests.experiments.worlds import training_rows, write_labels
 
 ABLATIONS = sorted((Path(__file__).parents[2] / "experiments" / "configs" / "ablations").glob("*.yaml"))

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from corag.errors import InputError
-from experiments.label_arrays import read_labels
-from experiments.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, shrunk, utility
+from experiments.agents.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, shrunk, utility
+from experiments.labels.arrays import read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 SETTINGS = [(2, 0.1, 0.3), (8, 0.5, 0.0)]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from corag.errors import DataError, InputError
-from experiments import tes as program
-from experiments.tes import ADAPTIVE, FIXED, TesConfig, compared, main, tes
+from experiments.evaluation import tes as program
+from experiments.evaluation.tes import ADAPTIVE, FIXED, TesConfig, compared, main, tes
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 SETTINGS = {"split": "dev", "pool": "candidates", "fixed": "top-k:k=1,top-k:k=3", "quiet": True, "resamples": 50}

@@ -8,9 +8,9 @@ import agent
 import corag
 from agent import AgentError, FixedConfiguration
 from corag.errors import DataError, InputError
-from corag.features import curve_statistics
-from experiments.targets import TargetConfig
-from experiments.train import TrainAgentConfig, commit, train
+from corag.selectors.corag.features import curve_statistics
+from experiments.agents.targets import TargetConfig
+from experiments.agents.train import TrainAgentConfig, commit, train
 from tests.experiments.worlds import training_question, training_questions, training_rows, write_labels
 
 QUICK = agent.TrainConfig(logger="none", epochs=2)

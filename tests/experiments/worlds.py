@@ -14,7 +14,7 @@ import numpy as np
 import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
-from experiments.label import FORMAT_VERSION, write_questions, write_table
+from experiments.labels.label import FORMAT_VERSION, write_questions, write_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -199,13 +199,13 @@ def save_small_agent(path, **changes):
 
 LIMITED = (
     "import resource, runpy, sys; limit = int(sys.argv.pop(1)); "
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); runpy.run_module('corag.cli', run_name='__main__')"
+    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); runpy.run_module('corag.cli.main', run_name='__main__')"
 )
 
 
 def command(*arguments, limit_bytes=None):
     """Return the words that run `corag`; with a limit, files may not grow beyond it, as on a full disk."""
-    run = ["-m", "corag.cli"] if limit_bytes is None else ["-c", LIMITED, limit_bytes]
+    run = ["-m", "corag.cli.main"] if limit_bytes is None else ["-c", LIMITED, limit_bytes]
     return [sys.executable, *map(str, (*run, *arguments))]
 
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.belief import PRIORS, Belief, Prior, unit_gain
-from search.pool import Pool
-from search.space import Space
+from search.bayesian.gaussian_process import PRIORS, Belief, Prior, unit_gain
+from search.bayesian.pool import Pool
+from search.bayesian.space import Space
 
 COSTS, BUDGET = [3, 1, 2, 2, 4], 9
 

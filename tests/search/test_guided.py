@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.family import problems as family
+from experiments.bench.problems import problems as family
 from search import SearchConfig, exhaustive, search
 from tests.search.worlds import HashScorer, TableScorer
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.space import Space, children_of
+from search.bayesian.space import Space, children_of
 from tests.search.worlds import problems
 
 lengths = st.none() | st.integers(1, 4)

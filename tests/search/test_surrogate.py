@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.family import problems as family
+from experiments.bench.problems import problems as family
 from search import Run, SearchConfig, SearchError, count_orders, exhaustive, search, search_many
 from search.policies import POLICIES
 from search.surrogate import MIN_CHILDREN, Surrogate

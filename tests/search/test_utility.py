@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from search.utility import cost_share, exploration_bonus, mean_reward
+from search.tree.utility import cost_share, exploration_bonus, mean_reward
 
 
 def test_terms_of_eq_5_by_hand():

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.adapters import load_adapter
 from corag.errors import ModelError
+from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import Passage

@@ -10,10 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.engine.source import Float32
-from corag.minilm import Tokens, unit
-from corag.rerankers.cache import BoundedCache
-from corag.text import sentence_spans
+from corag.memory.cache import BoundedCache
+from corag.models.engine.source import Float32
+from corag.models.minilm import Tokens, unit
+from corag.text.chunking import sentence_spans
 
 MAX_TITLE = 150
 """Characters; a longer first line is text."""

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 import search
-from corag.adapters import shipped_adapter
-from corag.engine.backends import Backend, Precision
-from corag.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.engine.backends import Backend, Precision
+from corag.models.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.trained import shipped_adapter
 from corag.rerankers.evidence.parts import EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader, StateEncoder
 from corag.rerankers.evidence.signals import read_question
@@ -26,7 +26,7 @@ class EvidenceReranker:
 
     Args:
         adapter: The adapter's folder, or its parts.
-        backend: `auto`, `openvino` or `torch`; see `corag.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_chunks: Chunks whose states are kept for later queries (about 200 KB each).
         encoder: Stands for the encoder of backend and precision.

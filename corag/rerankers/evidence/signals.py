@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.engine.source import Float32
-from corag.minilm import unit
+from corag.models.engine.source import Float32
+from corag.models.minilm import unit
 from corag.rerankers.evidence.passages import Passage, StateEncoder, plain
 from corag.types import FloatArray
 

@@ -1,0 +1,1 @@
+"""Agents for others: model cards, the Hugging Face hub, ONNX."""

@@ -1,0 +1,331 @@
+"""Training an agent: seeded, resumable, quiet.
+
+At the end of each epoch the state goes to `<out_dir>/resume.safetensors`. A training that was killed and is
+started again with the same data and settings continues there and ends with the same bits, because all
+randomness of an epoch derives from (seed, epoch).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import math
+import platform
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from agent.checkpoint import load, save
+from agent.config import AgentConfig, TrainConfig
+from agent.errors import AgentError, CheckpointError
+from agent.export.card import model_card
+from agent.files import replace_atomically
+from agent.model import AgentModel
+from agent.predict import ConfigurationAgent
+from agent.training.data import TrainingTable, check_disjoint
+from agent.training.diagnostics import diagnose
+from agent.training.lightning_module import AgentModule
+from agent.training.loggers import log_result, open_logger
+from agent.training.resume import Arrays, History, ResumeState, read_resume, write_resume
+
+CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "training.json"
+NO_FACTS: Mapping[str, object] = {}
+
+
+@dataclass(frozen=True)
+class TrainReport:
+    """What a training gave.
+
+    Attributes:
+        agent: The agent with the weights of the best epoch.
+        checkpoint: The folder it was saved to.
+        history: The figures of each epoch: `train_*`, and `val_*` if there were validation questions.
+        best_epoch: Index into `history`.
+        monitor: The figure that chose the best epoch, lower is better.
+        epochs_resumed: Epochs that earlier calls had done; all of them where the training was finished already.
+    """
+
+    agent: ConfigurationAgent
+    checkpoint: Path
+    history: History
+    best_epoch: int
+    monitor: str
+    epochs_resumed: int
+
+
+def fit(
+    train: TrainingTable,
+    val: TrainingTable | None,
+    config: AgentConfig,
+    train_config: TrainConfig,
+    out_dir: str | Path,
+    *,
+    facts: Mapping[str, object] = NO_FACTS,
+    progress: bool = False,
+) -> TrainReport:
+    """Train an agent, save it to `<out_dir>/checkpoint` and return it.
+
+    A training of the same tables and settings that was finished in `out_dir` is not done again.
+
+    The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
+    loss, else the least training loss; among equals, the first. Regret is the utility that the predicted configuration
+    loses to the best measured one if `val.utility` is given, else the quality that the predicted reranker loses to the
+    best one if `val.quality` is.
+
+    Several devices or machines train one agent where `train_config` names a strategy for them; all need to see
+    `out_dir`, and the first process writes it.
+
+    Args:
+        train: Training questions.
+        val: Validation questions, none of them in `train`, or None.
+        config: The agent's configuration.
+        train_config: How to train.
+        out_dir: Folder of the checkpoint, the logs and the state of an unfinished training.
+        facts: What else the model card shall state, such as data and commit.
+        progress: Show a progress bar.
+
+    Raises:
+        AgentError: The tables do not fit the configuration or each other, hold too little to learn from,
+            or the loss stopped being finite.
+    """
+    _check(train, val, config, train_config)
+    out_dir = Path(out_dir)
+    out_dir.mkdir(parents=True, exist_ok=True)
+    resume_path = out_dir / RESUME_FILE
+    fingerprint = _fingerprint(train, val, config, train_config)
+    if (done := _finished(out_dir, fingerprint)) is not None:
+        return done
+    state = read_resume(resume_path, fingerprint)
+    epochs_resumed = 0 if state is None else len(state.history)
+    trainer: pl.Trainer | None = None
+    # Of several processes, the first alone logs and writes files.
+    tracker = train_config.logger if rank_zero_only.rank == 0 else "none"
+    with open_logger(tracker, out_dir, dataclasses.asdict(train_config)) as logger:
+        keeper = _EpochKeeper(resume_path, fingerprint, state, train_config.patience, logger)
+        if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
+            module = _module(train, val, config, train_config, state)
+            with _quiet_lightning(), _one_thread():
+                trainer = _trainer(train_config, out_dir, keeper, epochs_resumed, val is not None, progress)
+                trainer.fit(module)
+                trainer.strategy.barrier()
+            # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
+            state = read_resume(resume_path, fingerprint)
+        assert state is not None
+        keeper.log_from(state.history)
+        agent = ConfigurationAgent(config, state.best)
+        monitor = monitored(state.history[0])[0]
+        report = TrainReport(
+            agent, out_dir / CHECKPOINT_DIR, state.history, best_epoch(state.history), monitor, epochs_resumed
+        )
+        if rank_zero_only.rank == 0:
+            save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
+            log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
+            record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
+            replace_atomically(out_dir / DONE_FILE, record.encode())
+    if trainer is not None:
+        trainer.strategy.barrier()  # nobody reads the checkpoint before it is there
+    if rank_zero_only.rank == 0:
+        resume_path.unlink(missing_ok=True)
+    return report
+
+
+def _trainer(
+    train_config: TrainConfig, out_dir: Path, keeper: _EpochKeeper, epochs_done: int, validate: bool, progress: bool
+) -> pl.Trainer:
+    try:
+        return pl.Trainer(
+            accelerator=train_config.accelerator,
+            devices=train_config.devices,
+            strategy=train_config.strategy,
+            num_nodes=train_config.num_nodes,
+            precision=train_config.precision,
+            max_epochs=train_config.epochs - epochs_done,
+            callbacks=[keeper],
+            reload_dataloaders_every_n_epochs=1,
+            limit_val_batches=1.0 if validate else 0.0,
+            num_sanity_val_steps=0,
+            default_root_dir=out_dir,
+            logger=False,
+            enable_checkpointing=False,
+            enable_model_summary=False,
+            enable_progress_bar=progress,
+        )
+    except (ValueError, RuntimeError, MisconfigurationException) as error:
+        raise AgentError(
+            f"Lightning refuses accelerator={train_config.accelerator!r}, devices={train_config.devices}, "
+            f"strategy={train_config.strategy!r}, num_nodes={train_config.num_nodes}: {error}"
+        ) from error
+
+
+def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
+    """Return the report of a finished training of the same data and settings, if there is one."""
+    try:
+        record = json.loads((out_dir / DONE_FILE).read_text(encoding="utf-8"))
+        if record["fingerprint"] != fingerprint:
+            return None
+        history: History = tuple(record["history"])
+        agent = load(out_dir / CHECKPOINT_DIR)
+    except (OSError, ValueError, KeyError, TypeError, CheckpointError):
+        return None  # missing or damaged: train again
+    monitor = monitored(history[0])[0]
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, len(history))
+
+
+def monitored(figures: Mapping[str, float]) -> tuple[str, ...]:
+    """Return the names of the figures that rank the epochs, the first deciding, the next breaking ties."""
+    if "val_regret" in figures:
+        return ("val_regret", "val_loss")
+    return ("val_loss",) if "val_loss" in figures else ("train_loss",)
+
+
+def best_epoch(history: History) -> int:
+    """Return the index of the best epoch, the first among equals."""
+    names = monitored(history[0])
+    return min(range(len(history)), key=lambda epoch: [history[epoch][name] for name in names])
+
+
+class _EpochKeeper(pl.Callback):  # type: ignore[misc]
+    """Keeps the best weights, the history and the resume file, and stops when patience runs out."""
+
+    def __init__(
+        self,
+        path: Path,
+        fingerprint: str,
+        state: ResumeState | None,
+        patience: int | None,
+        logger: Logger | None,
+    ) -> None:
+        self._path = path
+        self._fingerprint = fingerprint
+        self._patience = patience
+        self._logger = logger
+        self.history: History = () if state is None else state.history
+        self.best: Arrays = {} if state is None else state.best
+        self._num_logged = 0
+        # A log that starts in the middle would be of no use, so the earlier epochs are logged again.
+        self.log_from(self.history)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the logger behind when going to another process."""
+        return {**self.__dict__, "_logger": None}
+
+    def log_from(self, history: History) -> None:
+        """Log the epochs that were not logged yet."""
+        if self._logger is not None:
+            for epoch in range(self._num_logged, len(history)):
+                self._logger.log_metrics(history[epoch], step=epoch)
+            self._num_logged = len(history)
+
+    @property
+    def out_of_patience(self) -> bool:
+        if self._patience is None or not self.history:
+            return False
+        return len(self.history) - 1 - best_epoch(self.history) >= self._patience
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: AgentModule) -> None:
+        epoch, figures = len(self.history), pl_module.pop_figures()
+        if not all(math.isfinite(value) for value in figures.values()):
+            raise AgentError(f"the loss is not finite in epoch {epoch}: {figures}; lower lr or the loss weights")
+        self.history = (*self.history, figures)
+        if best_epoch(self.history) == epoch:
+            self.best = pl_module.finished_weights()
+        if trainer.is_global_zero:
+            state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
+            write_resume(self._path, self._fingerprint, state)
+        self.log_from(self.history)
+        trainer.should_stop = self.out_of_patience
+
+
+def _module(
+    train: TrainingTable,
+    val: TrainingTable | None,
+    config: AgentConfig,
+    train_config: TrainConfig,
+    state: ResumeState | None,
+) -> AgentModule:
+    model = AgentModel(config, train_config.seed)
+    if state is None:
+        return AgentModule(model, config, train_config, train, val, 0, {})
+    model.load_weights(state.model)
+    return AgentModule(model, config, train_config, train, val, len(state.history), state.optimizer)
+
+
+def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:
+    train.check_fits(config)
+    train.check_trainable()
+    if train.quality is None and (train_config.regret_weight or train_config.temperature):
+        raise AgentError(
+            "regret_weight and temperature need the quality with each reranker; give the table its quality, or set "
+            "both to 0"
+        )
+    if val is not None:
+        if not len(val):
+            raise AgentError("the validation table is empty; pass None to train without one")
+        val.check_fits(config)
+        check_disjoint(train, val)
+
+
+def _fingerprint(
+    train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig
+) -> str:
+    parts = {
+        "train": train.digest(),
+        "val": None if val is None else val.digest(),
+        "config": config.to_dict(),
+        "train_config": dataclasses.asdict(train_config),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def _facts(
+    train: TrainingTable, val: TrainingTable | None, train_config: TrainConfig, report: TrainReport
+) -> dict[str, object]:
+    figures = {name: f"{value:.4f}" for name, value in report.history[report.best_epoch].items()}
+    settings = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items())
+    return {
+        "training questions": f"{len(train)} (sha256 {train.digest()[:16]})",
+        "validation questions": "none" if val is None else f"{len(val)} (sha256 {val.digest()[:16]})",
+        "training": settings,
+        "best epoch": f"{report.best_epoch} of {len(report.history)}, by {report.monitor}",
+        **figures,
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
+    }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Train on one CPU thread, so that the bits do not depend on the number of cores.
+
+    Layers this small gain little from more, and lose much when the cores are busy.
+    """
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Silence Lightning's notes on devices, its tips, and a deprecation inside it; not its warnings."""
+    log = logging.getLogger("lightning.pytorch")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
+            yield
+    finally:
+        log.setLevel(level)

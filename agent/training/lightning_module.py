@@ -1,0 +1,171 @@
+"""The thin Lightning shell around model and losses: steps and figures, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agent.config import AgentConfig, TrainConfig
+from agent.decision import decide
+from agent.losses import (
+    Losses,
+    contrastive_loss,
+    regret_loss,
+    reranker_loss,
+    settings_loss,
+    soft_target,
+    total_loss,
+)
+from agent.model import AgentModel, AgentOutput
+from agent.scaling import FeatureScaling
+from agent.training.batches import Batch, Batches, whole_table
+from agent.training.data import TrainingTable, epoch_order
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+class AgentModule(pl.LightningModule):  # type: ignore[misc]
+    """Trains a model from a given epoch on.
+
+    Args:
+        model: The network, at the state it has after `first_epoch` epochs.
+        config: The agent's configuration.
+        train_config: How to train.
+        train: Training questions.
+        val: Validation questions, or None.
+        first_epoch: Epochs done before, 0 for a fresh start.
+        moments: What `optimizer_arrays` returned after those epochs; empty for a fresh start.
+    """
+
+    def __init__(
+        self,
+        model: AgentModel,
+        config: AgentConfig,
+        train_config: TrainConfig,
+        train: TrainingTable,
+        val: TrainingTable | None,
+        first_epoch: int,
+        moments: Mapping[str, NDArray[np.float32]],
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._config = config
+        self._grid = None if val is None else val.grid
+        self.train_config = train_config
+        self.first_epoch = first_epoch
+        self._moments = moments
+        self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
+        self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
+        if val is not None:
+            self._rows["val"] = whole_table(val, config.ranges, self._scaling)
+        class_weight = balanced_class_weight(train, len(config.rerankers)) if train_config.balanced else None
+        self.register_buffer("_class_weight", class_weight, persistent=False)
+        self._figures: list[dict[str, Tensor]] = []
+
+    def train_dataloader(self) -> Batches:
+        """Return this epoch's batches; Lightning asks again at every epoch."""
+        return self._batches("train", self.first_epoch + self.current_epoch)
+
+    def val_dataloader(self) -> Batches:
+        """Return the validation batches, shuffled once so that a sorted table still forms negative pairs."""
+        return self._batches("val", 0)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the optimizer, with the moments of an interrupted training if there are any."""
+        optimizer = OPTIMIZERS[self.train_config.optimizer](self.model.parameters(), lr=self.train_config.lr)
+        state: dict[int, dict[str, Tensor]] = {}
+        for full_name, array in self._moments.items():
+            index, name = full_name.split(".", 1)
+            state.setdefault(int(index), {})[name] = torch.from_numpy(array.copy())
+        if state:
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
+        return optimizer
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Return the total loss of a batch."""
+        losses = self._losses(self.model(batch.features), batch)
+        loss = self._total(losses)
+        self._note("train", batch, losses, loss)
+        return loss
+
+    def validation_step(self, batch: Batch, _: int) -> None:
+        """Note the losses of a batch, and what its predictions lose to the best ones."""
+        output = self.model(batch.features)
+        losses = self._losses(output, batch)
+        self._note("val", batch, losses, self._total(losses))
+        # To the CPU first: not every accelerator has float64.
+        probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
+        chosen, settings = decide(self._config, probabilities, output.settings.float().cpu().double().numpy())
+        values = batch.quality
+        if self._grid is not None:
+            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch.utility
+        if values is not None:
+            index = torch.from_numpy(chosen).to(values.device)
+            lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
+            self._figures[-1]["val_regret"] = lost.sum()
+
+    def pop_figures(self) -> dict[str, float]:
+        """Return the figures since the last call: means over the rows, of all processes together."""
+        sums: dict[str, Tensor] = {}
+        for figures in self._figures:
+            for name, value in figures.items():
+                sums[name] = sums[name] + value if name in sums else value
+        self._figures = []
+        totals = {name: float(self.trainer.strategy.reduce(value, reduce_op="sum")) for name, value in sums.items()}
+        num_rows = {split: len(rows.features) for split, rows in self._rows.items()}
+        return {name: total / num_rows[name.split("_", 1)[0]] for name, total in totals.items()}
+
+    def finished_weights(self) -> dict[str, NDArray[np.float32]]:
+        """Return a copy of the weights for features as they are."""
+        weights = self.model.weights()
+        return weights if self._scaling is None else self._scaling.fold(weights)
+
+    def optimizer_arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return a copy of the optimizer's moments and step counts, named `<parameter index>.<name>`."""
+        state: dict[int, dict[str, Tensor]] = self.optimizers(use_pl_optimizer=False).state_dict()["state"]
+        return {
+            f"{index}.{name}": tensor.cpu().numpy().copy()
+            for index, tensors in state.items()
+            for name, tensor in tensors.items()
+        }
+
+    def _batches(self, split: str, epoch: int) -> Batches:
+        rows = self._rows[split]
+        order = epoch_order(len(rows.features), self.train_config.seed, epoch)
+        config, trainer = self.train_config, self.trainer
+        return Batches(rows, order, config.batch_size, trainer.global_rank, trainer.world_size)
+
+    def _losses(self, output: AgentOutput, batch: Batch) -> Losses:
+        config, quality = self.train_config, batch.quality
+        target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
+        return Losses(
+            contrastive_loss(output.maps, batch.reranker, batch.weight, config.margin),
+            reranker_loss(output.logits, batch.reranker, batch.weight, self._class_weight, target),
+            settings_loss(output.settings, batch.settings),
+            output.logits.sum() * 0 if quality is None else regret_loss(output.logits, quality),
+        )
+
+    def _total(self, losses: Losses) -> Tensor:
+        config = self.train_config
+        weights = (config.contrastive_weight, config.reranker_weight, config.settings_weight, config.regret_weight)
+        return total_loss(losses, weights)
+
+    def _note(self, split: str, batch: Batch, losses: Losses, total: Tensor) -> None:
+        num_rows = len(batch.features)
+        named: dict[str, Any] = {"loss": total, **losses._asdict()}
+        # Kept as tensors until the epoch ends: reading one number would make the GPU wait.
+        self._figures.append({f"{split}_{name}": value.detach() * num_rows for name, value in named.items()})
+
+
+def balanced_class_weight(table: TrainingTable, num_rerankers: int) -> Tensor:
+    """Return weights `[R]` under which all rerankers seen weigh the same in sum; 0 for one never seen."""
+    totals = np.bincount(table.reranker, weights=table.weight, minlength=num_rerankers)
+    seen = totals > 0
+    weights = np.divide(totals.sum() / seen.sum(), totals, out=np.zeros(num_rerankers), where=seen)
+    return torch.from_numpy(weights.astype(np.float32))

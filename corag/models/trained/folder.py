@@ -1,0 +1,186 @@
+"""An adapter is a folder: `config.json`, `model.safetensors`, `README.md`. No pickle is ever read.
+
+The configuration is written last and names size and hash of the weights, so a folder that was half copied, or put
+together from two, is told from a whole one. Knows neither torch nor what the tensors are for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import ModelError
+from corag.models.minilm import WEIGHTS_SHA256
+from corag.models.shipped import CONFIG_FILE, FOLDER, shipped_checkpoint
+from corag.optional import require
+
+FORMAT_VERSION = 1
+BASE = "all-MiniLM-L6-v2"
+WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """What an adapter is.
+
+    Attributes:
+        name: What the part that uses it is called, such as `minilm-reader`.
+        form: How its tensors are to be used; a part refuses adapters of another form.
+        settings: Whatever else its user has to know. Only what JSON can say.
+        base: Name of the encoder that it was trained on.
+        base_sha256: Of that encoder's weights.
+    """
+
+    name: str
+    form: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    base: str = BASE
+    base_sha256: str = WEIGHTS_SHA256
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A loaded adapter.
+
+    Attributes:
+        config: What it is.
+        tensors: Its tensors by name, in the precision that they are stored in.
+        weights_sha256: Of the file that the tensors were read from.
+        sha256: Of configuration and weights: whatever values depend on.
+    """
+
+    config: AdapterConfig
+    tensors: Mapping[str, NDArray[Any]]
+    weights_sha256: str
+    sha256: str
+
+
+def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config: AdapterConfig, card: str) -> None:
+    """Write an adapter; one that is already there is replaced only by a complete one.
+
+    Args:
+        folder: Where.
+        tensors: By name.
+        config: What it is.
+        card: The model card, Markdown.
+
+    Raises:
+        ModelError: The folder holds something else, which would be lost.
+    """
+    path = Path(folder).absolute()
+    _refuse_other_content(path)
+    draft, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
+    for leftover in (draft, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft.mkdir(parents=True)
+    weights: bytes = require("safetensors.numpy", "models").save(
+        {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    )
+    (draft / CARD_FILE).write_text(card, encoding="utf-8")
+    (draft / WEIGHTS_FILE).write_bytes(weights)
+    values = {
+        "format_version": FORMAT_VERSION,
+        **asdict(config),
+        "weights_bytes": len(weights),
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+    }
+    (draft / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    if path.exists():
+        path.rename(old)
+    draft.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
+    """Read an adapter and check that it is whole and made for the encoder that is here.
+
+    Args:
+        folder: Where.
+        form: The form that is wanted; any, if None.
+
+    Raises:
+        MissingExtraError: safetensors is not installed.
+        ModelError: It is missing, damaged, half copied, of a newer format, of another form, or for another encoder.
+    """
+    path = Path(folder)
+    for name in (CONFIG_FILE, WEIGHTS_FILE):
+        if not (path / name).is_file():
+            raise ModelError(
+                f"{path} is not an adapter: it lacks {name}; give a folder with {CONFIG_FILE} and {WEIGHTS_FILE}, "
+                "and copy it whole"
+            )
+    values = _read_config(path / CONFIG_FILE)
+    try:
+        config = AdapterConfig(**{name: values[name] for name in AdapterConfig.__slots__})
+        size, sha256 = values["weights_bytes"], values["weights_sha256"]
+    except KeyError as error:
+        raise ModelError(f"{path / CONFIG_FILE} lacks {error}; copy the folder again or train again") from error
+    if form is not None and config.form != form:
+        raise ModelError(f"{path} holds an adapter of the form {config.form!r}, but {form!r} is wanted; give another")
+    if (config.base, config.base_sha256) != (BASE, WEIGHTS_SHA256):
+        raise ModelError(
+            f"{path} was trained on {config.base} with sha256 {config.base_sha256}, but here is {BASE} with sha256 "
+            f"{WEIGHTS_SHA256}; give an adapter for this encoder"
+        )
+    weights = (path / WEIGHTS_FILE).read_bytes()
+    if len(weights) != size:
+        raise ModelError(
+            f"{path / WEIGHTS_FILE} has {len(weights)} bytes, not {size}; it was not copied whole: copy it again"
+        )
+    found = hashlib.sha256(weights).hexdigest()
+    if found != sha256:
+        raise ModelError(
+            f"{path / WEIGHTS_FILE} has sha256 {found}, not {sha256}: damaged, or of another adapter; copy the folder "
+            "again"
+        )
+    tensors = require("safetensors.numpy", "models").load(weights)
+    whole = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return Adapter(config, tensors, sha256, whole)
+
+
+def shipped_adapter(name: str) -> Path:
+    """Return the folder of an adapter that comes with the project.
+
+    Raises:
+        ModelError: It is not there, as where the packages were installed without the rest of the project.
+    """
+    path = shipped_checkpoint(name)
+    if path is None:
+        raise ModelError(
+            f"the adapter {name!r} is not in {FOLDER}; it comes with the project's source tree: install from there "
+            "(pip install -e .), or give the folder of a copy"
+        )
+    return path
+
+
+def _refuse_other_content(path: Path) -> None:
+    if not path.exists():
+        return
+    names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
+    others = sorted(names - {CONFIG_FILE, WEIGHTS_FILE, CARD_FILE})
+    if others:
+        raise ModelError(
+            f"{path} holds {others[0]!r}, which is no part of an adapter and would be deleted; choose another folder"
+        )
+
+
+def _read_config(file: Path) -> dict[str, Any]:
+    try:
+        values: Any = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ModelError(f"{file} is not valid JSON ({error}); copy the folder again or train again") from error
+    version = values.get("format_version") if isinstance(values, dict) else None
+    if version != FORMAT_VERSION:
+        raise ModelError(
+            f"{file} has format_version {version!r}, but this release reads {FORMAT_VERSION}; install the release of "
+            "CORAG that wrote it, or train again"
+        )
+    return dict(values)

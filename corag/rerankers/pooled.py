@@ -1,0 +1,105 @@
+"""`minilm-pooled`: a guess at the embedding of a joined text, made from token embeddings of its chunks.
+
+    value(q, o) = cos(q, sum_i S_i / sqrt(n_i))
+
+with q the embedding of the question, S_i the sum of the unit token embeddings of chunk i read by itself, and n_i their
+number. Like the mean over tokens that embeds the joined text, the sum is diluted by every chunk that says something
+else; the root, between one weight for each token (0) and one for each chunk (1), stands in for what reading the chunks
+together does. It is made to rank orders before a dearer reranker sees the promising ones. Token embeddings are
+computed once per chunk and an order then costs microseconds. Late interaction: Khattab and Zaharia, "ColBERT", 2020.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.models.engine.backends import Backend, Precision
+from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.rerankers.token_states import TokenStates
+from corag.types import Chunk, FloatArray, Order
+
+
+class MiniLMPooled:
+    """Cosine of the question and the pooled tokens of the chunks, in [0, 1]; their order does not matter to it.
+
+    Args:
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
+        precision: `fp32` or `bf16`.
+        cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
+        encoder: Stands for the encoder of backend and precision.
+
+    Attributes:
+        max_tokens: The window *of one chunk*; combinations are never cut.
+    """
+
+    max_tokens = MAX_TOKENS
+
+    def __init__(
+        self,
+        *,
+        backend: Backend = "auto",
+        precision: Precision = "fp32",
+        cache_chunks: int = 2048,
+        encoder: TextEncoder | None = None,
+    ) -> None:
+        self.name = "minilm-pooled"
+        self._encoder: TextEncoder = encoder or minilm_encoder(backend, precision)
+        self._states = TokenStates(self._encoder, cache_chunks)
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return the value of each text, `[len(texts)]`."""
+        return self._scorer(query, texts)([(row,) for row in range(len(texts))])
+
+    def scorer(self, query: str, chunks: Sequence[Chunk]) -> PooledScorer:
+        """Return a scoring function over the pooled tokens of each chunk, computed here once."""
+        return self._scorer(query, [chunk.text for chunk in chunks])
+
+    def _scorer(self, query: str, texts: Sequence[str]) -> PooledScorer:
+        states, truncated = self._states.of_texts(texts)
+        pooled = np.zeros((len(texts), DIMENSION))
+        for row, vectors in enumerate(states):
+            if len(vectors):
+                pooled[row] = vectors.sum(axis=0, dtype=np.float64) / np.sqrt(len(vectors))
+        vector = self._encoder.sentence_embeddings(self._encoder.tokenize([query]).ids)[0].astype(np.float64)
+        return PooledScorer(pooled @ vector, pooled @ pooled.T, truncated)
+
+
+class PooledScorer:
+    """Cosines of sums of vectors, from products of their parts.
+
+    Args:
+        with_query: Product of each chunk's vector with the question's unit vector, `[chunks]`.
+        among: Products of the chunks' vectors with one another, `[chunks, chunks]`.
+        truncated: Which chunks did not fit the window, `[chunks]`.
+    """
+
+    order_matters = False
+
+    def __init__(self, with_query: FloatArray, among: FloatArray, truncated: NDArray[np.bool_]) -> None:
+        self._with_query, self._among = with_query, among
+        self._cut_chunks = set(np.flatnonzero(truncated).tolist())
+        self._truncated: set[Order] = set()
+
+    @property
+    def num_truncated(self) -> int:
+        """Distinct orders so far that hold a chunk that was cut."""
+        return len(self._truncated)
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        if self._cut_chunks:
+            self._truncated.update(order for order in orders if self._cut_chunks.intersection(order))
+        values = np.zeros(len(orders))
+        lengths = np.array([len(order) for order in orders])
+        for length in np.unique(lengths):
+            rows = np.flatnonzero(lengths == length).tolist()
+            # Ascending, so that rounding is the same for every order of the same chunks.
+            chosen = np.sort(np.array([orders[row] for row in rows]), axis=1)
+            squared = self._among[chosen[:, :, None], chosen[:, None, :]].sum(axis=(1, 2))
+            # Chunks without tokens have no length; rounding may leave a little less than none.
+            norms = np.sqrt(np.maximum(squared, 1e-24))
+            values[rows] = self._with_query[chosen].sum(axis=1) / norms
+        return np.clip(values, 0.0, 1.0)

@@ -1,0 +1,217 @@
+"""Which agent decides, and which of the rerankers that it knows can be used here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from corag.errors import CoragError, InputError, MissingExtraError, ModelError
+from corag.models.shipped import FOLDER, shipped_checkpoint
+from corag.registry import RERANKERS, is_reranker
+from corag.registry import embedder as make_embedder
+from corag.registry import reranker as make_reranker
+from corag.selectors.corag.features import FEATURES
+from corag.types import Embedder, Reranker
+
+if TYPE_CHECKING:
+    from agent import AgentPrediction, ConfigurationAgent
+
+AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
+"""A checkpoint folder, a loaded agent, `default` for the one that ships with the project, or `none` or None."""
+
+DEFAULT_AGENT, NO_AGENT = "default", "none"
+SHIPPED_AGENT = "agent-minilm"
+"""The folder of the agent that ships with the project."""
+
+UNUSABLE = (InputError, MissingExtraError, ModelError)
+"""How a reranker says that it cannot be used here: unknown, not installed, or its model missing."""
+PROBE = "probe"
+"""What a reranker is asked about before it is relied on: some load their model when they are first used."""
+
+logger = logging.getLogger(__name__)
+
+
+def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgent | None:
+    """Return a loaded agent; None where there is to be none.
+
+    Args:
+        agent: See `AgentSource`.
+        strict: Whether all rerankers that it knows must be known here, and not only one of them.
+
+    Raises:
+        InputError: The agent's rerankers are unknown here, it wants other features, or no agent ships with this copy.
+        MissingExtraError: A package that reads checkpoints is not installed.
+        agent.CheckpointError: The folder is not a readable checkpoint.
+    """
+    if agent is None or agent == NO_AGENT:
+        return None
+    if agent == DEFAULT_AGENT:
+        agent = shipped_agent_folder()
+    loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
+    if not set(loaded.config.features) <= set(FEATURES):
+        raise InputError(
+            f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
+            f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
+        )
+    unknown = [name for name in loaded.config.rerankers if not is_reranker(name)]
+    if unknown and (strict or len(unknown) == len(loaded.config.rerankers)):
+        raise InputError(
+            f"the agent {agent!s} was trained with the reranker {unknown[0]!r}, which is unknown here; the names "
+            f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
+        )
+    return loaded
+
+
+def shipped_agent_folder() -> Path:
+    """Return the folder of the agent that ships with the project.
+
+    Raises:
+        InputError: This copy has none.
+    """
+    folder = shipped_checkpoint(SHIPPED_AGENT)
+    if folder is None:
+        raise InputError(
+            f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; it comes with the project's source tree: install from "
+            "there (pip install -e .), or give the folder of a checkpoint"
+        )
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Shipped:
+    """The agent that ships with the project, where it can be used.
+
+    Attributes:
+        agent: The agent, or None.
+        embedder: Embeds questions for it, or None.
+        reason: Why there is none; empty if there is.
+    """
+
+    agent: ConfigurationAgent | None = None
+    embedder: Embedder | None = None
+    reason: str = ""
+
+
+def shipped_agent(embedder: Embedder | None = None, *, strict: bool = False) -> Shipped:
+    """Return the agent that ships with the project, if it can be used here, else the reason why not.
+
+    A checkpoint that is there but cannot be read is warned of; one that is not there, or whose packages are not, is
+    usual.
+
+    Args:
+        embedder: Embeds questions; by default the one that the agent was trained with.
+        strict: Whether a reason is an error.
+
+    Raises:
+        CoragError: With `strict`, it cannot be used; so does `agent.CheckpointError`.
+    """
+    from agent import AgentError
+
+    try:
+        loaded = load_agent(DEFAULT_AGENT, strict=strict)
+        assert loaded is not None
+        return Shipped(loaded, agent_embedder(loaded, embedder))
+    except (CoragError, AgentError) as error:
+        if strict:
+            raise
+        if isinstance(error, AgentError):
+            logger.warning("the agent %r is left out: %s", SHIPPED_AGENT, error)
+        return Shipped(reason=str(error))
+
+
+def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> Embedder:
+    """Return what embeds questions for an agent.
+
+    Raises:
+        InputError: The embedder given is not the one that the agent was trained with.
+        MissingExtraError: Its packages are not installed.
+        ModelError: Its model is missing.
+    """
+    wanted = agent.config.embedder
+    if given is None:
+        return make_embedder(wanted)
+    if given.name != wanted:
+        raise InputError(
+            f"the agent was trained on embeddings by {wanted!r}, but the embedder given is {given.name!r}; leave it "
+            f"out, or give corag.embedder({wanted!r})"
+        )
+    return given
+
+
+class UsableRerankers:
+    """Rerankers by name, each built once; of those that an agent knows, the most probable that can be used.
+
+    Args:
+        strict: Whether one that cannot be used is an error, instead of a reason to take the next.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self._strict = strict
+        self._usable: dict[str, Reranker] = {}
+        self._reasons: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> Reranker:
+        """Return a reranker; see `corag.reranker`."""
+        if name not in self._usable:
+            self._usable[name] = make_reranker(name)
+        return self._usable[name]
+
+    def predicted(self, prediction: AgentPrediction, spare: Sequence[str] = ()) -> tuple[Reranker, dict[str, str]]:
+        """Return the predicted reranker, else the most probable that can be used, and why those before it cannot.
+
+        A reranker counts as usable when it can be built and values a word. The first time that one cannot, a warning
+        says so. Equal probabilities stand in label order.
+
+        Args:
+            prediction: What the agent says.
+            spare: Rerankers to take when none that the agent knows can be used.
+
+        Raises:
+            InputError: None can be used.
+            CoragError: With `strict`, the predicted one cannot be used, and how it said so.
+        """
+        probabilities = prediction.probabilities
+        names = sorted(probabilities, key=lambda name: (name != prediction.reranker, -probabilities[name]))
+        passed_over: dict[str, str] = {}
+        for name in dict.fromkeys((*names, *spare)):
+            found = self._tried(name)
+            if found is not None:
+                return found, passed_over
+            passed_over[name] = self._reasons[name]
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in passed_over.items())
+        raise InputError(
+            f"none of the agent's rerankers can be used here ({reasons}); mend one of these, or give another"
+        )
+
+    def _tried(self, name: str) -> Reranker | None:
+        with self._lock:
+            if name in self._usable:
+                return self._usable[name]
+            if name in self._reasons:
+                return None
+            try:
+                built = make_reranker(name)
+                built.score(PROBE, [PROBE])
+            except UNUSABLE as error:
+                if self._strict:
+                    raise
+                self._reasons[name] = str(error)
+                logger.warning("the agent's reranker %r cannot be used here, so the next is taken: %s", name, error)
+                return None
+            self._usable[name] = built
+            return built
+
+
+def _load_folder(path: str | Path) -> ConfigurationAgent:
+    import agent
+
+    try:
+        load = agent.load
+    except ImportError as error:
+        raise MissingExtraError(str(error)) from error
+    return load(path)

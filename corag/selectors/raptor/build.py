@@ -1,0 +1,191 @@
+"""Growing a tree: from chunks, and later by more chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from corag.errors import IndexMismatchError, InputError
+from corag.selectors.clustering.mixture import Reduction, check_reduction, soft_clusters
+from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
+from corag.selectors.vectors import Vectors
+from corag.summarizers.cut import cut_to_tokens
+from corag.summarizers.runs import summarize_all
+from corag.summarizers.store import SummaryStore
+from corag.types import Chunk, Summarizer, SummaryRequest
+
+
+@dataclass(frozen=True, slots=True)
+class RaptorConfig:
+    """How a tree is grown.
+
+    Attributes:
+        summary_tokens: The most tokens of a summary.
+        max_layers: The most layers above the chunks.
+        min_nodes: A layer of fewer nodes is not summed up further.
+        reduction: See `corag.selectors.clustering.mixture.soft_clusters`.
+        dimensions: See there.
+        max_components: See there.
+        threshold: See there.
+        seed: Of everything random.
+    """
+
+    summary_tokens: int = 100
+    max_layers: int = 5
+    min_nodes: int = 4
+    reduction: Reduction = "auto"
+    dimensions: int = 10
+    max_components: int = 50
+    threshold: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_reduction(self.reduction)
+        for name, least in (("summary_tokens", 1), ("max_layers", 0), ("min_nodes", 2), ("dimensions", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        if self.max_components < 1:
+            raise InputError(f"max_components must be at least 1, got {self.max_components!r}; 50 is usual")
+        if not 0 < self.threshold <= 1:
+            raise InputError(f"threshold must be above 0 and at most 1, got {self.threshold!r}; 0.1 is usual")
+
+
+class RaptorBuilder:
+    """Grows trees.
+
+    Args:
+        vectors: Embeds chunks and summaries.
+        summarizer: Sums clusters up.
+        config: How.
+        store: Remembers summaries, so that an interrupted build goes on where it stopped.
+    """
+
+    def __init__(
+        self,
+        vectors: Vectors,
+        summarizer: Summarizer,
+        config: RaptorConfig | None = None,
+        store: SummaryStore | None = None,
+    ) -> None:
+        self.vectors, self.summarizer = vectors, summarizer
+        self.config = config or RaptorConfig()
+        self.store = store
+
+    def build(self, chunks: Sequence[Chunk]) -> RaptorTree:
+        """Return a tree over chunks; equal chunks and settings give equal trees.
+
+        Layers are added until one has fewer than `min_nodes` nodes, its clusters are as many as its nodes, or there
+        are `max_layers` above the chunks.
+
+        Raises:
+            InputError: Two chunks share an id, or one has an id that summaries have.
+        """
+        _check_ids(chunks)
+        if len({chunk.id for chunk in chunks}) < len(chunks):
+            raise InputError("two chunks share an id; ids have to be unique: name chunks docid#start-end")
+        layer = [_leaf(chunk) for chunk in chunks]
+        nodes, vectors, num_failed = list(layer), [self.vectors.of([node.text for node in layer])], 0
+        for number in range(1, self.config.max_layers + 1):
+            if len(layer) < self.config.min_nodes:
+                break
+            clusters = soft_clusters(
+                vectors[-1],
+                reduction=self.config.reduction,
+                dimensions=self.config.dimensions,
+                max_components=self.config.max_components,
+                threshold=self.config.threshold,
+                seed=self.config.seed,
+            )
+            if len(clusters) >= len(layer):
+                break
+            groups = [[layer[index] for index in cluster] for cluster in clusters]
+            layer, failed = self._summed_up([f"{SUMMARY}{number}/{place}" for place in range(len(groups))], groups)
+            num_failed += failed
+            nodes += layer
+            vectors.append(self.vectors.of([node.text for node in layer]))
+        return RaptorTree(tuple(nodes), np.concatenate(vectors), self.vectors.embedder.name, num_failed)
+
+    def add(self, tree: RaptorTree, chunks: Sequence[Chunk]) -> RaptorTree:
+        """Return the tree with more chunks; only the summaries above them are made anew.
+
+        Each chunk joins the summary of layer 1 that is most similar to it. Clusters stay as they are, so after many
+        additions a new tree may be better. A tree without summaries is built again.
+
+        Raises:
+            InputError: A chunk's id is in the tree already, or twice among the chunks.
+            IndexMismatchError: The tree's vectors are of another embedder.
+        """
+        if tree.embedder != self.vectors.embedder.name:
+            raise IndexMismatchError(
+                f"the tree was made with the embedder {tree.embedder!r}, not {self.vectors.embedder.name!r}; "
+                "give that one"
+            )
+        _check_ids(chunks)
+        known = {node.id for node in tree.layer(0)}
+        for chunk in chunks:
+            if chunk.id in known:
+                raise InputError(f"chunk {chunk.id!r} is in the tree already; ids have to be unique")
+            known.add(chunk.id)
+        if tree.num_layers < 2:
+            return self.build([*(Chunk(node.id, node.text) for node in tree.nodes), *chunks])
+        leaves = [_leaf(chunk) for chunk in chunks]
+        new_vectors = self.vectors.of([leaf.text for leaf in leaves])
+        parents = tree.layer(1)
+        nearest = (new_vectors @ tree.vectors_of(parents).T).argmax(axis=1)
+        joined: dict[str, list[str]] = {}
+        for leaf, parent in zip(leaves, nearest.tolist(), strict=True):
+            joined.setdefault(parents[parent].id, []).append(leaf.id)
+        nodes = {node.id: node for node in (*tree.nodes, *leaves)}
+        num_failed = tree.num_failed
+        for number in range(1, tree.num_layers):
+            grown = [
+                replace(node, children=(*node.children, *joined.get(node.id, ())))
+                for node in tree.layer(number)
+                if node.id in joined
+            ]
+            made, failed = self._summed_up(
+                [node.id for node in grown], [[nodes[child] for child in node.children] for node in grown]
+            )
+            num_failed += failed
+            nodes.update((node.id, node) for node in made)
+            changed = {node.id for node in made}
+            # The parents of what changed are summed up anew, with the children that they have.
+            joined = {node.id: [] for node in tree.layer(number + 1) if changed & set(node.children)}
+        ordered = sorted(nodes.values(), key=lambda node: node.layer)
+        # What did not change keeps its vector.
+        same = {node.id for node in tree.nodes if nodes[node.id].text == node.text}
+        fresh = [node for node in ordered if node.id not in same]
+        found = dict(zip((node.id for node in fresh), self.vectors.of([node.text for node in fresh]), strict=True))
+        vectors = [tree.vectors[tree.places[node.id]] if node.id in same else found[node.id] for node in ordered]
+        return RaptorTree(tuple(ordered), np.array(vectors), tree.embedder, num_failed)
+
+    def _summed_up(self, names: Sequence[str], groups: Sequence[Sequence[Node]]) -> tuple[list[Node], int]:
+        """Return a node above each group, and how many summaries failed."""
+        limit = self.config.summary_tokens
+        requests = [
+            SummaryRequest(tuple(node.text for node in group), tuple(node.id for node in group), limit)
+            for group in groups
+        ]
+        made: list[Node] = []
+        num_failed = 0
+        summaries = summarize_all(self.summarizer, requests, store=self.store)
+        for name, group, summary in zip(names, groups, summaries, strict=True):
+            text = summary.text
+            if not text:
+                num_failed += 1
+                text = cut_to_tokens("\n\n".join(node.text for node in group), self.summarizer.tokens, limit)
+            sources = tuple(dict.fromkeys(source for node in group for source in node.sources))
+            made.append(Node(name, text, group[0].layer + 1, tuple(node.id for node in group), sources))
+        return made, num_failed
+
+
+def _check_ids(chunks: Sequence[Chunk]) -> None:
+    for chunk in chunks:
+        if chunk.id.startswith(SUMMARY):
+            raise InputError(f"chunk id {chunk.id!r} begins with {SUMMARY!r}, as those of summaries do; rename it")
+
+
+def _leaf(chunk: Chunk) -> Node:
+    return Node(chunk.id, chunk.text, 0, (), (chunk.id,))

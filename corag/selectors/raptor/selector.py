@@ -1,0 +1,114 @@
+"""`raptor`: chunks and summaries of chunks side by side, from a tree of summaries; see `corag.selectors.raptor`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from corag.errors import IndexMismatchError, InputError
+from corag.memory.cache import BoundedCache
+from corag.registry import summarizer as make_summarizer
+from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.ranked import keep_best, unscored
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.retrieve import collapsed, traversal
+from corag.selectors.raptor.tree import RaptorTree
+from corag.selectors.summarizing import Piece, fit
+from corag.selectors.vectors import Vectors
+from corag.summarizers.store import SummaryStore
+from corag.types import Embedder, Summarizer, TokenCounter
+
+Retrieval = Literal["collapsed", "traversal"]
+
+# Trees over candidates that are kept, since several budgets and repeated questions share them.
+_TREES = 64
+
+
+class Raptor(BudgetedSelector):
+    """Nodes of a tree that are most similar to the question, as far as they fit.
+
+    Args:
+        tree: A tree over the whole corpus, or its folder. Of it only nodes with a candidate below them count. Without
+            one a tree is grown over the candidates of each question, which costs a few summaries each time.
+        retrieval: `collapsed` (all layers together, the better one in the paper) or `traversal` (from the top down).
+        top_k: Nodes of each layer in a traversal.
+        config: How trees are grown.
+        embedder: Embeds question, chunks and summaries; name or object.
+        summarizer: Name or object.
+        store: Folder that remembers summaries between runs.
+        tokens: The answering model's token counter; handed on to a summarizer given by name.
+        summarizer_settings: Settings of a summarizer given by name.
+    """
+
+    name = "raptor"
+
+    def __init__(
+        self,
+        *,
+        tree: str | Path | RaptorTree | None = None,
+        retrieval: Retrieval = "collapsed",
+        top_k: int = 5,
+        config: RaptorConfig | None = None,
+        embedder: str | Embedder = "minilm",
+        summarizer: str | Summarizer = "extractive",
+        store: str | Path | None = None,
+        tokens: TokenCounter | None = None,
+        summarizer_settings: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        if retrieval not in get_args(Retrieval):
+            raise InputError(f"retrieval is {retrieval!r}; it must be one of {', '.join(get_args(Retrieval))}")
+        if not isinstance(top_k, int) or top_k < 1:
+            raise InputError(f"top_k must be a whole number of at least 1, got {top_k!r}; 5 is usual")
+        self.retrieval, self.top_k = retrieval, top_k
+        self.tree = RaptorTree.load(tree) if isinstance(tree, str | Path) else tree
+        self._vectors = Vectors(embedder)
+        if isinstance(summarizer, str):
+            made = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
+        else:
+            made = summarizer
+        self.builder = RaptorBuilder(self._vectors, made, config, None if store is None else SummaryStore(store))
+        self._trees: BoundedCache[tuple[tuple[str, str], ...], RaptorTree] = BoundedCache(_TREES)
+
+    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+        tree = self._tree(problem)
+        query = self._vectors.of([problem.query])[0]
+        ranked = collapsed(tree, query) if self.retrieval == "collapsed" else traversal(tree, query, top_k=self.top_k)
+        places = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
+        pieces: dict[str, Piece] = {}
+        for node in ranked:
+            members = tuple(places[source] for source in node.sources if source in places)
+            if members and node.text.strip():
+                # A summary of one chunk may be that chunk again.
+                pieces.setdefault(node.text, Piece(node.text, members, "summary" if node.layer else "original"))
+        kept, text = fit(list(pieces.values()), self.tokens, budget_tokens - problem.separator_tokens)
+        trace = {
+            "layers": tree.num_layers,
+            "nodes": len(tree.nodes),
+            "summaries_failed": tree.num_failed,
+            "pieces": [
+                {"kind": piece.kind, "sources": [problem.chunks[index].id for index in piece.members]} for piece in kept
+            ],
+        }
+        if not kept:
+            return unscored(problem, keep_best(problem, 1, budget_tokens), trace)
+        order = tuple(dict.fromkeys(index for piece in kept for index in piece.members))
+        choice = unscored(problem, order, trace)
+        return Choice(choice.order, choice.value, choice.trace, text)
+
+    def _tree(self, problem: Problem) -> RaptorTree:
+        if self.tree is not None:
+            if self.tree.embedder != self._vectors.embedder.name:
+                raise IndexMismatchError(
+                    f"the tree was made with the embedder {self.tree.embedder!r}, not "
+                    f"{self._vectors.embedder.name!r}; give that one"
+                )
+            return self.tree
+        # Questions about one document have the same candidates in another order: they share a tree.
+        chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
+        key = tuple((chunk.id, chunk.text) for chunk in chunks)
+        known = self._trees.take([key])
+        if key not in known:
+            known[key] = self.builder.build(chunks)
+            self._trees.put({key: known[key]})
+        return known[key]

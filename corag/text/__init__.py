@@ -1,0 +1,1 @@
+"""Texts: documents and chunks, tokens, data folders."""

@@ -1,0 +1,274 @@
+"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line.
+
+corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
+and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
+of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
+Other fields of a question are kept and ignored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from corag.errors import DataError
+from corag.text.chunking import Document
+from corag.types import Chunk
+
+logger = logging.getLogger(__name__)
+
+Row = TypeVar("Row")
+
+_SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+_IDS = {"id", "gold", "candidates"}
+_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates"}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question with what is known about its answer.
+
+    Attributes:
+        id: Unique name.
+        question: The question.
+        answers: Reference answers, any of which is right; may be empty.
+        gold: Passages, or spans `passage#start-end`, that hold the evidence; may be empty.
+        split: `train`, `dev`, `test`, ...
+        candidates: The question's own pool of passages, or None.
+        extra: Every other field of the line.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    gold: tuple[str, ...]
+    split: str
+    candidates: tuple[str, ...] | None
+    extra: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DataFolder:
+    """A corpus and its questions.
+
+    Attributes:
+        path: The folder.
+        documents: Passages by id, in the order of the file.
+        queries: Questions in the order of the file.
+    """
+
+    path: Path
+    documents: Mapping[str, Document]
+    queries: tuple[Query, ...]
+
+    @classmethod
+    def open(cls, path: str | Path) -> DataFolder:
+        """Read a data folder.
+
+        Raises:
+            DataError: A file is missing or empty, or a line breaks a rule; the message names file and line.
+        """
+        folder = Path(path)
+        documents = read_corpus(folder)
+        file = _find(folder, "queries")
+        queries = _unique(file, _read(file, _query))
+        for query in queries.values():
+            for name in query.candidates or ():
+                if name not in documents:
+                    raise DataError(
+                        f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the "
+                        "passage to the corpus or take it out of the question"
+                    )
+        # Corpora are often cut down: such evidence cannot be found, and recall says so.
+        lost = [query.id for query in queries.values() if not all(_exists(gold, documents) for gold in query.gold)]
+        if lost:
+            logger.warning(
+                "%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0]
+            )
+        return cls(folder, documents, tuple(queries.values()))
+
+    def split(self, name: str, limit: int | None = None) -> list[Query]:
+        """Return the first `limit` questions of a split (all without a limit).
+
+        Raises:
+            DataError: The split has no question; all splits are listed with their sizes.
+        """
+        chosen = [query for query in self.queries if query.split == name]
+        if not chosen:
+            sizes: dict[str, int] = {}
+            for query in self.queries:
+                sizes[query.split] = sizes.get(query.split, 0) + 1
+            listed = ", ".join(f"{split} ({size})" for split, size in sizes.items())
+            raise DataError(f"{self.path} has no question of split {name!r}; its splits are {listed}")
+        return chosen[:limit]
+
+
+def read_corpus(path: str | Path) -> dict[str, Document]:
+    """Read the corpus of a data folder.
+
+    Raises:
+        DataError: The file is missing or empty, or a line breaks a rule.
+    """
+    file = _find(Path(path), "corpus")
+    return _unique(file, _read(file, _document))
+
+
+def is_evidence(chunk: Chunk, gold: str) -> bool:
+    """Tell whether a chunk counts as evidence for a gold entry.
+
+    It does when it is that passage or was cut from it, or when it holds at least half of that span.
+    """
+    document = chunk.metadata.get("document", chunk.id)
+    if gold in (chunk.id, document):
+        return True
+    match = _SPAN.fullmatch(gold)
+    if match is None or match["document"] != document or not chunk.metadata.keys() >= {"start", "end"}:
+        return False
+    start, end = int(match["start"]), int(match["end"])
+    shared = min(end, int(chunk.metadata["end"])) - max(start, int(chunk.metadata["start"]))
+    return shared > 0 and 2 * shared >= end - start
+
+
+def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:
+    """Return the id of the passage that a gold entry is, or is a span of; None where the corpus does not have it."""
+    if gold in documents:
+        return gold
+    match = _SPAN.fullmatch(gold)
+    return match["document"] if match is not None and match["document"] in documents else None
+
+
+def _exists(gold: str, documents: Mapping[str, Document]) -> bool:
+    match = _SPAN.fullmatch(gold)
+    return gold in documents or (
+        match is not None
+        and match["document"] in documents
+        and 0 <= int(match["start"]) < int(match["end"]) <= len(documents[match["document"]].text)
+    )
+
+
+def _find(folder: Path, stem: str) -> Path:
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz)")
+    for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder} has neither {stem}.jsonl nor {stem}.jsonl.gz; a data folder needs one of them")
+
+
+def _read(file: Path, parse: Callable[[Mapping[str, Any]], Row]) -> Iterator[tuple[int, Row]]:
+    """Yield (line number, parsed line); empty lines are passed over."""
+    number = 0
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, parse(_decode(line))
+    except _LineError as error:
+        raise DataError(f"{file}, line {number}: {error}") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(f"{file}, after line {number}: cannot be read ({error}); write it again") from error
+
+
+class _LineError(Exception):
+    """What is wrong with a line; the caller adds file and number."""
+
+
+def _decode(line: bytes) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise _LineError(f"not UTF-8 ({error}); save the file as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        raise _LineError(f"not JSON ({error}); every line has to be one JSON object") from error
+    if not isinstance(row, dict):
+        raise _LineError(f"a JSON {type(row).__name__}; every line has to be one JSON object")
+    return row
+
+
+def _text(row: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """Return a string field, or its default where it is absent or null."""
+    value = row.get(name)
+    if value is None:
+        value = default
+    if value is None:
+        raise _LineError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
+    return _checked(name, value, "a string")
+
+
+def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field with a list of strings; empty where it is absent or null."""
+    values = row.get(name)
+    if values is None:
+        return ()
+    if not isinstance(values, list):
+        raise _LineError(f"field {name!r} is {values!r:.80}; it has to be a list of strings")
+    return tuple(_checked(name, value, "a list of strings") for value in values)
+
+
+def _checked(name: str, value: object, rule: str) -> str:
+    # Ids are often written as numbers.
+    if name in _IDS and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise _LineError(f"field {name!r} holds {value!r:.80}; it has to be {rule}")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _LineError(
+            f"field {name!r} holds half of a surrogate pair at character {error.start}; write valid Unicode"
+        ) from error
+    return value
+
+
+def _id(row: Mapping[str, Any]) -> str:
+    name = _text(row, "id")
+    if not name:
+        raise _LineError("field 'id' is empty; every line needs a unique id")
+    return name
+
+
+def _document(row: Mapping[str, Any]) -> Document:
+    return Document(_id(row), _text(row, "text"), _text(row, "title", default=""))
+
+
+def _query(row: Mapping[str, Any]) -> Query:
+    question = _text(row, "question")
+    if not question.strip():
+        raise _LineError("field 'question' is empty; take the line out or write the question")
+    return Query(
+        id=_id(row),
+        question=question,
+        answers=_texts(row, "answers"),
+        gold=_distinct(_texts(row, "gold")),
+        split=_text(row, "split", default="all"),
+        candidates=None if row.get("candidates") is None else _distinct(_texts(row, "candidates")),
+        extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
+    )
+
+
+def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
+    """Return rows by their id, and refuse repeated ids and empty files."""
+    found: dict[str, Row] = {}
+    lines: dict[str, int] = {}
+    for number, row in rows:
+        name: str = row.id  # type: ignore[attr-defined]
+        if name in found:
+            raise DataError(
+                f"{file}, line {number}: id {name!r} stands in line {lines[name]} already; ids must be unique"
+            )
+        found[name] = row
+        lines[name] = number
+    if not found:
+        raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
+    return found

@@ -1,0 +1,142 @@
+"""The model card of an evidence reranker."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from corag.rerankers.evidence.parts import EvidenceParts
+from experiments.adapters.evidence.config import EvidenceTraining
+from experiments.adapters.evidence.figures import Reliability
+from experiments.agents.train import commit
+
+LICENCES = {
+    "2wikimultihopqa": "Apache-2.0",
+    "clapnq": "Apache-2.0, text CC BY-SA 3.0",
+    "hotpotqa": "CC BY-SA 4.0",
+    "multihoprag_facts": "ODC-BY 1.0",
+    "musique": "CC BY 4.0",
+    "nq_qed": "CC BY-SA 3.0",
+    "pubmedqa": "MIT",
+    "squad": "CC BY-SA 4.0",
+}
+"""Of the data."""
+
+TEMPLATE = """\
+# {name}
+
+Values ordered combinations of chunks for a question: how likely they hold all of the evidence, how much of it, at how
+many tokens, and in which order. A part on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), of the form
+`evidence-sets`: see `corag/rerankers/evidence/`. NumPy evaluates it; an order costs microseconds.
+
+```python
+import corag
+
+reranker = corag.reranker("{name}")
+```
+
+Licence of the weights: Apache-2.0. No text of the data is in them; the data's own licences are below.
+
+## What it learnt from
+
+| data | split | questions, at most | held out | candidates | licence |
+| --- | --- | --- | --- | --- | --- |
+{sources}
+
+Questions that share a gold passage or its title are on the same side of the cut (`experiments/adapters/holdout.py`). A
+distractor may stand on both sides.
+
+{facts}
+
+Made by `corag train-adapter`, seed {seed}, commit {commit}. Settings: `{fit}`; value: `{weights}`.
+
+## What it achieves
+
+{figures}
+
+## Calibration
+
+The value of an order is fitted, on training questions unseen by the network in question, to the probability that the
+order holds all of the evidence. On the tests, over the orders that a beam search meets:
+
+{calibration}
+"""
+
+
+def evidence_card(
+    config: EvidenceTraining,
+    parts: EvidenceParts,
+    facts: Mapping[str, Any],
+    figures: Mapping[str, Mapping[str, Mapping[str, float]]],
+    reliabilities: Mapping[str, Reliability],
+) -> str:
+    """Return the card as Markdown."""
+    sources = [
+        f"| {source.data} | {source.split} | {source.limit or 'all'} | {source.held_out:.0%} | "
+        f"{source.num_candidates if source.within != 'candidates' else 'its own'}"
+        f"{'' if source.within == 'candidates' else ', from the ' + source.within} | {LICENCES.get(source.data, '?')} |"
+        for source in config.sources
+    ]
+    return TEMPLATE.format(
+        name=config.name,
+        sources="\n".join(sources),
+        facts=_table("fact", {name: {"value": value} for name, value in facts.items()}),
+        seed=config.seed,
+        commit=commit(),
+        fit=asdict(config.fit),
+        weights=asdict(parts.weights),
+        figures="\n\n".join(f"### {name}\n\n{_table('method', methods)}" for name, methods in figures.items()),
+        calibration=_calibration(reliabilities),
+    )
+
+
+def _table(corner: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines = [f"| {' | '.join([corner, *columns])} |", f"|{' --- |' * (len(columns) + 1)}"]
+    lines += [
+        f"| {' | '.join([name, *(_number(row.get(column, '')) for column in columns)])} |" for name, row in rows.items()
+    ]
+    return "\n".join(lines)
+
+
+def _number(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 10 else f"{value:,.0f}"
+    return str(value)
+
+
+def _calibration(reliabilities: Mapping[str, Reliability]) -> str:
+    if not reliabilities:
+        return "not measured"
+    errors = {name: {"expected calibration error": found.error} for name, found in reliabilities.items()}
+    bins = [
+        f"### {name}\n\n"
+        + _table(
+            "values",
+            {f"{value:.2f}": {"complete": share, "orders": number} for value, share, number in found.bins},
+        )
+        for name, found in reliabilities.items()
+    ]
+    return "\n\n".join([_table("test", errors), *bins])
+
+
+def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:
+    """Return a reliability diagram as SVG."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.8", linewidth=1)
+    for name, found in reliabilities.items():
+        axes.plot([v for v, _, _ in found.bins], [s for _, s, _ in found.bins], marker="o", markersize=3, label=name)
+    axes.set_xlabel("value")
+    axes.set_ylabel("share with all of the evidence")
+    if reliabilities:
+        axes.legend(fontsize=7, frameon=False)
+    drawn = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "corag"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()

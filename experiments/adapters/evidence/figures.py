@@ -1,0 +1,168 @@
+"""What an evidence reranker achieves: whole evidence selected under a budget, ranks of single passages, calibration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+import search
+from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.rerankers.evidence.values import EvidenceScorer
+from corag.selectors.base import BudgetedSelector
+from corag.selectors.corag.selector import Corag
+from corag.selectors.naive import Naive
+from corag.selectors.top_k import TopK
+from corag.text.tokens import token_counter
+from corag.types import Candidate, FloatArray, Order, Selection
+from experiments.adapters.evidence.pools import Pooled
+
+Figures = Mapping[str, float]
+
+
+def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], budget: int) -> dict[str, Figures]:
+    """Return the figures of filling by cosine, of filling by the reranker, of `corag` with it, and of the ceiling.
+
+    The ceiling is the share of the questions whose evidence fits the budget at all.
+    """
+    candidates = [
+        [Candidate(chunk, cosine) for chunk, cosine in zip(pooled.chunks, pooled.similarities, strict=True)]
+        for pooled in questions
+    ]
+    texts = [pooled.question for pooled in questions]
+    selectors: dict[str, BudgetedSelector] = {
+        "naive, minilm-cosine": TopK(k=1000),
+        f"naive, {reranker.name}": Naive(reranker=reranker),
+        f"corag, {reranker.name}": Corag(reranker=reranker),
+    }
+    found = {
+        name: _average(questions, selector.select_many(texts, candidates, budget))
+        for name, selector in selectors.items()
+    }
+    tokens = token_counter()
+    fits = [
+        bool(pooled.gold) and int(tokens.count([pooled.chunks[i].text for i in pooled.gold]).sum()) <= budget
+        for pooled in questions
+    ]
+    baseline = found["naive, minilm-cosine"]["cost_tokens"]
+    for figures in found.values():
+        figures["share_of_naive_tokens"] = figures["cost_tokens"] / baseline
+    return {**found, "ceiling": {"full_evidence": float(np.mean(fits)), "questions": float(len(questions))}}
+
+
+def _average(questions: Sequence[Pooled], selections: Sequence[Selection]) -> dict[str, float]:
+    rows = []
+    for pooled, selection in zip(questions, selections, strict=True):
+        gold = {pooled.chunks[index].id for index in pooled.gold}
+        hits = len(gold.intersection(selection.ids))
+        rows.append(
+            (
+                bool(gold) and hits == len(gold),
+                hits / max(1, pooled.num_gold),
+                hits / max(1, len(selection)),
+                selection.cost_tokens,
+                len(selection),
+                selection.trace.get("orders_scored", 0),
+            )
+        )
+    names = ("full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "chunks", "orders_scored")
+    return dict(zip(names, np.array(rows, dtype=np.float64).mean(axis=0).tolist(), strict=True))
+
+
+def ranking_figures(reranker: EvidenceReranker, questions: Sequence[Pooled]) -> dict[str, Figures]:
+    """Return mean reciprocal rank and share of first places of the best evidence passage, by reranker and by cosine."""
+    ranks: dict[str, list[int]] = {"minilm-cosine": [], reranker.name: []}
+    for pooled in questions:
+        values = reranker.scorer(pooled.question, pooled.chunks)([(index,) for index in range(len(pooled.chunks))])
+        for name, scores in (("minilm-cosine", np.array(pooled.similarities)), (reranker.name, values)):
+            ranks[name].append(_rank(scores, pooled.gold))
+    figures = {
+        name: {"mrr": float(np.mean(1 / np.array(of_method))), "first": float(np.mean(np.array(of_method) == 1))}
+        for name, of_method in ranks.items()
+    }
+    sizes = [len(pooled.chunks) for pooled in questions]
+    return {**figures, "questions": {"questions": float(len(questions)), "candidates": float(np.mean(sizes))}}
+
+
+def _rank(scores: FloatArray, gold: Sequence[int]) -> int:
+    """Return the best rank of the evidence, from 1; a passage that ties with it stands before it."""
+    best = scores[list(gold)].max()
+    others = np.delete(scores, list(gold))
+    return 1 + int((others >= best).sum())
+
+
+def orders_per_second(scorer: EvidenceScorer, num_candidates: int, seconds: float = 0.2) -> float:
+    """Return how many orders of up to four chunks a scorer values in a second, in batches of 64."""
+    rng = np.random.default_rng(0)
+    orders = [
+        tuple(rng.permutation(num_candidates)[: rng.integers(1, min(4, num_candidates) + 1)].tolist())
+        for _ in range(64)
+    ]
+    valued, started = 0, time.perf_counter()
+    while (spent := time.perf_counter() - started) < seconds:
+        scorer(orders)
+        valued += len(orders)
+    return valued / spent
+
+
+def met_orders(scorer: EvidenceScorer, costs: Sequence[int], budget: int, most: int, seed: int) -> list[Order]:
+    """Return orders that a search with a scorer meets, at most so many, drawn at random."""
+    met: list[Order] = []
+
+    def score(orders: Sequence[Order]) -> FloatArray:
+        met.extend(orders)
+        return scorer(orders)
+
+    search.search(costs, score, budget, search.SearchConfig(policy="beam", iterations=100))
+    chosen = np.random.default_rng(seed).permutation(len(met))[:most]
+    return [met[index] for index in sorted(chosen.tolist())]
+
+
+def fit_sigmoid(utilities: FloatArray, complete: FloatArray) -> tuple[float, float]:
+    """Return slope and offset that turn utilities into probabilities (Platt, 1999), by maximum likelihood.
+
+    Args:
+        utilities: `[n]`.
+        complete: 1 where the evidence was complete, else 0, `[n]`; both have to occur.
+    """
+    x, y = torch.from_numpy(utilities), torch.from_numpy(complete)
+    line = torch.tensor([5.0, -3.0], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(line[0] * x + line[1], y)
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    slope, offset = line.detach().tolist()
+    return slope, offset
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """How well values agree with how often the evidence was complete.
+
+    Attributes:
+        bins: Mean value, share complete, and number of orders, of each part of [0, 1] that has any.
+        error: The expected calibration error over these (Naeini et al., 2015).
+    """
+
+    bins: tuple[tuple[float, float, int], ...]
+    error: float
+
+
+def reliability(values: FloatArray, complete: FloatArray, bins: int = 10) -> Reliability:
+    """Compare values with what was complete, `[n]` each."""
+    places = np.minimum((values * bins).astype(int), bins - 1)
+    rows = tuple(
+        (float(values[inside].mean()), float(complete[inside].mean()), int(inside.sum()))
+        for place in range(bins)
+        if (inside := places == place).any()
+    )
+    error = sum(number * abs(value - share) for value, share, number in rows) / max(1, len(values))
+    return Reliability(rows, float(error))

@@ -1,0 +1,220 @@
+"""Fits the parts of an evidence reranker: the weights of hypotheses, and the reading order.
+
+The loss of a question is the cross-entropy of its true hypothesis among all (the empty one for a question whose
+evidence was taken away). Larger sets are many and drawn; those drawn stand for all, their weight corrected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from corag.rerankers.evidence.hypotheses import features, sets_of
+from corag.rerankers.evidence.network import CLIP, Ensemble
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
+from corag.types import FloatArray
+from experiments.adapters.evidence.config import FitSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question to learn from.
+
+    Attributes:
+        id: The question's id.
+        signals: Of its candidates.
+        gold: Indices of the evidence, ascending; empty when it is not among the candidates.
+        ordered: The evidence in the order in which the data names it; empty where that order means nothing.
+        weight: Of the question in the loss.
+    """
+
+    id: str
+    signals: Signals
+    gold: tuple[int, ...]
+    ordered: tuple[int, ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The hypotheses of an example; H of them, the empty one not among them.
+
+    Attributes:
+        features: The true hypothesis first, if it is not the empty one, `[H, F]`.
+        corrections: Logarithm of how many sets each stands for, `[H]`.
+        answerable: Whether the true hypothesis is not the empty one.
+        weight: Of the question in the loss.
+    """
+
+    features: NDArray[np.float32]
+    corrections: NDArray[np.float32]
+    answerable: bool
+    weight: float = 1.0
+
+
+def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:
+    """Return the hypotheses of an example, or None where its evidence is larger than any hypothesis."""
+    if len(example.gold) > max_size:
+        return None
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(example.id.encode()).digest()[:8], "big"))
+    num_candidates = len(example.signals.singles)
+    blocks = [features(example.signals, np.array([example.gold], dtype=np.intp))] if example.gold else []
+    corrections = [np.zeros(1)] if example.gold else []
+    for size in range(1, min(max_size, num_candidates) + 1):
+        sets = sets_of(size, range(num_candidates))
+        if size == len(example.gold):
+            sets = sets[(sets != np.array(example.gold)).any(axis=1)]
+        total = len(sets)
+        if size > 2 and total > settings.max_drawn:
+            sets = sets[rng.choice(total, settings.max_drawn, replace=False)]
+        if total:
+            blocks.append(features(example.signals, sets))
+            corrections.append(np.full(len(sets), np.log(total / len(sets))))
+    return Table(
+        np.concatenate(blocks).astype(np.float32),
+        np.concatenate(corrections).astype(np.float32),
+        bool(example.gold),
+        example.weight,
+    )
+
+
+def standards(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:
+    """Return mean and scale of the features, `[F]` each."""
+    rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
+    return rows.mean(axis=0), rows.std(axis=0) + 1e-3
+
+
+class Network(nn.Module):
+    """A linear floor, and hidden units that start with no say."""
+
+    def __init__(self, num_features: int, settings: FitSettings) -> None:
+        super().__init__()
+        bound = num_features**-0.5
+        self.linear = nn.Parameter(torch.zeros(num_features))
+        self.bias = nn.Parameter(torch.zeros(()))
+        # As in `nn.Linear`, which warns of layers without units.
+        self.hidden = nn.Parameter(torch.empty(settings.hidden, num_features).uniform_(-bound, bound))
+        self.hidden_bias = nn.Parameter(torch.empty(settings.hidden).uniform_(-bound, bound))
+        self.output = nn.Parameter(torch.zeros(settings.hidden))
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return logits, `[N, F]` to `[N]`."""
+        activations = nn.functional.gelu(x @ self.hidden.T + self.hidden_bias, approximate="tanh")
+        return torch.as_tensor(x @ self.linear + self.bias + self.dropout(activations) @ self.output)
+
+
+def fit_member(
+    tables: Sequence[Table], mean: FloatArray, scale: FloatArray, settings: FitSettings, seed: int
+) -> tuple[Network, list[float]]:
+    """Fit one network; return it with the mean loss of each epoch."""
+    rng = np.random.default_rng(seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = Network(len(mean), settings)
+        steps = settings.epochs * -(-len(tables) // settings.batch_size)
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=steps)
+        curve = []
+        for _ in range(settings.epochs):
+            losses = []
+            for rows in np.array_split(rng.permutation(len(tables)), steps // settings.epochs):
+                loss = _loss(network.train(), [tables[row] for row in rows.tolist()], mean, scale, settings, rng)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+                losses.append(float(loss.detach()))
+            curve.append(float(np.mean(losses)))
+    return network.eval(), curve
+
+
+def _loss(
+    network: Network,
+    tables: Sequence[Table],
+    mean: FloatArray,
+    scale: FloatArray,
+    settings: FitSettings,
+    rng: np.random.Generator,
+) -> torch.Tensor:
+    drawn = [_draw(table, settings.max_rows, rng) for table in tables]
+    x = np.clip((np.concatenate([rows for rows, _ in drawn]) - mean) / scale, -CLIP, CLIP)
+    logits = network(torch.from_numpy(x.astype(np.float32)))
+    parts = torch.split(logits, [len(rows) for rows, _ in drawn])
+    losses = []
+    for table, part, (_, corrections) in zip(tables, parts, drawn, strict=True):
+        weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
+        losses.append(-table.weight * torch.log_softmax(weighed, 0)[int(table.answerable)])
+    return torch.stack(losses).sum() / sum(table.weight for table in tables)
+
+
+def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return at most so many hypotheses, the true one among them, with their corrections."""
+    kept = int(table.answerable)
+    others = len(table.features) - kept
+    if len(table.features) <= most:
+        return table.features, table.corrections
+    rows = np.concatenate([np.arange(kept), kept + rng.choice(others, most - kept, replace=False)])
+    corrections = table.corrections[rows].copy()
+    corrections[kept:] += np.float32(np.log(others / (most - kept)))
+    return table.features[rows], corrections
+
+
+def to_ensemble(networks: Sequence[Network], mean: FloatArray, scale: FloatArray) -> Ensemble:
+    """Return fitted networks as the library evaluates them."""
+
+    def stack(name: str) -> FloatArray:
+        return np.asarray(torch.stack([getattr(network, name) for network in networks]).detach().double().numpy())
+
+    names = ("linear", "bias", "hidden", "hidden_bias", "output")
+    return Ensemble(mean, scale, **{name: stack(name) for name in names})
+
+
+def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:
+    """Fit how surely one piece of evidence is to be read before another: a logistic regression without a constant.
+
+    Args:
+        examples: Those whose evidence has an order.
+        weight_decay: Half of it times the squared weights is added to the summed loss.
+
+    Returns:
+        Weights, `[len(SINGLES) + len(PAIRS)]`; zeros where there is no pair.
+    """
+    x = torch.from_numpy(_ordered_pairs(examples))
+    weights = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.softplus(-x @ weights).sum() + weight_decay / 2 * weights.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return np.asarray(weights.detach().numpy())
+
+
+def order_accuracy(examples: Sequence[Example], weights: FloatArray) -> dict[str, float]:
+    """Return the number of pairs of evidence, and the share that the weights put in the order of the data."""
+    rows = _ordered_pairs(examples)
+    return {"pairs": len(rows), "in order": float((rows @ weights > 0).mean()) if len(rows) else float("nan")}
+
+
+def _ordered_pairs(examples: Sequence[Example]) -> FloatArray:
+    """Return by how much each piece of evidence differs from each that is to be read after it, `[pairs, figures]`."""
+    rows = [
+        np.concatenate([singles[first] - singles[second], pairs[first, second] - pairs[second, first]])
+        for example in examples
+        for singles, pairs in [(example.signals.singles, example.signals.pairs)]
+        for place, first in enumerate(example.ordered)
+        for second in example.ordered[place + 1 :]
+    ]
+    return np.array(rows).reshape(len(rows), len(SINGLES) + len(PAIRS))

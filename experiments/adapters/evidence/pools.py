@@ -1,0 +1,175 @@
+"""Questions with candidates to choose from: what evidence rerankers learn from and are measured on."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from corag.errors import DataError
+from corag.models.engine.source import Float32
+from corag.models.minilm import unit
+from corag.rerankers.bm25 import Bm25
+from corag.rerankers.evidence.passages import StateEncoder
+from corag.text.chunking import passage
+from corag.text.data import DataFolder, Query
+from corag.types import Chunk
+from experiments.adapters.evidence.config import EvidenceSource
+from experiments.adapters.holdout import held_out
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A question with its candidates.
+
+    Attributes:
+        id: The question's id.
+        question: The question.
+        chunks: The candidates, by cosine, best first.
+        gold: Indices of those that are evidence, ascending; empty when the evidence is not among them.
+        similarities: Cosines of the candidates.
+        ordered: Indices of the evidence in the order in which the data names it.
+        num_gold: Passages of the evidence, found or not.
+    """
+
+    id: str
+    question: str
+    chunks: tuple[Chunk, ...]
+    gold: tuple[int, ...]
+    similarities: tuple[float, ...]
+    ordered: tuple[int, ...]
+    num_gold: int
+
+
+@dataclass
+class Corpus:
+    """The passages of a data folder with their embeddings, made when first asked for.
+
+    Attributes:
+        folder: The data.
+        encoder: Embeds.
+    """
+
+    folder: DataFolder
+    encoder: StateEncoder
+    _vectors: dict[str, Float32] = field(default_factory=dict)
+
+    def vectors(self, names: Sequence[str]) -> Float32:
+        """Return the embeddings of passages, `[len(names), 384]`."""
+        new = [name for name in dict.fromkeys(names) if name not in self._vectors]
+        for start in range(0, len(new), 256):
+            block = new[start : start + 256]
+            vectors = embed(self.encoder, [passage(self.folder.documents[name]).text for name in block])
+            self._vectors.update(zip(block, vectors, strict=True))
+        return np.array([self._vectors[name] for name in names]).reshape(len(names), -1)
+
+
+def embed(encoder: StateEncoder, texts: Sequence[str]) -> Float32:
+    """Return unit vectors, means of all token states, `[len(texts), 384]`."""
+    return unit(np.array([states.mean(axis=0) for states in encoder.states(encoder.tokenize(texts).ids)]))
+
+
+def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
+    """Return the questions of a source that have evidence.
+
+    Raises:
+        DataError: There is none.
+    """
+    queries = folder.split(source.split)
+    held = held_out(folder, queries, source.held_out) if source.held_out else frozenset()
+    if source.part != "all":
+        queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
+    queries = [query for query in queries if query.gold and all(name in folder.documents for name in query.gold)]
+    if source.limit and source.limit < len(queries):
+        queries = sorted(queries, key=lambda query: _share(query.id, "limit"))[: source.limit]
+    if not queries:
+        raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, with evidence")
+    return queries
+
+
+def pools(corpus: Corpus, source: EvidenceSource, queries: Sequence[Query]) -> list[Pooled]:
+    """Return the questions of a source with their candidates, the unanswerable ones after the others."""
+    offers = _Offers(corpus, source)
+    vectors = embed(corpus.encoder, [query.question for query in queries])
+    whole = [
+        _pooled(corpus, query, vector, offers(query, vector)) for query, vector in zip(queries, vectors, strict=True)
+    ]
+    lacking = [
+        _pooled(corpus, query, vector, [name for name in offers(query, vector) if name not in query.gold])
+        for query, vector in zip(queries, vectors, strict=True)
+        if _share(query.id, "unanswerable") < source.unanswerable
+    ]
+    return whole + [pooled for pooled in lacking if pooled.chunks]
+
+
+class _Offers:
+    """Names the candidates of a question."""
+
+    def __init__(self, corpus: Corpus, source: EvidenceSource) -> None:
+        self._corpus, self._source = corpus, source
+        self._articles: dict[str, list[str]] = {}
+        if source.within == "article":
+            for query in corpus.folder.queries:
+                names = self._articles.setdefault(str(query.extra.get("article")), [])
+                names.extend(name for name in query.gold if name in corpus.folder.documents and name not in names)
+        self._pools: dict[str, tuple[list[str], Float32]] = {}
+        self._bm25 = Bm25(b=0.75)
+
+    def __call__(self, query: Query, vector: Float32) -> list[str]:
+        if self._source.within == "candidates":
+            if query.candidates is None:
+                raise DataError(
+                    f"question {query.id!r} of {self._corpus.folder.path} has no candidates of its own; take them from "
+                    "within its article or the corpus"
+                )
+            return list(query.candidates)
+        article = str(query.extra.get("article")) if self._source.within == "article" else ""
+        names, vectors = self._pool(article)
+        others = np.array([row for row, name in enumerate(names) if name not in query.gold], dtype=np.intp)
+        room = max(0, self._source.num_candidates - len(query.gold))
+        if not self._source.num_candidates or len(others) <= room:
+            return [*query.gold, *(names[row] for row in others.tolist())]
+        near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * room]].tolist()
+        chosen, rest = near[: room - room // 2], near[room - room // 2 :]
+        # BM25 ranks what is near by vector: what shares words alone is easily told apart.
+        texts = [passage(self._corpus.folder.documents[names[row]]) for row in rest]
+        values = self._bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
+        by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: room // 2].tolist()]
+        return [*query.gold, *(names[row] for row in chosen + by_words)]
+
+    def _pool(self, article: str) -> tuple[list[str], Float32]:
+        """Return the passages of an article, or of the corpus, with their embeddings."""
+        if article not in self._pools:
+            names = self._articles[article] if article else list(self._corpus.folder.documents)
+            self._pools[article] = (names, self._corpus.vectors(names))
+        return self._pools[article]
+
+
+def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str]) -> Pooled:
+    cosines = corpus.vectors(names) @ vector if names else np.zeros(0)
+    ranking = np.argsort(-cosines, kind="stable").tolist()
+    ranked = [names[row] for row in ranking]
+    place = {name: index for index, name in enumerate(ranked)}
+    found = [place[name] for name in query.gold if name in place]
+    return Pooled(
+        id=query.id,
+        question=query.question,
+        chunks=tuple(passage(corpus.folder.documents[name]) for name in ranked),
+        gold=tuple(sorted(found)) if len(found) == len(query.gold) else (),
+        similarities=tuple(cosines[ranking].tolist()),
+        ordered=tuple(found),
+        num_gold=len(query.gold),
+    )
+
+
+def _share(name: str, purpose: str) -> float:
+    """Return a number in [0, 1) that depends on a name and what it is for alone."""
+    return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
+
+
+def open_corpus(data: str | Path, name: str, encoder: StateEncoder) -> Corpus:
+    """Read a data folder."""
+    return Corpus(DataFolder.open(Path(data) / name), encoder)

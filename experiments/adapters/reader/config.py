@@ -1,0 +1,147 @@
+"""The settings of a training of the reader; loads nothing heavy, so that the command line stays quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.config import Tracker
+from corag.errors import InputError
+from corag.models.engine.backends import Backend
+
+
+@dataclass(frozen=True)
+class RowSettings:
+    """How rows are made.
+
+    Attributes:
+        min_tokens: Windows are drawn between this length and `max_tokens`.
+        max_tokens: The most tokens of a row.
+        unanswerable: Rows without an answer for each row with one: another passage on the same matter.
+        distractor: Share of the rows in which such a passage stands beside the gold one.
+        hard: A distractor is drawn from this many most similar passages.
+    """
+
+    min_tokens: int = 96
+    max_tokens: int = 256
+    unanswerable: float = 0.25
+    distractor: float = 0.15
+    hard: int = 4
+
+
+@dataclass(frozen=True)
+class ReaderSource:
+    """A data folder to learn from.
+
+    Attributes:
+        data: The folder's name under the training's `data`.
+        split: Its split with the training questions.
+        held_out: Share of these questions, cut between documents, that is never learned from.
+        repeat: Rows per question and epoch, each with other distractors.
+    """
+
+    data: str
+    split: str = "train"
+    held_out: float = 0.2
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class ReaderTest:
+    """Questions, read with their gold passages, whose figures the model card shows beside the held-out ones.
+
+    Attributes:
+        data: The folder's name under the training's `data`.
+        split: Which questions.
+        limit: The most questions, drawn with the training's seed; 0 for all.
+    """
+
+    data: str
+    split: str = "dev"
+    limit: int = 0
+
+
+SOURCES = (
+    ReaderSource("squad", held_out=0.03),
+    ReaderSource("nq_qed"),
+    ReaderSource("hotpotqa", held_out=0.0, repeat=3),
+    ReaderSource("2wikimultihopqa", repeat=3),
+    ReaderSource("musique", repeat=3),
+    ReaderSource("pubmedqa"),
+)
+TESTS = (ReaderTest("squad"), ReaderTest("hotpotqa"))
+
+
+@dataclass(frozen=True)
+class ReaderTraining:
+    """Train the extractive reader.
+
+    Attributes:
+        data: Folder that holds the data folders.
+        out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
+        sources: What to learn from.
+        tests: What to measure besides the held-out questions.
+        rows: How rows are made.
+        rank: Of the updates of the weights.
+        epochs: Passes over the questions; may end within one.
+        learning_rate: The highest; kept between warm-up and decay.
+        warmup_steps: Batches in which the learning rate rises.
+        decay: Share of the training, at its end, in which the learning rate falls to zero.
+        weight_decay: Of AdamW, for matrices.
+        clip: The largest norm of the gradient.
+        average: Weight of the past in the running average of the weights, which is what is shipped; 0 for the last.
+        dropout: Behind every layer.
+        kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
+        batch_tokens: The most tokens of a batch, all processes together.
+        bf16: Compute in bfloat16 where that is safe; the weights stay fp32.
+        backend: What runs the trained reader when it is measured; see `corag.models.engine.backends`.
+        processes: Processes that share the work of each batch.
+        threads: CPU threads of each process; 0 for PyTorch's own choice.
+        seed: Of every random choice.
+        save_every_s: Seconds between two states on disk.
+        validate_every: Batches between two validations; 0 for one at the end.
+        validation: The most held-out questions of each source in a validation.
+        window_tokens: The most tokens that the trained reader sees at once.
+        init_from: Adapter folder to go on from; empty for the plain encoder.
+        logger: Where figures go: wandb, csv or none.
+        quiet: No progress.
+    """
+
+    data: str
+    out: str
+    sources: tuple[ReaderSource, ...] = SOURCES
+    tests: tuple[ReaderTest, ...] = TESTS
+    rows: RowSettings = field(default_factory=RowSettings)
+    rank: int = 88
+    epochs: float = 3.0
+    learning_rate: float = 8e-4
+    warmup_steps: int = 100
+    decay: float = 0.3
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    average: float = 0.995
+    dropout: float = 0.0
+    kind_weight: float = 0.3
+    batch_tokens: int = 4096
+    bf16: bool = True
+    backend: Backend = "auto"
+    processes: int = 1
+    threads: int = 0
+    seed: int = 0
+    save_every_s: float = 150.0
+    validate_every: int = 200
+    validation: int = 120
+    window_tokens: int = 288
+    init_from: str = ""
+    logger: Tracker = "wandb"
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "batch_tokens", "processes", "validation"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("epochs", "learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+        for name in ("decay", "dropout", "average"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is a share, from 0 to 1, got {getattr(self, name)}")

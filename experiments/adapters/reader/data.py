@@ -1,0 +1,265 @@
+"""Training rows of the reader: data folders in, token rows with answer positions out.
+
+A passage stands in a row as in a prompt: title, line break, text; several joined by an empty line. WordPiece drops the
+white space between them, so their ids are laid side by side. Every epoch draws other windows and distractors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from corag.models.engine.batches import Int64, pad
+from corag.models.minilm import model_folder
+from corag.optional import require
+from corag.readers.span_reader import pair_row
+from corag.readers.spans import KINDS
+from corag.text.chunking import Span, passage
+from corag.text.data import DataFolder, Query
+from corag.text.tokens import encode, load_tokenizer
+from experiments.adapters.reader.config import RowSettings
+
+_SPAN, _NONE, _YES, _NO = range(len(KINDS))
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Token ids of a passage and, for a gold one, where its answers stand: token spans, end inclusive."""
+
+    ids: Int64
+    answers: tuple[Span, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question with its passages.
+
+    Attributes:
+        id: Of the question.
+        question: Token ids, without special tokens.
+        kind: Index in `KINDS`.
+        gold: Passages that hold the answer.
+        others: Passages on the same matter without the answer, hardest first.
+        repeat: Rows per epoch.
+    """
+
+    id: str
+    question: Int64
+    kind: int
+    gold: tuple[Passage, ...]
+    others: tuple[Passage, ...]
+    repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One input of the network and what it should say.
+
+    Attributes:
+        ids: Token ids, special tokens included, `[L]`.
+        types: Token types, `[L]`.
+        spans: Right answers as token positions in the row; empty where there is none.
+        kind: Index in `KINDS`.
+    """
+
+    ids: Int64
+    types: Int64
+    spans: tuple[Span, ...]
+    kind: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of like length.
+
+    Attributes:
+        inputs: Of the network, `[B, L]` each.
+        context: True where an answer may stand: context and [CLS], `[B, L]`.
+        starts: True at right starts ([CLS] where there is no answer), `[B, L]`; nowhere in rows of yes and no.
+        ends: Likewise for ends.
+        kinds: Index in `KINDS`, `[B]`.
+    """
+
+    inputs: Mapping[str, Int64]
+    context: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    kinds: Int64
+
+
+def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_others: int = 8) -> list[Example]:
+    """Return the examples of questions whose answer is yes, no, or a piece of a gold passage; others are left out."""
+    if not queries:
+        return []
+    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+    names = list(folder.documents)
+    texts = {name: passage(document).text for name, document in folder.documents.items()}
+    encoded = dict(zip(names, encode(tokenizer, list(texts.values()), offsets=True), strict=True))
+    ids = {name: np.array(encoding.ids, dtype=np.int64) for name, encoding in encoded.items()}
+    questions = encode(tokenizer, [query.question for query in queries])
+    found = []
+    for query, question, similar in zip(queries, questions, _similar(texts, queries, num_others), strict=True):
+        gold = tuple(
+            Passage(ids[name], _answer_tokens(texts[name], encoded[name].offsets, query, len(query.gold) == 1))
+            for name in query.gold
+            if name in texts
+        )
+        kind = {"yes": _YES, "no": _NO}.get(query.answers[0].lower(), _SPAN) if query.answers else _NONE
+        if not gold or kind == _NONE or (kind == _SPAN and not any(part.answers for part in gold)):
+            continue
+        others = tuple(
+            Passage(ids[name])
+            for name in similar
+            if kind != _SPAN or not any(_occurrences(texts[name], answer) for answer in query.answers)
+        )
+        found.append(Example(query.id, np.array(question.ids[:64], dtype=np.int64), kind, gold, others, repeat))
+    return found
+
+
+def _similar(texts: Mapping[str, str], queries: Sequence[Query], number: int) -> list[list[str]]:
+    """Return passages that a question might be confused about, best first: its own pool, or those that BM25 finds."""
+    bm25s = require("bm25s", "bm25")
+    names = list(texts)
+    index = bm25s.BM25()
+    index.index(bm25s.tokenize(list(texts.values()), show_progress=False), show_progress=False)
+    words = bm25s.tokenize([query.question for query in queries], show_progress=False)
+    hits, _ = index.retrieve(words, k=min(number + 4, len(names)), show_progress=False)
+    found = []
+    for query, row in zip(queries, hits.tolist(), strict=True):
+        pool = query.candidates or [names[hit] for hit in row]
+        gold = set(query.gold)
+        found.append([name for name in pool if name not in gold][: max(number, len(query.candidates or ()))])
+    return found
+
+
+def _occurrences(text: str, answer: str) -> list[Span]:
+    """Return where an answer stands in a text, as whole words, whatever its case."""
+    pattern = r"(?<!\w)" + re.escape(answer) + r"(?!\w)"
+    return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+
+
+def _answer_tokens(text: str, offsets: Sequence[Span], query: Query, single: bool) -> tuple[Span, ...]:
+    """Return the token spans of the answers in a gold passage: those annotated, else all occurrences."""
+    starts = query.extra.get("answer_starts")
+    if single and starts:
+        # Offsets count in the passage's text, which stands at the end, after its title.
+        shift = len(text) - len(text.split("\n", 1)[-1])
+        spans = [
+            (shift + at, shift + at + len(answer))
+            for at, answer in zip(starts, query.answers, strict=False)
+            if text[shift + at : shift + at + len(answer)] == answer
+        ]
+    else:
+        spans = [span for answer in query.answers if answer for span in _occurrences(text, answer)]
+    found = []
+    for start, end in spans:
+        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
+        if inside:
+            found.append((inside[0], inside[-1]))
+    return tuple(dict.fromkeys(found))
+
+
+def rows(examples_: Sequence[Example], settings: RowSettings, seed: Sequence[int]) -> list[Row]:
+    """Return the rows of an epoch; the same seed gives the same rows."""
+    random = np.random.default_rng(list(seed))
+    made = []
+    for example in examples_:
+        for _ in range(example.repeat):
+            made.append(_answerable(example, settings, random))
+            if example.others and random.random() < settings.unanswerable:
+                other = _draw(example.others, settings.hard, random)
+                made.append(_row(example.question, [other], _NONE, settings, random))
+    return made
+
+
+def _draw(others: Sequence[Passage], hard: int, random: np.random.Generator) -> Passage:
+    return others[int(random.integers(min(hard, len(others))))]
+
+
+def _answerable(example: Example, settings: RowSettings, random: np.random.Generator) -> Row:
+    parts = list(example.gold)
+    if example.others and random.random() < settings.distractor:
+        parts.append(_draw(example.others, settings.hard, random))
+    order = random.permutation(len(parts))
+    return _row(example.question, [parts[i] for i in order], example.kind, settings, random)
+
+
+def _row(
+    question: Int64, parts: Sequence[Passage], kind: int, settings: RowSettings, random: np.random.Generator
+) -> Row:
+    room = settings.max_tokens - len(question) - 3
+    if kind in (_YES, _NO):
+        # Both sides of a comparison have to be seen: the ends of the passages go.
+        share = max(room // len(parts), 1)
+        parts = [Passage(part.ids[:share]) for part in parts]
+    shifts = np.cumsum([0] + [len(part.ids) for part in parts])
+    context = np.concatenate([part.ids for part in parts])
+    spans = [
+        (start + shift, end + shift)
+        for part, shift in zip(parts, shifts.tolist(), strict=False)
+        for start, end in part.answers
+        if end - start < room
+    ]
+    if kind in (_SPAN, _NONE):
+        low = min(settings.min_tokens - len(question) - 3, room)
+        room = int(random.integers(max(low, 1), room + 1))
+    first = _window_start(len(context), room, spans, random)
+    context = context[first : first + room]
+    head = len(question) + 2
+    inside = tuple(
+        (start - first + head, end - first + head)
+        for start, end in spans
+        if start >= first and end < first + len(context)
+    )
+    if kind == _SPAN and not inside:
+        kind = _NONE
+    ids, types = pair_row(question, context)
+    return Row(ids, types, inside, kind)
+
+
+def _window_start(length: int, room: int, spans: Sequence[Span], random: np.random.Generator) -> int:
+    """Return where a window of `room` tokens begins: at random, around one of the spans if there are any."""
+    low, high = 0, max(length - room, 0)
+    if spans and high:
+        start, end = spans[int(random.integers(len(spans)))]
+        if end - start < room:
+            low, high = max(end + 1 - room, 0), min(start, high)
+    return int(random.integers(low, high + 1)) if high > low else low
+
+
+def batches(made: Sequence[Row], max_batch_tokens: int, seed: Sequence[int]) -> list[list[Row]]:
+    """Return the rows in batches of like length and about `max_batch_tokens` tokens, in random order."""
+    random = np.random.default_rng(list(seed))
+    lengths = np.array([len(row.ids) for row in made])
+    # A little noise, so that rows of one length meet others in every epoch.
+    order = np.argsort(lengths + random.uniform(0, 4, len(made)), kind="stable")
+    groups: list[list[Row]] = [[]]
+    longest = 0
+    for index in order.tolist():
+        longest = max(longest, int(lengths[index]))
+        if groups[-1] and (len(groups[-1]) + 1) * longest > max_batch_tokens:
+            groups.append([])
+            longest = int(lengths[index])
+        groups[-1].append(made[index])
+    return [groups[i] for i in random.permutation(len(groups))]
+
+
+def collate(chosen: Sequence[Row]) -> Batch:
+    """Return rows as arrays."""
+    ids, mask = pad([row.ids for row in chosen], 0)
+    types, _ = pad([row.types for row in chosen], 0)
+    context = types.astype(bool)
+    starts, ends = np.zeros(ids.shape, dtype=bool), np.zeros(ids.shape, dtype=bool)
+    for index, row in enumerate(chosen):
+        context[index, len(row.ids) - 1] = False
+        if row.kind == _NONE:
+            starts[index, 0] = ends[index, 0] = True
+        for start, end in row.spans:
+            starts[index, start] = ends[index, end] = True
+    context[:, 0] = True
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+    kinds = np.array([row.kind for row in chosen], dtype=np.int64)
+    return Batch(inputs, context, starts, ends, kinds)

@@ -1,0 +1,212 @@
+"""The training loop of the reader: seeded, resumable, on one process or several that share each batch.
+
+All randomness of an epoch derives from (seed, epoch), so a training that was stopped goes on as if it had not been.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import distributed
+
+from agent.training.loggers import open_logger
+from corag.cli.console import progress
+from corag.errors import ModelError
+from corag.models.minilm import load_bert
+from corag.models.trained import load_adapter
+from corag.readers.minilm_reader import FORM
+from corag.readers.span_network import SpanNetwork
+from experiments.adapters.evidence.average import Average
+from experiments.adapters.reader.config import ReaderTraining
+from experiments.adapters.reader.data import Example, Row, batches, collate, rows
+from experiments.adapters.reader.low_rank import restore
+from experiments.adapters.reader.network import build, loss_of
+from experiments.adapters.state import Standing, read_state, write_state
+
+STATE_FILE = "state.safetensors"
+_LOG_EVERY = 10
+
+Validate = Callable[[SpanNetwork], dict[str, float]]
+
+
+def learn(
+    config: ReaderTraining, learning: Sequence[Example], validate: Validate, fingerprint: str
+) -> tuple[SpanNetwork, Standing]:
+    """Train, from where an earlier call was stopped, and return the network.
+
+    Args:
+        config: The training.
+        learning: What to learn from.
+        validate: Returns figures of a network on held-out questions.
+        fingerprint: Of data and settings.
+    """
+    if config.processes == 1:
+        return _learn(0, config, learning, validate, fingerprint)
+    out = Path(config.out)
+    (out / "meeting").unlink(missing_ok=True)
+    others = torch.multiprocessing.spawn(
+        _help, (config, learning, fingerprint), nprocs=config.processes - 1, join=False
+    )
+    result = _learn(0, config, learning, validate, fingerprint)
+    others.join()
+    return result
+
+
+def _help(index: int, config: ReaderTraining, learning: Sequence[Example], fingerprint: str) -> None:
+    _learn(index + 1, config, learning, None, fingerprint)
+
+
+def _learn(
+    rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
+) -> tuple[SpanNetwork, Standing]:
+    """Train as one of `config.processes`; the first one also validates, logs and saves."""
+    out = Path(config.out)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if config.processes > 1:
+        meeting = f"file://{(out / 'meeting').absolute()}"
+        # The others wait while the first one validates.
+        patience = timedelta(hours=2)
+        distributed.init_process_group("gloo", meeting, patience, config.processes, rank)
+    network = build(load_bert(), config.rank, config.seed, config.dropout)
+    if config.init_from:
+        start_from(network, config.init_from)
+    values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
+    optimizer = _optimizer(values, config)
+    average = Average([value for _, value in values], config.average)
+    standing = read_state(out / STATE_FILE, fingerprint, values, average.values, optimizer)
+    first = rank == 0
+    with (
+        open_logger(config.logger if first else "none", out, {"rank": config.rank, "seed": config.seed}) as log,
+        progress("train the reader", quiet=config.quiet or not first) as report,
+    ):
+
+        def check() -> None:
+            assert validate is not None
+            with average.applied():
+                figures = validate(network)
+            standing.curve.append({"step": standing.step, "tokens": standing.tokens, **figures})
+            if log is not None:
+                log.log_metrics(figures, standing.step)
+
+        def save() -> None:
+            write_state(out / STATE_FILE, fingerprint, standing, values, average.values, optimizer)
+
+        saved = before = time.monotonic()
+        while standing.epoch < config.epochs:
+            made = rows(learning, config.rows, (config.seed, standing.epoch))
+            groups = batches(made, config.batch_tokens, (config.seed, standing.epoch, 1))
+            last = math.ceil(min(config.epochs - standing.epoch, 1.0) * len(groups))
+            for group in groups[standing.batch : last]:
+                done = standing.epoch + standing.batch / len(groups)
+                # Dropout draws from PyTorch's own generator.
+                torch.manual_seed(config.seed * 1_000_003 + standing.step * 1_003 + rank)
+                rate = learning_rate(config, standing.step, done)
+                figures = _step(network, optimizer, group, rate, rank, config)
+                average.update(standing.step)
+                now = time.monotonic()
+                standing.batch, standing.step = standing.batch + 1, standing.step + 1
+                standing.tokens += sum(len(row.ids) for row in group)
+                standing.seconds, before = standing.seconds + now - before, now
+                report(int(100 * (standing.epoch + standing.batch / len(groups))), int(100 * config.epochs))
+                if not first:
+                    continue
+                if log is not None and standing.step % _LOG_EVERY == 0:
+                    log.log_metrics(figures, standing.step)
+                if config.validate_every and standing.step % config.validate_every == 0:
+                    check()
+                if now - saved > config.save_every_s:
+                    save()
+                    saved = now
+            if last < len(groups):
+                break
+            standing.epoch, standing.batch = standing.epoch + 1, 0
+        if first:
+            if not standing.curve or standing.curve[-1]["step"] < standing.step:
+                check()
+            save()
+            average.apply()
+    if config.processes > 1:
+        distributed.destroy_process_group()
+    return network, standing
+
+
+def start_from(network: SpanNetwork, folder: str | Path) -> None:
+    """Set a network to an adapter that was trained before.
+
+    Raises:
+        ModelError: It is no reader's adapter, or one of other sizes.
+    """
+    adapter = load_adapter(folder, FORM)
+    try:
+        restore(network, {name: torch.from_numpy(tensor).float() for name, tensor in adapter.tensors.items()})
+    except (KeyError, RuntimeError) as error:
+        raise ModelError(f"{folder} cannot be gone on from ({error}); train with its rank, on its encoder") from error
+
+
+def learning_rate(config: ReaderTraining, step: int, epochs_done: float) -> float:
+    """Return the learning rate of a step: up in a straight line, level, down in a straight line."""
+    rise = min((step + 1) / max(config.warmup_steps, 1), 1.0)
+    left = max(1.0 - epochs_done / config.epochs, 0.0)
+    return config.learning_rate * rise * min(left / config.decay if config.decay else 1.0, 1.0)
+
+
+def _optimizer(values: Sequence[tuple[str, torch.Tensor]], config: ReaderTraining) -> torch.optim.Optimizer:
+    # Biases, norms and the one embedding are not decayed.
+    decayed = [value for name, value in values if name.endswith((".down", ".up", "head.weight"))]
+    others = [value for name, value in values if not name.endswith((".down", ".up", "head.weight"))]
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, fused=True)
+
+
+def _step(
+    network: SpanNetwork,
+    optimizer: torch.optim.Optimizer,
+    group: Sequence[Row],
+    rate: float,
+    rank: int,
+    config: ReaderTraining,
+) -> dict[str, float]:
+    for settings in optimizer.param_groups:
+        settings["lr"] = rate
+    network.train()
+    trained = [value for value in network.parameters() if value.requires_grad]
+    figures = {"rate": rate, **backward(network, group, rank, config)}
+    if config.processes > 1:
+        _sum_gradients(trained)
+    norm = float(torch.nn.utils.clip_grad_norm_(trained, config.clip))
+    if math.isfinite(norm):
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    return figures | {"norm": norm}
+
+
+def backward(network: SpanNetwork, group: Sequence[Row], rank: int, config: ReaderTraining) -> dict[str, float]:
+    """Add the gradient of one process's share of a batch, and return the losses of the share.
+
+    The gradients of all shares add up to that of the mean over the batch.
+    """
+    share = group[rank :: config.processes]
+    if not share:
+        return {}
+    batch = collate(share)
+    inputs = {name: torch.from_numpy(values) for name, values in batch.inputs.items()}
+    with torch.autocast("cpu", torch.bfloat16, enabled=config.bf16):
+        logits = network(**inputs)[0]
+    losses = loss_of(logits.float(), batch, config.kind_weight)
+    (losses["loss"] * (len(share) / len(group))).backward()
+    return {name: float(value.detach()) for name, value in losses.items()}
+
+
+def _sum_gradients(trained: Sequence[torch.Tensor]) -> None:
+    """Give every process the sum of all processes' gradients."""
+    parts = [torch.zeros_like(value) if value.grad is None else value.grad for value in trained]
+    flat = torch.cat([part.flatten() for part in parts])
+    distributed.all_reduce(flat)
+    for value, gradient in zip(trained, flat.split([value.numel() for value in trained]), strict=True):
+        value.grad = gradient.view_as(value)

@@ -1,0 +1,83 @@
+"""The reader's network in training: what is trained, its loss, and how the scoring engine runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional
+
+from corag.models.engine.source import Float32, Forward
+from corag.readers.span_network import SpanNetwork
+from corag.readers.spans import END, START
+from experiments.adapters.reader.data import Batch
+from experiments.adapters.reader.low_rank import attach, export
+
+
+def build(encoder: Any, rank: int, seed: int, dropout: float) -> SpanNetwork:
+    """Return the network with what is to be trained: low-rank updates, biases, layer norms, token types and the head.
+
+    Args:
+        encoder: A BERT encoder without pooler.
+        rank: Of the updates.
+        seed: Of the weights that begin at random.
+        dropout: Behind every layer; never in the attention, where it takes a CPU too long.
+    """
+    torch.manual_seed(seed)
+    # Backwards through attention, PyTorch's fused kernel takes a CPU longer than the plain products.
+    encoder.set_attn_implementation("eager")
+    network = SpanNetwork(encoder)
+    attach(encoder.encoder, rank, seed)
+    for name, parameter in encoder.embeddings.named_parameters():
+        # A sentence encoder has only ever seen token type 0.
+        parameter.requires_grad_("token_type" in name or "LayerNorm" in name)
+    for layer in network.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = dropout
+    for layer in encoder.encoder.layer:
+        layer.attention.self.dropout.p = 0.0
+    return network
+
+
+def loss_of(logits: torch.Tensor, batch: Batch, kind_weight: float) -> dict[str, torch.Tensor]:
+    """Return the loss, `loss`, and its parts, `span` and `kind`.
+
+    Start and end are cross-entropies over the context and [CLS], which stands for "no answer here". Where several spans
+    are right, their joint probability counts. Rows of yes and no have no span.
+
+    Args:
+        logits: The network's output, `[B, L, NUM_OUTPUTS]`, fp32.
+        batch: What was asked.
+        kind_weight: Weight of the kind of answer.
+    """
+    context = torch.from_numpy(batch.context)
+    losses = []
+    for column, right in ((START, batch.starts), (END, batch.ends)):
+        known = torch.from_numpy(right.any(axis=1))
+        allowed = logits[..., column].masked_fill(~context, -torch.inf)
+        hit = logits[..., column].masked_fill(~torch.from_numpy(right), -torch.inf)
+        difference = torch.logsumexp(allowed[known], 1) - torch.logsumexp(hit[known], 1)
+        losses.append(difference.sum() / len(right))
+    kind = functional.cross_entropy(logits[:, 0, 2:], torch.from_numpy(batch.kinds))
+    span = (losses[0] + losses[1]) / 2
+    return {"loss": span + kind_weight * kind, "span": span, "kind": kind}
+
+
+def forward_of(network: SpanNetwork, *, bf16: bool) -> Forward:
+    """Return the network as the scoring engine runs it."""
+
+    def forward(inputs: Mapping[str, NDArray[np.int64]]) -> Float32:
+        tensors = {name: torch.from_numpy(values) for name, values in inputs.items()}
+        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            logits: Float32 = network(**tensors)[0].float().numpy()
+        return logits
+
+    return forward
+
+
+def adapter_tensors(network: SpanNetwork) -> dict[str, NDArray[np.float16]]:
+    """Return what was trained, in half precision, by the names that `corag.models.trained.low_rank.merge` expects."""
+    return {name: tensor.numpy().astype(np.float16) for name, tensor in export(network).items()}

@@ -1,0 +1,225 @@
+"""Trains `minilm-reader`: low-rank updates of all layers of all-MiniLM-L6-v2, and a linear head for answer spans."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agent.files import replace_atomically
+from corag.errors import DataError
+from corag.models.minilm import model_folder
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.readers.minilm_reader import FORM, NAME, span_reader
+from corag.readers.span_network import SpanNetwork
+from corag.readers.span_reader import ReaderSettings, SpanReader
+from corag.readers.spans import KINDS
+from corag.text.data import DataFolder, Query
+from corag.text.tokens import load_tokenizer
+from experiments.adapters.holdout import held_out
+from experiments.adapters.reader.card import reader_card
+from experiments.adapters.reader.config import ReaderTraining
+from experiments.adapters.reader.data import Example, examples
+from experiments.adapters.reader.figures import (
+    Task,
+    answer_scores,
+    calibrate,
+    calibration_error,
+    foreign_tasks,
+    gold_tasks,
+    read,
+    separation,
+)
+from experiments.adapters.reader.loop import learn
+from experiments.adapters.reader.network import adapter_tensors, forward_of
+from experiments.run.journal import fingerprint
+
+logger = logging.getLogger(__name__)
+
+Floats = NDArray[np.float64]
+
+ADAPTER_DIR, DONE_FILE = "adapter", "training.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderReport:
+    """What a training gave.
+
+    Attributes:
+        adapter: The adapter's folder.
+        figures: Per set of questions its figures.
+        settings: How the reader reads, calibration included.
+    """
+
+    adapter: Path
+    figures: Mapping[str, Mapping[str, float]]
+    settings: ReaderSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A source, read."""
+
+    name: str
+    folder: DataFolder
+    held: list[Query]
+
+
+def train_reader(config: ReaderTraining) -> ReaderReport:
+    """Train the reader, measure it, and save its adapter with a model card.
+
+    A training that was stopped goes on where its last state was saved; one that is finished is not done again.
+
+    Raises:
+        DataError: A data folder is missing or damaged, or nothing in it can be learned.
+        ModelError: The encoder, or the adapter to go on from, is missing or damaged.
+    """
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    parts, learning = _read_sources(config)
+    work = _fingerprint(config, learning)
+    whole = fingerprint([work, config.epochs, config.decay, [asdict(test) for test in config.tests]])
+    if (found := _finished(out, whole)) is not None:
+        logger.info("%s is trained already; delete it to train again", out / ADAPTER_DIR)
+        return found
+    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+    plain = ReaderSettings(window_tokens=config.window_tokens)
+    checks = {part.name: gold_tasks(part.folder, part.held[: config.validation]) for part in parts}
+
+    def validate(network: SpanNetwork) -> dict[str, float]:
+        network.eval()
+        reader = SpanReader(forward_of(network, bf16=config.bf16), tokenizer, plain)
+        figures = {name: _answers(reader, tasks) for name, tasks in checks.items() if tasks}
+        return {
+            f"{name}_{metric}": value
+            for name, found in figures.items()
+            for metric, value in found.items()
+            if metric != "n"
+        }
+
+    network, standing = learn(config, learning, validate, work)
+    tensors = adapter_tensors(network)
+    # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
+    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(plain), "Not measured yet.\n")
+    reader = span_reader(load_adapter(out / ADAPTER_DIR, FORM), config.backend, "bf16" if config.bf16 else "fp32")
+    settings, figures = _measure(reader, parts, config)
+    card = reader_card(config, standing, settings, figures, len(learning))
+    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(settings), card)
+    report = ReaderReport(out / ADAPTER_DIR, figures, settings)
+    done = {"work": whole, "figures": figures, "settings": asdict(settings), "standing": asdict(standing)}
+    replace_atomically(out / DONE_FILE, (json.dumps(done, indent=2) + "\n").encode())
+    return report
+
+
+def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
+    return AdapterConfig(NAME, FORM, {**asdict(settings), "kinds": list(KINDS)})
+
+
+def _read_sources(config: ReaderTraining) -> tuple[list[_Part], list[Example]]:
+    parts: list[_Part] = []
+    learning: list[Example] = []
+    for source in config.sources:
+        folder = DataFolder.open(Path(config.data) / source.data)
+        queries = folder.split(source.split)
+        out = held_out(folder, queries, source.held_out)
+        parts.append(_Part(source.data, folder, [query for query in queries if query.id in out]))
+        learning += examples(folder, [query for query in queries if query.id not in out], source.repeat)
+    if not learning:
+        raise DataError(f"{config.data}: no question of the sources has an answer that stands in its gold passages")
+    return parts, learning
+
+
+def _fingerprint(config: ReaderTraining, learning: Sequence[Example]) -> str:
+    """Return a hash of what the weights depend on; a training may be made longer, so not of its length."""
+    names = ("rows", "rank", "learning_rate", "warmup_steps", "weight_decay", "clip", "dropout", "kind_weight")
+    more = ("average", "batch_tokens", "bf16", "processes", "seed", "init_from")
+    settings = asdict(config)
+    return fingerprint([{name: settings[name] for name in names + more}, [example.id for example in learning]])
+
+
+def _finished(out: Path, work: str) -> ReaderReport | None:
+    """Return the report of this very training if it was finished in `out`."""
+    try:
+        done = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
+        if done["work"] != work or not (out / ADAPTER_DIR).is_dir():
+            return None
+        return ReaderReport(out / ADAPTER_DIR, done["figures"], ReaderSettings(**done["settings"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _answers(reader: SpanReader, tasks: Sequence[Task]) -> dict[str, float]:
+    return _means(*answer_scores(tasks, read(reader, tasks), reader.settings))
+
+
+def _means(f1s: Floats, matches: Floats) -> dict[str, float]:
+    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(f1s)}
+
+
+def _measure(
+    reader: SpanReader, parts: Sequence[_Part], config: ReaderTraining
+) -> tuple[ReaderSettings, dict[str, dict[str, float]]]:
+    """Return the reader's settings with its confidence fitted, and its figures."""
+    figures: dict[str, dict[str, float]] = {}
+    margins: list[float] = []
+    right: list[float] = []
+    answerable: list[bool] = []
+    for part in parts:
+        for tasks in (gold_tasks(part.folder, part.held), foreign_tasks(part.folder, part.held, config.seed)):
+            if not tasks:
+                continue
+            readings = read(reader, tasks)
+            f1s, matches = answer_scores(tasks, readings, reader.settings)
+            if tasks[0].answers:
+                figures[f"{part.name}, held out"] = _means(f1s, matches)
+            for task, reading, match in zip(tasks, readings, matches.tolist(), strict=True):
+                if task.answers[:1] not in (("yes",), ("no",)):
+                    margins.append(reading.margin)
+                    right.append(match)
+                    answerable.append(bool(task.answers))
+    for test in config.tests:
+        folder = DataFolder.open(Path(config.data) / test.data)
+        tasks = gold_tasks(folder, _drawn(folder.split(test.split), test.limit, config.seed))
+        figures[f"{test.data}, {test.split}"] = _answers(reader, tasks)
+    settings, figures["calibration"] = _calibrated(
+        reader.settings, np.array(margins), np.array(right), np.array(answerable, dtype=bool)
+    )
+    return settings, figures
+
+
+def _calibrated(
+    settings: ReaderSettings, margins: Floats, right: Floats, answerable: NDArray[np.bool_]
+) -> tuple[ReaderSettings, dict[str, float]]:
+    """Fit the confidence of spans, in contexts with and without the answer.
+
+    The error is measured on halves: each with the line that was fitted on the other.
+    """
+    half = np.arange(len(margins)) % 2 == 0
+    if any(right[here].min(initial=1) == right[here].max(initial=0) for here in (half, ~half)):
+        logger.warning("too few held-out questions to fit the confidence on; it is left as it is")
+        return settings, {}
+    confidence = np.zeros(len(margins))
+    for here in (half, ~half):
+        slope, offset = calibrate(margins[~here], right[~here])
+        confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
+    slope, offset = calibrate(margins, right)
+    found = {
+        "questions": len(margins),
+        "without answer": int((~answerable).sum()),
+        "right": round(float(right.mean()), 4),
+        "calibration error": round(calibration_error(confidence, right), 4),
+        "separation": round(separation(margins[answerable], margins[~answerable]), 4),
+    }
+    return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
+
+
+def _drawn(queries: Sequence[Query], limit: int, seed: int) -> list[Query]:
+    if not limit or limit >= len(queries):
+        return list(queries)
+    chosen = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
+    return [queries[index] for index in sorted(chosen.tolist())]

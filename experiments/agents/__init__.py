@@ -1,0 +1,1 @@
+"""Training, sweeping and comparing agents."""

@@ -1,0 +1,357 @@
+"""Ways to choose a configuration for a question: the agent, its ablations, and what it has to beat.
+
+Every method sees the questions of one fold and returns one measured configuration per test question. Predicted settings
+that were not measured count as the nearest ones that were. Letters: `n` questions, `C` configurations, `R` rerankers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import agent
+from agent.scaling import FeatureScaling
+from corag.errors import InputError
+from corag.optional import require
+from experiments.agents.targets import PAPER, best_of_rerankers, best_single, cheapest, make_targets, shrunk, utility
+from experiments.agents.train import TrainAgentConfig, agent_config_of
+from experiments.labels.arrays import FloatArray, LabelArrays
+
+NEIGHBOURS = (5, 10, 20, 40, 80, 160)
+REGULARISATIONS = (0.1, 1.0, 10.0, 100.0)
+PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+TIMED = 20
+"""Questions that prediction is timed on, one at a time."""
+
+Choices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Fold:
+    """What a method may learn from, and the questions it is asked about.
+
+    Attributes:
+        arrays: All questions.
+        train_rows: Those to learn from.
+        val_rows: Those to choose by: the best epoch, the number of neighbours, ...
+        test_rows: Those that it is asked about; their figures are for the oracle alone.
+        config: How the agent is trained, and what makes a configuration good.
+        seed: Seed of whatever is random.
+        folder: Where a training may keep its files.
+    """
+
+    arrays: LabelArrays
+    train_rows: NDArray[np.int64]
+    val_rows: NDArray[np.int64]
+    test_rows: NDArray[np.int64]
+    config: TrainAgentConfig
+    seed: int
+    folder: Path
+
+    @cached_property
+    def train(self) -> LabelArrays:
+        """Questions to learn from."""
+        return self.arrays.of(self.train_rows)
+
+    @cached_property
+    def val(self) -> LabelArrays:
+        """Questions to choose by."""
+        return self.arrays.of(self.val_rows)
+
+    @cached_property
+    def test(self) -> LabelArrays:
+        """Questions to be asked about."""
+        return self.arrays.of(self.test_rows)
+
+    @cached_property
+    def known(self) -> LabelArrays:
+        """Training and validation questions together, for methods that have nothing to choose, or have chosen."""
+        return self.arrays.of(np.concatenate([self.train_rows, self.val_rows]))
+
+    @cached_property
+    def best_of_rerankers(self) -> Choices:
+        """The best single configuration of each reranker on the known questions, `[R]`."""
+        return best_of_rerankers(self.known, self.utility(self.known))
+
+    def utility(self, arrays: LabelArrays) -> FloatArray:
+        """Return the utility of each configuration, `[n, C]`."""
+        return utility(arrays, self.config.target)
+
+    def taught(self, arrays: LabelArrays) -> FloatArray:
+        """Return the utility that a method is to learn, `[n, C]`; see `TargetConfig.shrink`."""
+        return shrunk(self.utility(arrays), arrays.data, self.config.target.shrink)
+
+    @cached_property
+    def scaling(self) -> FeatureScaling | None:
+        """How features are scaled, as for the agent."""
+        known = self.train.features(self.config.recipe)
+        return FeatureScaling.of(known) if self.config.training.standardize else None
+
+    def features(self, arrays: LabelArrays) -> NDArray[np.float32]:
+        """Return the feature vectors as the agent's first layer sees them, `[n, d]`."""
+        features = arrays.features(self.config.recipe)
+        return features if self.scaling is None else self.scaling(features)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a method chose.
+
+    Attributes:
+        choices: Index of the configuration for each test question, `[n]`.
+        fit_s: Seconds to learn.
+        predict_us: Microseconds to choose for one question, embedding excluded.
+    """
+
+    choices: Choices
+    fit_s: float
+    predict_us: float
+
+
+Method = Callable[[Fold], Callable[[LabelArrays], Choices]]
+"""Learns from a fold and returns what chooses for questions."""
+
+
+def run_method(name: str, fold: Fold) -> Chosen:
+    """Let a method learn and choose, on one thread, so that times can be compared.
+
+    Raises:
+        InputError: There is no such method.
+        agent.AgentError: There is too little for it to learn from.
+    """
+    with require("threadpoolctl", "clustering").threadpool_limits(1):
+        started = time.perf_counter()
+        choose = method(name)(fold)
+        fitted = time.perf_counter()
+        choices = np.asarray(choose(fold.test), dtype=np.int64)
+        return Chosen(choices, fitted - started, _predict_us(choose, fold.test))
+
+
+def _predict_us(choose: Callable[[LabelArrays], Choices], arrays: LabelArrays) -> float:
+    """Return the median time for one question, in microseconds."""
+    spent = []
+    for row in range(min(TIMED, len(arrays))):
+        one = arrays.of([row])
+        started = time.perf_counter()
+        choose(one)
+        spent.append(time.perf_counter() - started)
+    return float(np.median(spent)) * 1e6
+
+
+def best_single_method(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The configuration with the highest mean utility on the known questions, for every question."""
+    choice = best_single(fold.known, fold.utility(fold.known))
+    return lambda arrays: np.full(len(arrays), choice)
+
+
+def majority(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The reranker that is most often the best one, with its best settings, for every question."""
+    table = make_targets(fold.known, fold.config.target, fold.config.recipe)
+    label = int(np.bincount(table.reranker[table.weight > 0], minlength=len(fold.known.rerankers)).argmax())
+    return lambda arrays: np.full(len(arrays), fold.best_of_rerankers[label])
+
+
+def random_reranker(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """A reranker drawn for each question, with its best settings."""
+    rng = np.random.default_rng(fold.seed)
+    return lambda arrays: fold.best_of_rerankers[rng.integers(0, len(fold.best_of_rerankers), len(arrays))]
+
+
+def best_of_folder(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The best single configuration of the question's data folder, which no other method is told."""
+    overall = best_single(fold.known, fold.utility(fold.known))
+    best = {}
+    for name in sorted(set(fold.known.data)):
+        of_folder = fold.known.of(fold.known.data == name)
+        best[name] = best_single(of_folder, fold.utility(of_folder))
+    return lambda arrays: np.array([best.get(name, overall) for name in arrays.data])
+
+
+def nearest_neighbours(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The configuration with the highest mean utility on the nearest known questions, by cosine of the features.
+
+    How many neighbours: those with the highest mean utility on the validation questions.
+    """
+
+    def chooser(known: LabelArrays, count: int) -> Callable[[LabelArrays], Choices]:
+        vectors, values = _unit(fold.features(known)), fold.taught(known)
+
+        def choose(arrays: LabelArrays) -> Choices:
+            near = np.argsort(-_unit(fold.features(arrays)) @ vectors.T, axis=1, kind="stable")[:, :count]
+            return _argmax(values[near].mean(axis=1))
+
+        return choose
+
+    counts = [count for count in NEIGHBOURS if count <= len(fold.train)] or [len(fold.train)]
+    gains = [_mean_utility(fold, chooser(fold.train, count)(fold.val)) for count in counts]
+    return chooser(fold.known, counts[int(np.argmax(gains))])
+
+
+def ridge_regression(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The configuration with the highest utility as a linear regression on the features foresees it.
+
+    The penalty is the one with the highest mean utility on the validation questions.
+    """
+    linear_model = require("sklearn.linear_model", "clustering")
+
+    def fit(known: LabelArrays, penalty: float) -> Any:
+        values = fold.taught(known)
+        # What a question's configurations have in common says nothing about which is better.
+        return linear_model.Ridge(alpha=penalty).fit(fold.features(known), values - values.mean(axis=1, keepdims=True))
+
+    gains = [
+        _mean_utility(fold, _argmax(fit(fold.train, penalty).predict(fold.features(fold.val)))) for penalty in PENALTIES
+    ]
+    fitted = fit(fold.known, PENALTIES[int(np.argmax(gains))])
+    return lambda arrays: _argmax(fitted.predict(fold.features(arrays)))
+
+
+def logistic_regression(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The most probable best reranker, with its best settings, by logistic regression on the features.
+
+    The regularisation is the one with the highest mean utility on the validation questions.
+    """
+    linear_model = require("sklearn.linear_model", "clustering")
+    makers = [lambda c=c: linear_model.LogisticRegression(C=c, max_iter=300) for c in REGULARISATIONS]
+    return _classified(fold, makers)
+
+
+def boosted_trees(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The most probable best reranker, with its best settings, by gradient-boosted trees on the features."""
+    ensemble = require("sklearn.ensemble", "clustering")
+    return _classified(
+        fold,
+        [
+            lambda: ensemble.HistGradientBoostingClassifier(
+                max_iter=40, max_leaf_nodes=8, max_features=0.2, early_stopping=False, random_state=fold.seed
+            )
+        ],
+    )
+
+
+def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Callable[[LabelArrays], Choices]:
+    def fit(known: LabelArrays, make: Callable[[], Any]) -> Any:
+        table = make_targets(known, fold.config.target, fold.config.recipe)
+        table.check_trainable()
+        counts = table.weight > 0
+        return make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
+
+    best = makers[0]
+    if len(makers) > 1:
+        found = [fit(fold.train, make).predict(fold.features(fold.val)) for make in makers]
+        best = makers[int(np.argmax([_mean_utility(fold, fold.best_of_rerankers[labels]) for labels in found]))]
+    fitted = fit(fold.known, best)
+    return lambda arrays: fold.best_of_rerankers[fitted.predict(fold.features(arrays))]
+
+
+def oracle(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The best configuration of each test question, among equals the cheapest: the ceiling, noise included."""
+
+    def choose(arrays: LabelArrays) -> Choices:
+        values = fold.utility(arrays)
+        return cheapest(arrays, values == values.max(axis=1, keepdims=True))
+
+    return choose
+
+
+def oracle_reranker(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The best reranker of each test question, each with its best single settings."""
+    return lambda arrays: fold.best_of_rerankers[_argmax(fold.utility(arrays)[:, fold.best_of_rerankers])]
+
+
+def trained_agent(fold: Fold) -> Callable[[LabelArrays], Choices]:
+    """The agent: network, losses and inputs as configured."""
+    config = fold.config
+    agent_config = agent_config_of(fold.known, config)
+    report = agent.fit(
+        make_targets(fold.train, config.target, config.recipe),
+        make_targets(fold.val, config.target, config.recipe),
+        agent_config,
+        replace(config.training, seed=fold.seed, logger="none"),
+        fold.folder,
+    )
+
+    def choose(arrays: LabelArrays) -> Choices:
+        predictions = report.agent.predict(arrays.features(config.recipe))
+        assert isinstance(predictions, list)
+        labels = [arrays.rerankers.index(found.reranker) for found in predictions]
+        settings = [[found.iterations, found.exploration, found.cost_weight] for found in predictions]
+        return arrays.grid.nearest(labels, settings, agent_config.ranges)
+
+    return choose
+
+
+BASELINES: Mapping[str, Method] = {
+    "random": random_reranker,
+    "majority": majority,
+    "best-single": best_single_method,
+    "best-of-folder": best_of_folder,
+    "knn": nearest_neighbours,
+    "logistic": logistic_regression,
+    "boosted": boosted_trees,
+    "ridge": ridge_regression,
+    "oracle-reranker": oracle_reranker,
+    "oracle": oracle,
+}
+AGENT, WITHOUT_CAUTION = "agent", "agent-without-caution"
+
+
+def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
+    """Return the agent without each of its losses and inputs, and the paper's recipe, by name."""
+    training, recipe = config.training, config.recipe
+    found = {}
+    for loss in ("contrastive", "reranker", "settings", "regret"):
+        weights = {f"{loss}_weight": 0.0}
+        others = [name for name in ("contrastive", "reranker", "settings", "regret") if name != loss]
+        if getattr(training, f"{loss}_weight") and any(getattr(training, f"{name}_weight") for name in others):
+            found[f"agent-without-{loss}-loss"] = replace(config, training=replace(training, **weights))
+    for part in recipe if len(recipe) > 1 else ():
+        rest = ",".join(name for name in recipe if name != part)
+        found[f"agent-without-{part}"] = replace(config, features=rest)
+    if training.temperature:
+        found["agent-hard-labels"] = replace(config, training=replace(training, temperature=0.0))
+    if config.caution:
+        found[WITHOUT_CAUTION] = replace(config, caution=0.0)
+    paper = agent.TrainConfig(patience=training.patience, accelerator=training.accelerator)
+    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER, caution=0.0)
+    return found
+
+
+def method(name: str) -> Method:
+    """Return a method by name.
+
+    Raises:
+        InputError: There is none.
+    """
+    if name in BASELINES:
+        return BASELINES[name]
+
+    def run(fold: Fold) -> Callable[[LabelArrays], Choices]:
+        changed = ablations(fold.config)
+        if name != AGENT and name not in changed:
+            names = (*BASELINES, AGENT, *changed)
+            raise InputError(f"unknown method {name!r}; the methods are {', '.join(names)}")
+        return trained_agent(fold if name == AGENT else replace(fold, config=changed[name]))
+
+    return run
+
+
+def _unit(features: NDArray[np.float32]) -> FloatArray:
+    lengths = np.linalg.norm(features, axis=1, keepdims=True)
+    return np.asarray(features / np.maximum(lengths, 1e-12), dtype=np.float64)
+
+
+def _argmax(values: NDArray[np.floating]) -> Choices:
+    return np.asarray(values.argmax(axis=1), dtype=np.int64)
+
+
+def _mean_utility(fold: Fold, choices: Choices) -> float:
+    return float(fold.utility(fold.val)[np.arange(len(fold.val)), choices].mean())

@@ -1,0 +1,338 @@
+"""Ablations: agents trained with every combination of some settings, each over several seeds, in one table.
+
+Every run has a folder of its own. A sweep that was stopped goes on where it stopped: finished runs are known by a
+fingerprint of their settings and labels, an unfinished one resumes its own training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+import time
+from argparse import ArgumentError
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import agent
+from corag.cli.console import progress, say, stdout, table
+from corag.errors import InputError
+from experiments.agents.train import TrainAgentConfig, train
+from experiments.run.journal import fingerprint, write_atomically
+
+RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE = "run.json", "summary.json", "summary.md"
+SEED, METRIC = "training.seed", "val_regret"
+OWN = (SEED, "out", "quiet")
+"""What a sweep sets itself, and no setting may vary."""
+COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch", "seconds": "s a run"}
+"""Figures of the printed table and their headings; `summary.json` has all."""
+
+
+@dataclass(frozen=True)
+class SweepConfig:
+    """Train agents with every combination of some settings, over seeds, and rank them by validation regret.
+
+    Attributes:
+        base: What all runs share; its `out` is the folder of the sweep, with a folder for each run in it.
+        vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
+            What changes the utility that is learnt, such as `target.metric`, changes the unit of the regret with it.
+        seeds: Seeds of the training; each combination is trained with each of them.
+        wandb_sweep: Write this sweep as a W&B sweep file of this name instead of running it.
+        quiet: No progress and no table.
+    """
+
+    base: TrainAgentConfig
+    vary: dict[str, list[Any]]
+    seeds: tuple[int, ...] = (0, 1, 2)
+    wandb_sweep: str | None = None
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
+        for name, values in self.vary.items():
+            if name in OWN:
+                raise InputError(f"vary names {name!r}, which a sweep sets itself; leave it out")
+            if not values or len({json.dumps(value) for value in values}) < len(values):
+                raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One training of a sweep.
+
+    Attributes:
+        settings: What is varied, by dotted name.
+        config: All settings, with the run's own folder as `out`.
+        work: Fingerprint of settings and labels.
+    """
+
+    settings: Mapping[str, Any]
+    config: TrainAgentConfig
+    work: str
+
+
+def sweep(config: SweepConfig) -> dict[str, Any]:
+    """Train what is not trained yet, and write `summary.json` and `summary.md` into the sweep's folder.
+
+    A run that cannot be trained (its loss stopped being finite, its targets leave nothing to learn) is noted with its
+    error and the others go on.
+
+    Returns:
+        What `summary.json` holds: a row for each combination, best first. A combination's `figures` are those of the
+        best epochs: mean, standard deviation (of the seeds, n - 1), lowest and highest.
+
+    Raises:
+        InputError: A name or value is no setting, or there are no validation questions to compare by.
+        DataError: The labels cannot be read.
+    """
+    runs = plan(config)  # before any training, so that a mistake in the last combination is found first
+    records: list[dict[str, Any]] = []
+    with progress("sweep", quiet=config.quiet) as report:
+        for number, run in enumerate(runs):
+            report(number, len(runs))
+            records.append(_finished(run) or _trained(run))
+        report(len(runs), len(runs))
+    summary = {
+        "metric": METRIC,
+        "seeds": list(config.seeds),
+        "vary": config.vary,
+        "base": {name: value for name, value in flattened(asdict(config.base)).items() if name not in OWN},
+        "rows": ranked(records),
+    }
+    out = Path(config.base.out)
+    write_atomically(out / SUMMARY_FILE, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(out / MARKDOWN_FILE, markdown(summary))
+    if not config.quiet:
+        names = {name: name for name in config.vary}
+        stdout().print(table(_cells(summary), {**names, "runs": "runs", **COLUMNS}, title=out.name))
+        for row in summary["rows"]:
+            if row["errors"]:
+                failed = f"{len(row['errors'])} of {row['runs']} runs with {_said(row['settings'])}"
+                say(f"{failed} could not be trained; the first: {row['errors'][0]}")
+    return summary
+
+
+def plan(config: SweepConfig) -> list[Run]:
+    """Return all runs: combinations in the order in which the file writes them, each with all seeds.
+
+    Raises:
+        InputError: A name or value is no setting.
+        agent.AgentError: A value breaks a rule.
+    """
+    labels = _content(config.base.labels)
+    runs = []
+    for values in product(*config.vary.values()):
+        settings = dict(zip(config.vary, values, strict=True))
+        for seed in config.seeds:
+            changed = with_settings(config.base, {**settings, SEED: seed})
+            flat = flattened(asdict(changed))
+            of_run = labels if changed.labels == config.base.labels else _content(changed.labels)
+            # Labels count by what they hold, wherever they lie.
+            own = {name: value for name, value in flat.items() if name not in ("out", "quiet", "labels")}
+            work = fingerprint([own, of_run])
+            folder = Path(config.base.out) / _folder_name(settings, seed, work)
+            runs.append(Run(settings, replace(changed, out=str(folder), quiet=True), work))
+    return runs
+
+
+def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> TrainAgentConfig:
+    """Return a configuration with other values for some settings, given by dotted name.
+
+    Values are read as the command line reads them: a list serves where a tuple is wanted.
+
+    Raises:
+        InputError: There is no such setting, or it does not take such a value.
+        agent.AgentError: The value breaks a rule of the training's settings.
+    """
+    values = asdict(config)
+    for name, value in changes.items():
+        *groups, last = name.split(".")
+        node = values
+        for depth, part in enumerate((*groups, last)):
+            if not isinstance(node, dict) or part not in node:
+                where = ".".join(groups[:depth]) or "the training"
+                known = f"has {', '.join(node)}; name one of these" if isinstance(node, dict) else "is no group"
+                raise InputError(f"{name!r} is no setting: {where} {known}")
+            if depth < len(groups):
+                node = node[part]
+        if isinstance(node[last], dict):
+            raise InputError(f"{name!r} is a group of settings; name one of them: {', '.join(node[last])}")
+        node[last] = value
+    try:
+        parsed = _parser().parse_object(values)
+    except ArgumentError as error:
+        raise InputError(f"{_said(changes)} cannot be: {' '.join(str(error).split())}") from error
+    return TrainAgentConfig(**vars(_parser().instantiate(parsed)))
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Any:
+    """Return what reads values as the command line does; building it takes longer than reading."""
+    from jsonargparse import ArgumentParser
+
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainAgentConfig)
+    return parser
+
+
+def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return flat
+
+
+def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each combination, lowest mean regret first, then in the order of the records.
+
+    Combinations of which no run could be trained come last.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
+    rows = []
+    for of_group in groups.values():
+        good = [record["figures"] for record in of_group if "figures" in record]
+        rows.append(
+            {
+                "settings": of_group[0]["settings"],
+                "runs": len(of_group),
+                "errors": [record["error"] for record in of_group if "error" in record],
+                "figures": {
+                    # Seconds are missing where a run was resumed.
+                    name: _spread([figures[name] for figures in good if name in figures])
+                    for name in dict.fromkeys(name for figures in good for name in figures)
+                },
+            }
+        )
+    return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
+
+
+def markdown(summary: Mapping[str, Any]) -> str:
+    """Return the summary as a Markdown table."""
+    names = [*summary["vary"], "runs", *COLUMNS]
+    headings = [*(f"`{name}`" for name in summary["vary"]), "runs", *COLUMNS.values()]
+    lines = [headings, ["---"] * len(headings), *([row[name] for name in names] for row in _cells(summary))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
+    """Return the sweep as W&B has it: a grid over the same values, each run a `corag train` in a folder of its own.
+
+    Format: https://docs.wandb.ai/guides/sweeps/define-sweep-configuration
+    """
+    plan(config)
+    unset = flattened(asdict(TrainAgentConfig(config.base.labels, config.base.out)))
+    flat = flattened(asdict(config.base))
+    shared = {name: value for name, value in flat.items() if value != unset[name]} | {"labels": config.base.labels}
+    shared["training.logger"] = "wandb"
+    fixed = {name: value for name, value in shared.items() if name not in (*OWN, *config.vary)}
+    varied = {**config.vary, SEED: list(config.seeds)}
+    return {
+        "name": Path(config.base.out).name,
+        "program": "corag",
+        # W&B gives a run's name to the process and not to the command, so a shell puts it in.
+        "command": [
+            "${env}", "sh", "-c",
+            f'exec "$0" train --out={shlex.quote(config.base.out)}/"$WANDB_RUN_ID" --quiet=true "$@"',
+            "${program}", "${args}",
+        ],
+        "method": "grid",
+        "metric": {"name": METRIC, "goal": "minimize"},
+        "parameters": {
+            **{name: {"value": _plain(value)} for name, value in fixed.items()},
+            **{name: {"values": [_plain(value) for value in values]} for name, values in varied.items()},
+        },
+    }  # fmt: skip
+
+
+def write_wandb_sweep(config: SweepConfig) -> Path:
+    """Write the W&B sweep file that a sweep names; return its path."""
+    import yaml
+
+    assert config.wandb_sweep is not None
+    path = Path(config.wandb_sweep)
+    write_atomically(path, yaml.safe_dump(wandb_sweep(config), sort_keys=False, allow_unicode=True))
+    return path
+
+
+def _trained(run: Run) -> dict[str, Any]:
+    started = time.perf_counter()
+    record: dict[str, Any] = {"work": run.work, "settings": dict(run.settings), "seed": run.config.training.seed}
+    try:
+        report = train(run.config)
+    except agent.AgentError as error:
+        record["error"] = str(error)
+    else:
+        figures = report.history[report.best_epoch]
+        if METRIC not in figures:
+            raise InputError(
+                f"there are no validation questions, and without them no {METRIC}; give a share of the questions, or "
+                "the split to validate on"
+            )
+        # An earlier call may have done some epochs, and its time is not known.
+        seconds = {} if report.epochs_resumed else {"seconds": time.perf_counter() - started}
+        record["figures"] = {**figures, "best_epoch": report.best_epoch + 1, "epochs": len(report.history), **seconds}
+    write_atomically(Path(run.config.out) / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    return record
+
+
+def _finished(run: Run) -> dict[str, Any] | None:
+    """Return the record of this very run if it stands in its folder."""
+    try:
+        record: dict[str, Any] = json.loads((Path(run.config.out) / RUN_FILE).read_text(encoding="utf-8"))
+        return record if record["work"] == run.work else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _content(labels: str) -> list[str]:
+    """Return a hash of each label table; of one that is missing nothing, as the training will say so."""
+    files = [Path(name.strip()) for name in labels.split(",")]
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+
+
+def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
+    said = "_".join([*(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items()), f"seed={seed}"])
+    return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', said)[:80]}_{work[:8]}"
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return {"mean": float(np.mean(values)), "sd": sd, "min": min(values), "max": max(values)}
+
+
+def _cells(summary: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    for row in summary["rows"]:
+        failed = len(row["errors"])
+        yield {
+            **{name: str(value) for name, value in row["settings"].items()},
+            "runs": f"{row['runs']}, {failed} failed" if failed else str(row["runs"]),
+            **{name: _figure(name, row["figures"].get(name)) for name in COLUMNS},
+        }
+
+
+def _figure(name: str, spread: Mapping[str, float] | None) -> str:
+    if spread is None:
+        return "-"
+    if name == "seconds":
+        return f"{spread['mean']:.1f}"
+    digits = 4 if name.startswith("val_") else 1
+    return f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}"
+
+
+def _said(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,195 @@
+"""What the agent should have said: the best configuration of each question, with ties and noise in mind.
+
+Letters: `n` questions, `C` configurations, `R` rerankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+import agent
+from corag.errors import InputError
+from experiments.labels.arrays import FloatArray, LabelArrays
+
+Weighting = Literal["margin", "rule", "equal"]
+RerankerValue = Literal["best", "mean"]
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """What makes one configuration better than another.
+
+    Attributes:
+        metric: Figure of the labels; several joined by `+` count with their mean, such as `f1+full_evidence`.
+        token_weight: Quality that a whole budget of tokens must bring to be worth it: a selection pays this times its
+            share of the budget. 0 asks for the best answer at any price, 0.1 and more for cheap ones.
+        latency_weight: Quality that a second of search must bring.
+        noise: Configurations whose utility is within this of the best count as equally good: the cheapest of them (in
+            tokens, then orders scored) names the reranker, and their mean the settings.
+        weighting: How much a question counts for the reranker label: by how much the best reranker is better than the
+            next (margin); 1 if it is better by more than the share `margin`, else 0 (rule; the paper's is 10% of
+            ROUGE-L, see `PAPER`); or 1 if it is better by more than `noise`, else 0 (equal).
+        margin: See `weighting`.
+        reranker_value: What a reranker is worth on a question: the best that any settings gave with it, or their mean,
+            which is less noisy.
+        shrink: Share, from 0 to 1, by which each question's utilities are drawn to what its data folder's questions
+            have on average. One answer says little about a configuration; a folder's answers say more, and less about
+            the single question. What is learned from changes, what a prediction is measured by does not.
+    """
+
+    metric: str = "f1"
+    token_weight: float = 0.0
+    latency_weight: float = 0.0
+    noise: float = 0.02
+    weighting: Weighting = "margin"
+    margin: float = 0.1
+    reranker_value: RerankerValue = "best"
+    shrink: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not all(self.metrics):
+            raise InputError(f"metric is {self.metric!r}; give a figure of the labels, or several joined by +")
+        for name in ("token_weight", "latency_weight", "noise"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"{name} must be a finite number of at least 0, got {value}")
+        if not 0 <= self.shrink <= 1:
+            raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
+        if not np.isfinite(self.margin):
+            raise InputError(f"margin must be a finite number, got {self.margin}")
+        for name, choices in (("weighting", Weighting), ("reranker_value", RerankerValue)):
+            if getattr(self, name) not in get_args(choices):
+                raise InputError(f"{name} must be one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}")
+
+    @property
+    def metrics(self) -> list[str]:
+        """The figures that `metric` names."""
+        return [name.strip() for name in self.metric.split("+")]
+
+
+PAPER = TargetConfig(metric="rougeL", noise=0.0, weighting="rule", margin=0.1)
+"""The paper's targets (5.2.2): best ROUGE-L; a question counts where the best reranker is better by more than 10%."""
+
+PRIOR = 20
+"""Questions' worth of weight that the mean over all data folders has in the mean of one."""
+
+EVERY_QUESTION = -1.0
+"""The margin with which, under `rule`, every question that can be answered at all counts."""
+
+
+def quality(arrays: LabelArrays, config: TargetConfig) -> FloatArray:
+    """Return the metric of each configuration, `[n, C]`."""
+    return np.asarray(np.mean([arrays.figures[name] for name in config.metrics], axis=0))
+
+
+def utility(arrays: LabelArrays, config: TargetConfig) -> FloatArray:
+    """Return quality less what tokens and time cost, `[n, C]`."""
+    values = quality(arrays, config)
+    if config.token_weight:
+        values = values - config.token_weight * arrays.figures["budget_share"]
+    if config.latency_weight:
+        values = values - config.latency_weight * arrays.figures["latency_ms"] / 1000
+    return values
+
+
+def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
+    """Return what the agent should have said for each question.
+
+    Args:
+        arrays: The labels.
+        config: What makes one configuration better than another.
+        recipe: The parts of the feature vector.
+    """
+    measured = utility(arrays, config)
+    values = shrunk(measured, arrays.data, config.shrink)
+    near = values >= values.max(axis=1, keepdims=True) - config.noise
+    chosen = cheapest(arrays, near)
+    label = arrays.grid.reranker[chosen]
+    tied = near & (arrays.grid.reranker[None] == label[:, None])
+    of_reranker = reranker_values(values, arrays.grid.reranker, config.reranker_value)
+    return agent.TrainingTable(
+        features=arrays.features(recipe),
+        reranker=label,
+        settings=(tied @ arrays.grid.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32),
+        weight=_weights(of_reranker, config).astype(np.float32),
+        quality=of_reranker.astype(np.float32),
+        ids=arrays.ids,
+        grid=arrays.grid,
+        utility=measured.astype(np.float32),
+    )
+
+
+def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
+    """Return utilities drawn to the mean of their data folder, `[n, C]`.
+
+    A folder of few questions is itself drawn to the mean of all, by `PRIOR` questions' worth.
+
+    Args:
+        values: Utility of each configuration, `[n, C]`.
+        data: Data folder of each question, `[n]`.
+        share: How far, from 0 to 1.
+    """
+    if not share:
+        return values
+    # What a question's configurations have in common says nothing about which is better.
+    leads = values - values.mean(axis=1, keepdims=True)
+    of_folder = np.empty_like(leads)
+    for folder in np.unique(data):
+        rows = data == folder
+        of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
+    return values - share * (leads - of_folder)
+
+
+def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: RerankerValue) -> FloatArray:
+    """Return what each reranker is worth on each question, `[n, R]`.
+
+    Args:
+        values: Utility of each configuration, `[n, C]`.
+        reranker: Label of each configuration's reranker, `[C]`.
+        how: See `TargetConfig`.
+    """
+    over = np.max if how == "best" else np.mean
+    columns = [over(values[:, reranker == label], axis=1) for label in range(int(reranker.max()) + 1)]
+    return np.stack(columns, axis=1)
+
+
+def best_single(arrays: LabelArrays, values: FloatArray) -> int:
+    """Return the configuration with the highest mean utility; among equals the one that scored the fewest orders."""
+    orders = arrays.figures["orders_scored"].mean(axis=0)
+    return int(np.lexsort((orders, -values.mean(axis=0)))[0])
+
+
+def best_of_rerankers(arrays: LabelArrays, values: FloatArray) -> NDArray[np.int64]:
+    """Return the best single configuration of each reranker, `[R]`."""
+    rows = [np.flatnonzero(arrays.grid.reranker == label) for label in range(len(arrays.rerankers))]
+    orders, means = arrays.figures["orders_scored"].mean(axis=0), values.mean(axis=0)
+    return np.array([row[np.lexsort((orders[row], -means[row]))[0]] for row in rows], dtype=np.int64)
+
+
+def cheapest(arrays: LabelArrays, among: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return for each question the configuration with the fewest tokens, then orders scored, then the first, `[n]`.
+
+    Args:
+        arrays: The labels.
+        among: Which configurations may be chosen for which question, `[n, C]`.
+    """
+    tokens, orders = arrays.figures["cost_tokens"], arrays.figures["orders_scored"]
+    order = np.lexsort((orders, tokens, ~among), axis=1)
+    return order[:, 0]
+
+
+def _weights(of_reranker: FloatArray, config: TargetConfig) -> FloatArray:
+    ranked = np.sort(of_reranker, axis=1)[:, ::-1]
+    first, second = ranked[:, 0], ranked[:, min(1, ranked.shape[1] - 1)]
+    if config.weighting == "rule":
+        return (first > (1 + config.margin) * second).astype(np.float64)
+    lead = first - second
+    lead = np.where(lead > config.noise, lead, 0.0)
+    if config.weighting == "equal":
+        return (lead > 0).astype(np.float64)
+    return lead / lead[lead > 0].mean() if (lead > 0).any() else lead

@@ -1,0 +1,187 @@
+"""From label tables to a trained agent."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import agent
+from corag.errors import DataError, InputError
+from corag.selectors.corag.features import check_recipe, feature_dim
+from experiments.agents.targets import TargetConfig, best_single, make_targets, utility
+from experiments.data.splits import divide
+from experiments.labels.arrays import LabelArrays, label_paths, read_labels
+
+TRAIN, VAL, TEST = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class TrainAgentConfig:
+    """Train the configuration agent on label tables.
+
+    Attributes:
+        labels: The tables that `corag label` wrote, separated by commas; those of several readers are averaged.
+        out: Folder for the checkpoint (`checkpoint/`), logs, and the state of an unfinished training.
+        train_split: Split to learn from; by default the questions are divided by `shares`.
+        val_split: Split that chooses the best epoch; empty for none where `train_split` is given.
+        shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
+            documents stay together.
+        split_seed: Seed of that division.
+        features: Parts of the feature vector, separated by commas: query, candidates, curve.
+        hidden: Sizes of the hidden layers.
+        map_dim: Size of the feature map.
+        caution: How much more probable than the best single configuration's reranker another has to be for the agent
+            to depart from that configuration, from 0 (as it predicts) to 1 (never).
+        target: What makes one configuration better than another.
+        training: The training's own settings.
+        quiet: No progress.
+    """
+
+    labels: str
+    out: str
+    train_split: str = ""
+    val_split: str = ""
+    shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
+    split_seed: int = 0
+    features: str = "query"
+    hidden: tuple[int, ...] = (512, 256)
+    map_dim: int = 128
+    caution: float = 0.0
+    target: TargetConfig = field(default_factory=TargetConfig)
+    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        check_shares(self.shares)
+        if self.val_split and not self.train_split:
+            raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
+        _ = self.recipe
+
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """The parts of the feature vector."""
+        return check_recipe([part.strip() for part in self.features.split(",") if part.strip()])
+
+
+def check_shares(shares: tuple[float, float, float]) -> None:
+    """Raise `InputError` for shares that are no shares, or leave nothing to learn from."""
+    if not (np.isfinite(shares).all() and min(shares) >= 0 and shares[TRAIN] > 0):
+        raise InputError(
+            f"shares are {', '.join(map(str, shares))}; give three numbers of at least 0 for training, validation and "
+            "test, the first above 0"
+        )
+
+
+def train(config: TrainAgentConfig) -> agent.TrainReport:
+    """Train an agent and save its checkpoint; an interrupted training goes on where it stopped.
+
+    Raises:
+        DataError: A table is damaged, or has no such split.
+        InputError: The tables have no such figure.
+        agent.AgentError: There is too little to learn from.
+    """
+    arrays = read_labels(config.labels).having(config.target.metrics)
+    training, validation = _parts(arrays, config)
+    known = np.isin(arrays.ids, training.ids + (() if validation is None else validation.ids))
+    agent_config = agent_config_of(arrays.of(known), config)
+    return agent.fit(
+        make_targets(training, config.target, config.recipe),
+        None if validation is None else make_targets(validation, config.target, config.recipe),
+        agent_config,
+        config.training,
+        config.out,
+        facts=_facts(arrays, agent_config, config),
+        progress=not config.quiet,
+    )
+
+
+def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
+    """Return the configuration of an agent that knows some questions, those for training and for validation."""
+    return agent.AgentConfig(
+        feature_dim=feature_dim(config.recipe, known.query_vectors.shape[1]),
+        rerankers=known.rerankers,
+        ranges=known.ranges,
+        embedder=known.embedder,
+        features=config.recipe,
+        hidden=tuple(config.hidden),
+        map_dim=config.map_dim,
+        fixed=known.configurations[best_single(known, utility(known, config.target))],
+        caution=config.caution,
+    )
+
+
+def parts_of(arrays: LabelArrays, shares: tuple[float, float, float], seed: int) -> NDArray[np.int64]:
+    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`.
+
+    Raises:
+        DataError: A part that should have questions has none.
+    """
+    parts = divide(arrays.data, arrays.group, shares, seed)
+    for part, (name, share) in enumerate(zip(("training", "validation", "test"), shares, strict=True)):
+        if share > 0 and not (parts == part).any():
+            raise DataError(
+                f"{len(arrays)} questions in {len(set(arrays.group))} groups leave none for {name}, which should "
+                f"get {share:g} of them; label more questions, or give other shares"
+            )
+    return parts
+
+
+def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, LabelArrays | None]:
+    if not config.train_split:
+        parts = parts_of(arrays, config.shares, config.split_seed)
+        return arrays.of(parts == TRAIN), arrays.of(parts == VAL) if config.shares[VAL] > 0 else None
+    training = _of_split(arrays, config.train_split, config.labels)
+    return training, _of_split(arrays, config.val_split, config.labels) if config.val_split else None
+
+
+def _of_split(arrays: LabelArrays, split: str, where: str) -> LabelArrays:
+    rows = arrays.split == split
+    if not rows.any():
+        raise DataError(
+            f"{where} has no rows of split {split!r}; its splits are {', '.join(sorted(set(arrays.split)))}"
+        )
+    return arrays.of(rows)
+
+
+def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:
+    counts = {str(name): int((arrays.data == name).sum()) for name in sorted(set(arrays.data))}
+    settings = [metadata["settings"] for metadata in arrays.metadata]
+    readers = ", ".join(dict.fromkeys(str(of_table["reader"]) for of_table in settings))
+    budgets = ", ".join(map(str, arrays.budgets))
+    if config.train_split:
+        division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
+    else:
+        division = f"shares {config.shares} by document, seed {config.split_seed}"
+    return {
+        "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: "
+        + ", ".join(f"{name} {count}" for name, count in counts.items()),
+        "label tables": ", ".join(f"{path.name} (sha256 {_sha256(path)[:16]})" for path in label_paths(config.labels)),
+        "divided by": division,
+        "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
+        "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
+        "best single configuration": agent_config.fixed,
+        "caution": agent_config.caution,
+        "commit": commit(),
+    }
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def commit() -> str:
+    """Return the commit of the source tree, marked when it has changes; `unknown` outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return done.stdout.strip()

@@ -1,0 +1,223 @@
+"""How many orders a second each reranker values inside a search, and how long it takes to load.
+
+Chunks of the demo corpus, no chunk twice, so that what a reranker prepares for a question and its candidates is really
+to be done. All rerankers take their turn in every round.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import corag
+import search
+from corag.cli.console import progress
+from corag.errors import InputError, ModelError
+from corag.selectors.base import Problem
+from corag.text.chunking import ChunkConfig, Document, chunk_document
+from corag.text.tokens import token_counter
+from corag.types import Candidate, Chunk, Reranker
+from experiments import demo
+from experiments.bench.scoring import make_model
+from experiments.bench.search import CLOCKS, Clock
+from experiments.evaluation.methods import ALL, Method, parse_method
+from experiments.run.report import COLORS, new_figure, to_svg
+
+CHUNK_TOKENS, LEAST_TOKENS, BUDGET_TOKENS = 100, 90, 512
+SIZES = (10, 50)
+"""Candidates."""
+MAX_SCORED = 100
+"""Orders that a search may ask for."""
+CROSS_ENCODER = "cross-encoder"
+SHIPPED = (
+    "minilm-cosine", "minilm-maxsim", "minilm-pooled", "bm25", "minilm-multihop", "minilm-factoid", "minilm-longform",
+)  # fmt: skip
+"""Rerankers that need no download."""
+READER = "minilm-reader"
+"""Its time to load is measured, too."""
+QUESTION = "Which statement handles an exception?"
+TITLE = (
+    f"orders valued in a search with and without what is prepared for a question, candidates of {LEAST_TOKENS} to "
+    f"{CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}, at most {MAX_SCORED} orders; load: a fresh process with one value"
+)
+COLUMNS = {
+    "setting": "",
+    "candidates": "candidates",
+    "policy": "policy",
+    "orders": "orders",
+    "prepare_ms": "preparation, ms",
+    "per_s_cold": "orders/s with it",
+    "per_s": "orders/s without",
+    "load_s": "load, s",
+    "load_cpu_s": "load, CPU s",
+}
+
+_LOAD = """
+import json, sys, corag
+kind, name, settings, question = sys.argv[1:]
+part = getattr(corag, kind)(name, **json.loads(settings))
+part.score(question, [question]) if kind == "reranker" else part.answer(question, question)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One search.
+
+    Attributes:
+        policy: What was scored next.
+        orders: How many orders were scored.
+        prepare_s: Seconds to bind the reranker to a question and candidates that it has not seen.
+        search_s: Seconds of the search after that.
+    """
+
+    policy: search.Policy
+    orders: int
+    prepare_s: float
+    search_s: float
+
+
+def bench_orders(
+    rounds: int, clock: Clock = "wall", rerankers: str = ALL, model: Path | None = None, *, quiet: bool = False
+) -> dict[str, list[dict[str, Any]]]:
+    """Measure rerankers.
+
+    Args:
+        rounds: Searches of each reranker, number of candidates and policy; their medians count.
+        clock: See `bench_search.CLOCKS`.
+        rerankers: Names, with settings if need be, separated by commas; `all` stands for those that need no download
+            and a cross-encoder.
+        model: The folder of that cross-encoder; by default one of MiniLM's size with random weights in its head.
+        quiet: No progress.
+
+    Returns:
+        `rows`: a line of the table each.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        methods = _named(rerankers, model or Path(scratch))
+        if model is None and any(method.settings.get("model") == scratch for method in methods):
+            make_model(Path(scratch))
+        made = {method.label: corag.reranker(method.name, **method.settings) for method in methods}
+        for reranker in made.values():
+            # What is loaded when first used is no part of any search.
+            reranker.score(QUESTION, [QUESTION])
+        found: dict[tuple[str, int], list[list[_Search]]] = {}
+        pools = _pools(rounds)
+        with progress("search", quiet=quiet) as told:
+            for number, candidates in enumerate(pools, start=1):
+                for label, reranker in made.items():
+                    found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, clock))
+                told(number, len(pools))
+        loads = {method.label: _load("reranker", method, rounds) for method in methods}
+    rows = [
+        {"setting": label, **_row(size, searches), **loads[label]}
+        for (label, size), turns in sorted(found.items(), key=lambda item: (item[0][1], list(made).index(item[0][0])))
+        for searches in zip(*turns, strict=True)
+    ]
+    return {"rows": [*rows, {"setting": f"reader {READER}", **_load("reader", parse_method(READER), rounds)}]}
+
+
+def _named(rerankers: str, cross_encoder: Path) -> list[Method]:
+    named: dict[str, Method] = {}
+    for text in (part.strip() for part in rerankers.split(",")):
+        if text == ALL:
+            named |= {name: parse_method(name) for name in SHIPPED}
+            named[CROSS_ENCODER] = Method(CROSS_ENCODER, CROSS_ENCODER, {"model": str(cross_encoder)})
+        elif text:
+            named[text] = parse_method(text)
+    if not named:
+        raise InputError(f"rerankers is {rerankers!r}; name at least one, or {ALL}")
+    return list(named.values())
+
+
+def _pools(rounds: int) -> list[list[Candidate]]:
+    """Return candidates for each round and size, no chunk twice."""
+    tokens = token_counter()
+    chunks: list[Chunk] = []
+    needed = rounds * sum(SIZES)
+    for row in demo.load().documents:
+        cut = chunk_document(Document(row["id"], row["text"], row["title"]), tokens, ChunkConfig(CHUNK_TOKENS))
+        lengths = tokens.count([chunk.text for chunk in cut])
+        chunks += [chunk for chunk, length in zip(cut, lengths.tolist(), strict=True) if length >= LEAST_TOKENS]
+        if len(chunks) >= needed:
+            break
+    else:
+        raise InputError(f"the demo has chunks for {len(chunks) // sum(SIZES)} rounds, got {rounds}; ask for no more")
+    rest = iter(chunks)
+    return [[Candidate(next(rest), 1 / (place + 1)) for place in range(size)] for _ in range(rounds) for size in SIZES]
+
+
+def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock) -> list[_Search]:
+    """Search by policy `paper` and by the reranker's own, each order scored anew."""
+    now = CLOCKS[clock]
+    own: search.Policy = getattr(reranker, "search_policy", "model")
+    found: list[_Search] = []
+    for policy in dict.fromkeys(("paper", own)):
+        problem = Problem(QUESTION, candidates, token_counter())
+        config = search.SearchConfig(policy=policy, max_scored=MAX_SCORED)
+        started = now()
+        scorer = problem.scorer(reranker)
+        bound = now()
+        result = search.search(problem.costs, scorer, BUDGET_TOKENS, config)
+        # Only the first of the policies meets candidates that are new to the reranker.
+        prepare_s = found[0].prepare_s if found else bound - started
+        found.append(_Search(policy, result.num_scored, prepare_s, now() - bound))
+    return found
+
+
+def _row(size: int, searches: Sequence[_Search]) -> dict[str, Any]:
+    return {
+        "candidates": size,
+        "policy": searches[0].policy,
+        "orders": median(one.orders for one in searches),
+        "prepare_ms": 1e3 * median(one.prepare_s for one in searches),
+        "per_s_cold": round(median(one.orders / (one.prepare_s + one.search_s) for one in searches)),
+        "per_s": round(median(one.orders / one.search_s for one in searches)),
+    }
+
+
+def _load(kind: str, method: Method, rounds: int) -> dict[str, float]:
+    """Return the median seconds of a fresh process that loads a part and asks it once, by the clock and of its CPU."""
+    wall, cpu = [], []
+    command = [sys.executable, "-c", _LOAD, kind, method.name, json.dumps(dict(method.settings)), QUESTION]
+    for _ in range(rounds):
+        started, spent = time.perf_counter(), _children_cpu_s()
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            said = done.stderr.strip().rsplit("\n", 1)[-1]
+            raise ModelError(f"{kind} {method.label!r} cannot be loaded in a fresh process: {said}")
+        wall.append(time.perf_counter() - started)
+        cpu.append(_children_cpu_s() - spent)
+    return {"load_s": median(wall), "load_cpu_s": median(cpu)}
+
+
+def _children_cpu_s() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def speed_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return an SVG of orders a second, preparation included, policy `paper`: a bar for each number of candidates."""
+    shown = [row for row in rows if row.get("policy") == "paper"]
+    figure = new_figure(7.2, 0.36 * len(shown) + 1.2)
+    panel = figure.subplots()
+    for row in shown:
+        color = COLORS[SIZES.index(row["candidates"])]
+        bar = panel.barh(f"{row['setting']}, {row['candidates']}", row["per_s_cold"], color=color, height=0.62)
+        panel.bar_label(bar, [f"{row['per_s_cold']:,.0f}"], padding=3, fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xscale("log")
+    panel.set_xlabel("orders a second, preparation included; reranker and number of candidates")
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.margins(x=0.15)
+    figure.tight_layout()
+    return to_svg(figure)

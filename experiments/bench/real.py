@@ -1,0 +1,212 @@
+"""The search on real questions: how much of the best value it reaches with how few orders sent to the reranker.
+
+A question counts when all its orders can be scored, so that the best value is known. Values go into a file, because
+scoring everything is what takes the time: about 200 orders for a question of HotpotQA, 2,000 for one of 2Wiki.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any, cast
+
+import search
+from corag.models.embedders import MiniLMEmbedder
+from corag.registry import reranker as make_reranker
+from corag.rerankers.stored import Stored
+from corag.selectors.base import Problem
+from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
+from corag.selectors.exhaustive import Upper
+from corag.text.chunking import passage
+from corag.text.data import DataFolder, Query
+from corag.text.tokens import token_counter
+from corag.types import Candidate, Reranker
+from experiments.data.pools import OwnCandidates
+from experiments.run.report import COLORS, new_figure, to_svg
+
+BUDGET_TOKENS = 256
+MAX_LENGTH = 5
+CAPS = (5, 7, 10, 16, 24, 48, 96)
+SHARE = 0.05
+"""The most of a question's feasible orders that one setting has scored."""
+PREFILTERS = (0.25, 0.5, 1.0)
+OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "carrot", "random")
+TITLE = (
+    f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens; orders scored, "
+    "their share of a question's feasible ones, and of all questions' together"
+)
+COLUMNS = {
+    "set": "questions",
+    "setting": "setting",
+    "orders": "scored",
+    "share": "share",
+    "total_share": "of all",
+    "value": "value",
+    "worst": "worst",
+}
+
+
+@dataclass(frozen=True)
+class RealSet:
+    """Questions of a data folder.
+
+    Attributes:
+        name: What tables call it.
+        folder: The data folder, below the root.
+        split: Which questions,
+        skip: but not the first ones.
+        num_questions: How many that count.
+        max_orders: The most feasible orders of a question that counts.
+    """
+
+    name: str
+    folder: str
+    split: str
+    skip: int
+    num_questions: int
+    max_orders: int
+
+
+SETS = (
+    RealSet("HotpotQA dev", "hotpotqa", "dev", 0, 60, 600),
+    # Its first 250 questions are for choosing surrogates.
+    RealSet("2WikiMultihopQA", "2wikimultihopqa", "train", 250, 10, 6000),
+)
+
+
+def bench_real(
+    root: str | Path,
+    *,
+    values: str | Path | None = None,
+    sets: Sequence[RealSet] = SETS,
+    caps: Sequence[int] = CAPS,
+    reranker: str | Reranker = "minilm-cosine",
+    surrogate: str | Reranker = DEFAULT_SURROGATE,
+) -> dict[str, list[dict[str, Any]]]:
+    """Compare searchers, and searches with and without a surrogate, on questions' own candidates at 256 tokens.
+
+    Args:
+        root: Folder of data folders.
+        values: File in which the reranker's values are kept for the next time; see `corag.rerankers.stored`.
+        sets: The questions.
+        caps: The most orders scored, for each of which every searcher is run.
+        reranker: Values joined texts.
+        surrogate: Ranks orders at next to no cost.
+
+    Returns:
+        `rows`: for each set and setting the means over questions of `value` (relative to the best of up to five
+        chunks), `orders` (sent to the reranker), `share` (of the feasible ones), and `total_share`, where questions
+        count by their number of orders. `curves`: for each set and kind of search its lines, as lists.
+    """
+    judge = make_reranker(reranker) if isinstance(reranker, str) else reranker
+    ranker = make_reranker(surrogate) if isinstance(surrogate, str) else surrogate
+    if values is not None:
+        judge = cast(Reranker, Stored(judge, values))
+    settings = _settings(judge, ranker, caps)
+    rows = [row for some in sets for row in _rows(some, Path(root), judge, settings)]
+    kinds = dict.fromkeys((row["set"], row["kind"]) for row in rows)
+    curves = [_curve(name, kind, [row for row in rows if (row["set"], row["kind"]) == (name, kind)])
+              for name, kind in kinds]  # fmt: skip
+    return {"rows": rows, "curves": curves}
+
+
+def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tuple[str, str], Callable[[int], Corag]]:
+    """Return, by kind and name, what makes a selector for a question of so many feasible orders."""
+    kinds: dict[str, dict[str, Any]] = {
+        "model": {"policy": "model"},
+        "model, surrogate first": {"policy": "model", "prefilter": 0.5, "surrogate": ranker},
+        **{policy: {"policy": policy} for policy in ("paper", *OTHERS)},
+    }
+
+    def capped(kind: str, cap: Callable[[int], int]) -> Callable[[int], Corag]:
+        fixed = {"reranker": judge, "iterations": 1000, **kinds[kind]}
+        return lambda num_orders: Corag(max_scored=cap(num_orders), **fixed)
+
+    def at_most(cap: int) -> Callable[[int], int]:
+        return lambda num_orders: cap
+
+    def tree(share: float) -> Callable[[int], Corag]:
+        return lambda num_orders: Corag(reranker=judge, policy="paper", prefilter=share, surrogate=ranker)
+
+    by_cap = {(kind, f"{kind}, at most {cap}"): capped(kind, at_most(cap)) for kind in kinds for cap in caps}
+    by_share = {
+        (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): capped(kind, lambda n: max(1, int(SHARE * n)))
+        for kind in ("model", "model, surrogate first")
+    }
+    trees = {("paper, 10 iterations", f"paper, 10 iterations, prefilter {share}"): tree(share) for share in PREFILTERS}
+    return by_cap | by_share | trees
+
+
+def _rows(
+    some: RealSet, root: Path, judge: Reranker, settings: Mapping[tuple[str, str], Callable[[int], Corag]]
+) -> Iterator[dict[str, Any]]:
+    bound = Upper(reranker=judge, max_length=MAX_LENGTH)
+    found: dict[tuple[str, str], list[tuple[float, int, int]]] = {key: [] for key in settings}
+    folder = DataFolder.open(root / some.folder)
+    counting = list(_counting(some, folder))
+    pool = OwnCandidates(folder, [query for query, _ in counting], MiniLMEmbedder())
+    for query, num_orders in counting:
+        candidates = pool.candidates(query)
+        best = bound.select(query.question, candidates, BUDGET_TOKENS).value
+        for key, selector_for in settings.items():
+            selection = selector_for(num_orders).select(query.question, candidates, BUDGET_TOKENS)
+            found[key].append((selection.value / best, selection.trace["orders_computed"], num_orders))
+    for (kind, name), triples in found.items():
+        shares, scored, feasible = zip(*triples, strict=True)
+        yield {
+            "set": some.name,
+            "kind": kind,
+            "setting": name,
+            "questions": len(triples),
+            "feasible": fmean(feasible),
+            "value": fmean(shares),
+            "worst": min(shares),
+            "orders": fmean(scored),
+            "share": fmean(num / all_orders for _, num, all_orders in triples),
+            "total_share": sum(scored) / sum(feasible),
+        }
+
+
+def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
+    """The first questions all whose orders can be scored, with how many there are."""
+    tokens = token_counter()
+    left = some.num_questions
+    for query in folder.split(some.split)[some.skip :]:
+        candidates = [Candidate(passage(folder.documents[name]), 0.0) for name in query.candidates or ()]
+        problem = Problem(query.question, candidates, tokens)
+        budget = BUDGET_TOKENS + problem.separator_tokens
+        num_orders = search.count_orders(problem.costs, budget, MAX_LENGTH, limit=some.max_orders)
+        if left and 0 < num_orders <= some.max_orders:
+            left -= 1
+            yield query, num_orders
+
+
+def _curve(name: str, kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"set": name, "kind": kind} | {figure: [row[figure] for row in rows] for figure in ("share", "value")}
+
+
+def value_plot(curves: Sequence[Mapping[str, Any]]) -> str:
+    """Return an SVG of relative value against the share of orders scored, a panel for each set of questions."""
+    names = list(dict.fromkeys(curve["set"] for curve in curves))
+    figure = new_figure(5.2 * len(names), 4.2)
+    panels = figure.subplots(1, len(names), squeeze=False)[0]
+    for panel, name in zip(panels, names, strict=True):
+        lines = [curve for curve in curves if curve["set"] == name and len(curve["share"]) > len(PREFILTERS)]
+        for line, color in zip(lines, COLORS, strict=False):
+            panel.plot(
+                line["share"], line["value"],
+                marker="o", label=line["kind"], color=color, linewidth=1.6, markersize=4,
+            )  # fmt: skip
+        panel.axhline(0.99, color="grey", linewidth=0.8, linestyle=":")
+        panel.axvline(SHARE, color="grey", linewidth=0.8, linestyle=":")
+        panel.set_xscale("log")
+        panel.set_title(name, fontsize=10)
+        panel.set_xlabel("share of the feasible orders that was scored")
+        panel.set_ylabel("value, relative to the best")
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    panels[-1].legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    return to_svg(figure)

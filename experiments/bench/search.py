@@ -1,0 +1,226 @@
+"""The search, measured: the time of its core, and the optima that each policy finds for the orders it has scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import fmean, median
+from time import perf_counter, process_time
+from typing import Any, Literal
+
+import numpy as np
+
+import search
+from experiments.bench.problems import MAX_LENGTH, Problem, problems
+from experiments.run.report import COLORS, new_figure, to_svg
+from search import Order, SearchConfig, SearchResult
+from search.policies import POLICIES
+from search.types import FloatArray
+
+NUM_CHUNKS, CHUNK_TOKENS, BUDGET_TOKENS = 50, 100, 1024
+TREE_ITERATIONS = {"1k": 21, "10k": 210, "100k": 2100}
+FIRST_SEED = 1000
+CAPS = (12, 24, 48, 96, 179)
+QUALITY_CAPS = (48, 179)
+TITLE = (
+    f"search core, {NUM_CHUNKS} chunks of {CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}; "
+    "below: policies on small problems, optima found of 60"
+)
+COLUMNS = {
+    "setting": "setting",
+    "orders": "orders scored",
+    "ms": "ms a search",
+    "us_per_order": "us an order",
+    "found": "optima found",
+}
+Clock = Literal["wall", "cpu"]
+CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
+"""`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
+_SAME = 1e-9
+"""Values that differ by no more are equal."""
+
+
+def bench_search(rounds: int, num_seeds: int) -> dict[str, list[dict[str, Any]]]:
+    """Measure the core and the policies.
+
+    Args:
+        rounds: Interleaved runs of each setting of the core.
+        num_seeds: Sets of 60 problems.
+
+    Returns:
+        `rows`: a line of the table each, means over sets; those of policies have `seeds`: what each set gave.
+        `curve`: for each policy the optima found of 60 among the first orders scored, mean over sets.
+    """
+    solved = {
+        seed: [_solved(problem) for problem in problems(seed)] for seed in range(FIRST_SEED, FIRST_SEED + num_seeds)
+    }
+    runs = {name: {seed: [_run(s, config) for s in some] for seed, some in solved.items()}
+            for name, config in policy_settings().items()}  # fmt: skip
+    return {
+        "rows": core_rows(rounds) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
+        "curve": [curve(policy, runs[f"{policy}, at most {CAPS[-1]} orders"]) for policy in POLICIES],
+    }
+
+
+def core_rows(rounds: int) -> list[dict[str, Any]]:
+    """Time the tree search under its settings, and on trees of about 1,000, 10,000 and 100,000 nodes."""
+    costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
+    tree = SearchConfig(policy="paper")
+    settings = {
+        "10 iterations": tree,
+        "10 iterations, every child backed up": replace(tree, backup="all-children"),
+        "10 iterations, parent's visits": replace(tree, visits="parent"),
+        "10 iterations, chosen by utility": replace(tree, choice="utility"),
+        "model, at most 60 orders": SearchConfig(policy="model", max_scored=60),
+    }
+    trees = {f"tree of {size} nodes": replace(tree, iterations=n) for size, n in TREE_ITERATIONS.items()}
+
+    def run(config: SearchConfig) -> SearchResult:
+        return search.search(costs, _free_scorer, BUDGET_TOKENS, config)
+
+    seconds = {
+        **interleaved_medians(settings, run, rounds),
+        **interleaved_medians(trees, run, min(rounds, 5)),
+    }
+    return [_row(name, run(config).num_scored, seconds[name]) for name, config in {**settings, **trees}.items()]
+
+
+def policy_settings() -> dict[str, SearchConfig]:
+    """Return what is compared: every policy at each cap, and the public code's by iterations."""
+    base = SearchConfig(iterations=1000, max_length=MAX_LENGTH)
+    capped = {
+        f"{policy}, at most {cap} orders": replace(base, policy=policy, max_scored=cap)
+        for policy in POLICIES
+        for cap in QUALITY_CAPS
+    }
+    by_iterations = {f"carrot, {n} iterations": replace(base, policy="carrot", iterations=n) for n in (10, 50)}
+    return capped | by_iterations | {"greedy, to its end": replace(base, policy="greedy")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One search of one problem.
+
+    Attributes:
+        found_after: Orders scored until the optimum was among them, or None if it never was.
+        num_scored: Orders scored.
+        seconds: What the search took, its scorer being a look-up.
+    """
+
+    found_after: int | None
+    num_scored: int
+    seconds: float
+
+
+def quality_row(name: str, by_seed: Mapping[int, Sequence[Run]]) -> dict[str, Any]:
+    """Return the line of a policy: means over sets, and what each set gave."""
+    seeds = [
+        {"seed": seed, "found": _num_found(runs), "orders": fmean(run.num_scored for run in runs)}
+        for seed, runs in by_seed.items()
+    ]
+    seconds = median(run.seconds for runs in by_seed.values() for run in runs)
+    row = _row(name, fmean(entry["orders"] for entry in seeds), seconds)
+    return {**row, "found": fmean(entry["found"] for entry in seeds), "seeds": seeds}
+
+
+def curve(policy: str, by_seed: Mapping[int, Sequence[Run]]) -> dict[str, Any]:
+    """Return the optima found among the first orders scored: a lower cap ends the same search earlier."""
+    return {
+        "policy": policy,
+        "orders": [fmean(min(cap, run.num_scored) for runs in by_seed.values() for run in runs) for cap in CAPS],
+        "found": [fmean(_num_found(runs, cap) for runs in by_seed.values()) for cap in CAPS],
+    }
+
+
+def quality_plot(curves: Sequence[Mapping[str, Any]]) -> str:
+    """Return an SVG of optima found against orders scored, a line for each policy."""
+    figure = new_figure(6.4, 4.2)
+    panel = figure.subplots()
+    for line, color in zip(curves, COLORS, strict=False):
+        panel.plot(
+            line["orders"], line["found"],
+            marker="o", label=line["policy"], color=color, linewidth=1.6, markersize=5,
+        )  # fmt: skip
+    panel.set_xscale("log", base=2)
+    panel.set_xticks(CAPS, [str(cap) for cap in CAPS])
+    panel.set_xlabel("orders scored (mean)")
+    panel.set_ylabel("optima found of 60")
+    panel.grid(alpha=0.3)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    return to_svg(figure)
+
+
+def interleaved_medians(
+    settings: Mapping[str, Any], run: Callable[[Any], object], rounds: int, clock: Clock = "wall"
+) -> dict[str, float]:
+    """Return the median seconds of each setting.
+
+    All take their turn in every round, so that a slow moment of the machine meets them alike.
+
+    Args:
+        settings: What `run` is called with, by name.
+        run: Is timed.
+        rounds: Turns of each setting.
+        clock: See `CLOCKS`.
+    """
+    now = CLOCKS[clock]
+    times: dict[str, list[float]] = {name: [] for name in settings}
+    for _ in range(rounds):
+        for name, setting in settings.items():
+            started = now()
+            run(setting)
+            times[name].append(now() - started)
+    return {name: median(values) for name, values in times.items()}
+
+
+@dataclass(frozen=True)
+class _Solved:
+    """A problem with the value of every feasible order."""
+
+    problem: Problem
+    value_of: dict[Order, float]
+    optimum: float
+
+
+def _solved(problem: Problem) -> _Solved:
+    value_of: dict[Order, float] = {}
+
+    def scorer(orders: Sequence[Order]) -> FloatArray:
+        values = problem(orders)
+        value_of.update(zip(orders, values.tolist(), strict=True))
+        return values
+
+    best = search.exhaustive(problem.costs, scorer, problem.budget, problem.max_length)
+    return _Solved(problem, value_of, best.value)
+
+
+def _run(solved: _Solved, config: SearchConfig) -> Run:
+    values: list[float] = []
+
+    def scorer(orders: Sequence[Order]) -> list[float]:
+        new = [solved.value_of[order] for order in orders]
+        values.extend(new)
+        return new
+
+    started = perf_counter()
+    search.search(solved.problem.costs, scorer, solved.problem.budget, config)
+    seconds = perf_counter() - started
+    hits = (place for place, value in enumerate(values, start=1) if value >= solved.optimum - _SAME)
+    return Run(next(hits, None), len(values), seconds)
+
+
+def _num_found(runs: Sequence[Run], num_scored: float = inf) -> int:
+    """How many runs had the optimum among their first orders scored."""
+    return sum(run.found_after is not None and run.found_after <= num_scored for run in runs)
+
+
+def _row(name: str, num_scored: float, seconds: float) -> dict[str, Any]:
+    return {"setting": name, "orders": num_scored, "ms": 1e3 * seconds, "us_per_order": 1e6 * seconds / num_scored}
+
+
+def _free_scorer(orders: Sequence[Order]) -> FloatArray:
+    """Return values that depend on nothing but their number: repeatable and nearly free."""
+    return np.random.default_rng(0).random(len(orders))

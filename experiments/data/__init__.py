@@ -1,0 +1,1 @@
+"""Data: pools of candidates, splits, stress sets."""

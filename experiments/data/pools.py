@@ -1,0 +1,308 @@
+"""Where a question's candidates come from: its own list, the document of its evidence, or a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.cli.console import Report, progress
+from corag.errors import DataError, IndexMismatchError, InputError
+from corag.index import ChunkIndex
+from corag.models.minilm import cache_folder
+from corag.optional import require
+from corag.text.chunking import ChunkConfig, chunk_documents, passage
+from corag.text.data import DataFolder, Query, passage_of, read_corpus
+from corag.text.tokens import token_counter
+from corag.types import Candidate, Chunk, Embedder, TokenCounter
+from experiments.run.journal import fingerprint
+
+PoolName = Literal["auto", "candidates", "document", "corpus"]
+
+
+class Pool(Protocol):
+    """Offers candidates.
+
+    Attributes:
+        name: `candidates`, `document` or `corpus`, as results record it.
+    """
+
+    name: str
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the candidates of a question, best first."""
+        ...
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        ...
+
+
+class OwnCandidates:
+    """Each question's own passages, each one chunk, ranked by cosine similarity.
+
+    Args:
+        folder: The data.
+        queries: The questions that will be asked for; their passages are embedded at once.
+        embedder: Embeds questions and passages.
+        report: Told about progress.
+
+    Raises:
+        DataError: A question has no list of candidates.
+    """
+
+    name = "candidates"
+
+    def __init__(
+        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
+    ) -> None:
+        _check_lists(folder, queries)
+        ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
+        self._chunks: Mapping[str, Chunk] = {name: passage(folder.documents[name]) for name in ids}
+        vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
+        self._vectors = dict(zip(ids, vectors, strict=True))
+        questions = embed_all(embedder, [query.question for query in queries])
+        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the question's passages, most similar first."""
+        names = list(query.candidates or ())
+        similarities = [float(self._vectors[name] @ self._questions[query.id]) for name in names]
+        ranked = sorted(range(len(names)), key=lambda i: (-similarities[i], i))
+        return [Candidate(self._chunks[names[i]], similarities[i]) for i in ranked]
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._questions[query.id]
+
+
+class SameDocument:
+    """All passages of the documents that hold a question's evidence, each one chunk, ranked by cosine similarity.
+
+    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD.
+
+    Args:
+        folder: The data.
+        queries: The questions that will be asked for; their passages are embedded at once.
+        embedder: Embeds questions and passages.
+        report: Told about progress.
+
+    Raises:
+        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
+    """
+
+    name = "document"
+
+    def __init__(
+        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
+    ) -> None:
+        self._queries = {query.id: query for query in with_documents(folder, queries)}
+        self._pool = OwnCandidates(folder, list(self._queries.values()), embedder, report)
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the passages of the question's documents, most similar first."""
+        return self._pool.candidates(self._queries[query.id])
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._pool.query_embedding(query)
+
+
+def check_candidates(folder: DataFolder, queries: Sequence[Query]) -> None:
+    """Check that questions have candidates of their own.
+
+    Raises:
+        DataError: A question has no list of candidates, or all lists are empty.
+    """
+    _check_lists(folder, queries)
+    if not any(query.candidates for query in queries):
+        raise DataError(
+            f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
+            "them, or use --pool corpus"
+        )
+
+
+def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
+    for query in queries:
+        if query.candidates is None:
+            raise DataError(f"question {query.id!r} of {folder.path} has no candidates of its own; use --pool corpus")
+
+
+def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
+    """Return questions with the passages of their documents as candidates; see `SameDocument`.
+
+    Raises:
+        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
+    """
+    by_title: dict[str, list[str]] = {}
+    for name, document in folder.documents.items():
+        by_title.setdefault(document.title, []).append(name)
+    found = []
+    for query in queries:
+        gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
+        titles = dict.fromkeys(folder.documents[name].title for name in gold)
+        if not titles or "" in titles:
+            raise DataError(
+                f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
+                "document is not known; use --pool corpus"
+            )
+        passages = tuple(name for title in titles for name in by_title[title])
+        found.append(replace(query, candidates=passages))
+    return found
+
+
+class FromIndex:
+    """The nearest chunks of an index.
+
+    Args:
+        index: The index.
+        queries: The questions that will be asked for.
+        embedder: The index's embedder.
+        num_candidates: How many chunks to offer.
+    """
+
+    name = "corpus"
+
+    def __init__(self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int) -> None:
+        questions = embed_all(embedder, [query.question for query in queries])
+        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+        found = index.search_many(questions, num_candidates)
+        self._candidates = {query.id: pool for query, pool in zip(queries, found, strict=True)}
+
+    def candidates(self, query: Query) -> list[Candidate]:
+        """Return the nearest chunks, most similar first."""
+        return self._candidates[query.id]
+
+    def query_embedding(self, query: Query) -> NDArray[np.float32]:
+        """Return the embedding of a question, `[d]`."""
+        return self._questions[query.id]
+
+
+def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
+    """Return a hash of what candidates come from: the questions, the corpus, and the index if one is given."""
+    return fingerprint(
+        [
+            [fingerprint(asdict(query)) for query in queries],
+            [fingerprint(asdict(document)) for document in folder.documents.values()],
+            None if index is None else ChunkIndex.open(index).manifest.fingerprint,
+        ]
+    )
+
+
+def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
+    """Return so many questions drawn at random, in their own order; all without a number, or where there are fewer."""
+    if number is None or number >= len(queries):
+        return list(queries)
+    places = np.random.default_rng(seed).choice(len(queries), number, replace=False)
+    return [queries[place] for place in np.sort(places)]
+
+
+def check_counts(limit: int | None, num_candidates: int, sample: int | None = None) -> None:
+    """Raise `InputError` for a limit, a sample or a number of candidates below 1."""
+    if sample is not None and sample < 1:
+        raise InputError(f"sample must be at least 1, got {sample}; leave it out for all questions")
+    if limit is not None and limit < 1:
+        raise InputError(f"limit must be at least 1, got {limit}; leave it out for all questions")
+    if num_candidates < 1:
+        raise InputError(f"num_candidates must be at least 1, got {num_candidates}; 10 to 50 are usual")
+
+
+def embed_all(
+    embedder: Embedder, texts: Sequence[str], report: Report | None = None, batch_size: int = 512
+) -> NDArray[np.float32]:
+    """Embed texts in batches, `[len(texts), d]`."""
+    vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
+    for start in range(0, len(texts), batch_size):
+        vectors.append(embedder.embed(texts[start : start + batch_size]))
+        if report is not None:
+            report(min(start + batch_size, len(texts)), len(texts))
+    return np.concatenate(vectors)
+
+
+def build_index(
+    folder: str | Path,
+    uri: str | Path,
+    embedder: Embedder,
+    chunking: ChunkConfig,
+    *,
+    tokens: TokenCounter | None = None,
+    overwrite: bool = False,
+    batch_size: int = 256,
+    report: Report | None = None,
+) -> ChunkIndex:
+    """Cut the corpus of a data folder into chunks and index them; goes on where an earlier build stopped.
+
+    Args:
+        folder: Data folder.
+        uri: Where to put the index.
+        embedder: Embeds the chunks.
+        chunking: Sizes.
+        tokens: Counts tokens as the answering model does.
+        overwrite: Replace an index of something else that is there; the same index is kept and completed.
+        batch_size: Chunks embedded and stored at a time.
+        report: Told about progress.
+
+    Raises:
+        IndexMismatchError: Another index is there and `overwrite` is False.
+    """
+    counter = tokens or token_counter()
+    documents = read_corpus(folder)
+    chunks = chunk_documents(list(documents.values()), counter, chunking)
+    settings = {
+        "max_tokens": chunking.max_tokens,
+        "overlap_tokens": chunking.overlap_tokens,
+        "tokenizer": counter.name,
+        "documents": len(documents),
+    }
+    build = partial(ChunkIndex.build, uri, chunks, embedder, settings=settings, batch_size=batch_size, progress=report)
+    try:
+        return build()
+    except IndexMismatchError:
+        if not overwrite:
+            raise
+        return build(overwrite=True)
+
+
+def open_pool(
+    folder: DataFolder,
+    queries: Sequence[Query],
+    embedder: Embedder,
+    *,
+    pool: PoolName = "auto",
+    index: str | Path | None = None,
+    num_candidates: int = 20,
+    chunking: ChunkConfig | None = None,
+    quiet: bool = False,
+) -> Pool:
+    """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
+    if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
+        check_candidates(folder, queries)
+        with progress("embed candidates", quiet=quiet) as report:
+            return OwnCandidates(folder, queries, embedder, report)
+    if pool == "document":
+        with progress("embed documents", quiet=quiet) as report:
+            return SameDocument(folder, queries, embedder, report)
+    if index is not None:
+        opened = ChunkIndex.open(index, embedder)
+    else:
+        chunking = chunking or ChunkConfig()
+        name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
+        place = cache_folder() / "indexes" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Only one build may run at a place at a time.
+        lock = require("filelock", "experiments").FileLock(f"{place}.lock")
+        with lock, progress("index corpus", quiet=quiet) as report:
+            opened = build_index(
+                folder.path,
+                place,
+                embedder,
+                chunking,
+                report=report,
+                overwrite=True,
+            )
+    return FromIndex(opened, queries, embedder, num_candidates)

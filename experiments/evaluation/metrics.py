@@ -1,0 +1,169 @@
+"""Figures of one answer and one selection.
+
+ROUGE comes from the rouge-score package (with stemming, as is usual for it); exact match and F1 follow the
+SQuAD evaluation script (Rajpurkar et al., 2016): lower case, no punctuation, no articles, multiset overlap.
+With several reference answers the best one counts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from corag.errors import InputError
+from corag.optional import require
+from corag.text.data import is_evidence
+from corag.types import Chunk, Embedder
+
+ROUGE = ("rouge1", "rouge2", "rougeL")
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Return the text in lower case without punctuation, articles and extra white space."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
+
+
+def exact_match(answer: str, references: Sequence[str]) -> float:
+    """Return 1.0 when the answer equals a reference after normalisation, else 0.0."""
+    return float(any(normalize_answer(answer) == normalize_answer(reference) for reference in references))
+
+
+def f1(answer: str, references: Sequence[str]) -> float:
+    """Return the best harmonic mean of word precision and recall over the references, in [0, 1]."""
+    return max((_f1(normalize_answer(answer).split(), normalize_answer(r).split()) for r in references), default=0.0)
+
+
+def _f1(answer: Sequence[str], reference: Sequence[str]) -> float:
+    if not answer or not reference:
+        return float(answer == reference)
+    shared = (Counter(answer) & Counter(reference)).total()
+    return 2 * shared / (len(answer) + len(reference))
+
+
+def rouge(answer: str, references: Sequence[str]) -> dict[str, float]:
+    """Return the F-measures of ROUGE-1, ROUGE-2 and ROUGE-L, each the best over the references, in [0, 1]."""
+    scores = [_rouge_scorer().score(reference, answer) for reference in references]
+    return {name: max((float(score[name].fmeasure) for score in scores), default=0.0) for name in ROUGE}
+
+
+@lru_cache(maxsize=1)
+def _rouge_scorer() -> Any:
+    return require("rouge_score.rouge_scorer", "experiments").RougeScorer(list(ROUGE), use_stemmer=True)
+
+
+def answer_figures(answer: str, references: Sequence[str]) -> dict[str, float]:
+    """Return ROUGE, F1 and exact match of an answer."""
+    return {**rouge(answer, references), "f1": f1(answer, references), "em": exact_match(answer, references)}
+
+
+def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, float] | None:
+    """Return recall, precision and completeness of the evidence in a selection; None for a question without gold.
+
+    Recall: share of gold entries that a chosen chunk is evidence for. Precision: share of chosen chunks that are
+    evidence for some gold entry, 0 for an empty selection. `full_evidence`: 1 when recall is 1.
+    """
+    if not gold:
+        return None
+    found = sum(any(is_evidence(chunk, entry) for chunk in chunks) for entry in gold)
+    useful = sum(any(is_evidence(chunk, entry) for entry in gold) for chunk in chunks)
+    return {
+        "evidence_recall": found / len(gold),
+        "evidence_precision": useful / len(chunks) if chunks else 0.0,
+        "full_evidence": float(found == len(gold)),
+    }
+
+
+def substring_match(answer: str, references: Sequence[str]) -> float:
+    """Return 1.0 when a reference stands somewhere in the answer after normalisation, else 0.0.
+
+    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing. The
+    reference must stand between word boundaries, so that "art" does not match "party".
+    """
+    padded = f" {normalize_answer(answer)} "
+    normalized = [normalize_answer(reference) for reference in references]
+    return float(any(f" {reference} " in padded for reference in normalized if reference))
+
+
+def trade_off_efficiency(accuracy: float, mean_candidates: float) -> float:
+    """Return accuracy / ln(1 + candidates returned): TES of CAR (section 5.1).
+
+    Args:
+        accuracy: Share of questions whose evidence is among the candidates returned, in [0, 1].
+        mean_candidates: Candidates returned on average; 0 of them have no efficiency, which counts as 0.
+    """
+    return accuracy / math.log1p(mean_candidates) if mean_candidates > 0 else 0.0
+
+
+def context_recall(selected: Sequence[str], relevant: Sequence[str]) -> float | None:
+    """Return the share of relevant ids that were selected (Adaptive-k, section 4.4); None without any relevant."""
+    wanted = set(relevant)
+    return len(wanted & set(selected)) / len(wanted) if wanted else None
+
+
+def true_k(ranking: Sequence[str], relevant: Sequence[str]) -> int | None:
+    """Return the smallest k whose first k ids hold all relevant ones (Adaptive-k, section 5.5); None if no k does.
+
+    A number of documents. The public code takes the last index, counted from 0, for that number.
+    """
+    missing = set(relevant)
+    for count, name in enumerate(ranking, start=1):
+        missing.discard(name)
+        if not missing:
+            return count if relevant else None
+    return None
+
+
+def evidence_depth(ranking: Sequence[Chunk], gold: Sequence[str]) -> int | None:
+    """Return the smallest k whose first k chunks hold all evidence: `true_k` where evidence may be a span.
+
+    None for a question without gold, and where some of it is in no chunk.
+    """
+    places = [next((i for i, chunk in enumerate(ranking, 1) if is_evidence(chunk, entry)), None) for entry in gold]
+    found = [place for place in places if place is not None]
+    return max(found) if found and len(found) == len(places) else None
+
+
+def diff_k(estimated: Sequence[int], true: Sequence[int | None]) -> float | None:
+    """Return the mean |estimated k - true k| over questions that have a true one (Adaptive-k, section 5.5)."""
+    gaps = [abs(guess - wanted) for guess, wanted in zip(estimated, true, strict=True) if wanted is not None]
+    return sum(gaps) / len(gaps) if gaps else None
+
+
+def change_in_tokens(tokens: int, baseline_tokens: int) -> float:
+    """Return the change from the baseline's tokens in percent, below 0 for fewer: CiT of CRAG (section 3.1.3).
+
+    Raises:
+        InputError: The baseline has no tokens.
+    """
+    if baseline_tokens < 1:
+        raise InputError(f"baseline_tokens must be at least 1, got {baseline_tokens}; leave out questions without any")
+    return 100 * (tokens - baseline_tokens) / baseline_tokens
+
+
+def answer_similarity(answer: str, other: str, embedder: Embedder) -> float:
+    """Return the cosine of two answers' embeddings, in [-1, 1]: CosSim of CRAG (section 3.1.3)."""
+    one, two = embedder.embed([answer, other]).astype(float)
+    return float(one @ two)
+
+
+def redundancy(texts: Sequence[str], embedder: Embedder) -> float:
+    """Return how much a selection repeats itself: the mean, over its texts, of the largest cosine to another.
+
+    Negative cosines count as 0, as does a text alone. A copy among different texts shows in two of the terms.
+    """
+    if len(texts) < 2:
+        return 0.0
+    vectors = embedder.embed(texts).astype(float)
+    cosines = np.clip(vectors @ vectors.T, 0.0, 1.0)
+    np.fill_diagonal(cosines, 0.0)
+    return float(cosines.max(axis=1).mean())

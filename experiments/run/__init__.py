@@ -1,0 +1,1 @@
+"""What every experiment needs: journals, tables, reports."""

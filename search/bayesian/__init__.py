@@ -1,0 +1,1 @@
+"""The policy `bayesian`: a Gaussian process over the values of orders."""

@@ -1,0 +1,1 @@
+"""The tree policies: upper confidence bounds over ordered combinations."""
