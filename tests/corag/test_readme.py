@@ -1,44 +1,114 @@
-"""What the README shows works as it stands there."""
+"""What the README and the pages of `docs/` show works as it stands there."""
 
+import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [page.stem for page in PAGES]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
-def test_python_example_runs(example):
-    subprocess.run([sys.executable, "-c", example], check=True, timeout=120)
+def blocks(page, language):
+    """Return the code blocks of a page; one marked `python skip` needs a network or a GPU."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
+def shell_lines():
+    """Return every command of every page, without comments, continuation lines joined."""
+    return [
+        words
+        for page in PAGES
+        for block in blocks(page, "sh")
+        for line in block.replace("\\\n", " ").splitlines()
+        if (words := shlex.split(line, comments=True))
+    ]
+
+
+def run(code):
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
+
+
+PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=[page.stem for page in PAGES_WITH_CODE])
+def test_the_python_blocks_of_a_page_run_one_after_the_other(page):
+    run("\n".join(blocks(page, "python")))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_skipped_python_blocks_are_python(page):
+    for block in blocks(page, "python skip"):
+        compile(block, page.name, "exec")
 
 
 def test_the_first_example_fits_ten_lines():
-    assert len([line for line in EXAMPLES[0].splitlines() if line.strip()]) <= 10
+    assert len([line for line in blocks(README, "python")[0].splitlines() if line.strip()]) <= 10
 
 
-def test_the_selector_of_the_readme_is_short_and_keeps_the_budget():
-    [example] = [example for example in EXAMPLES if "SELECTORS.register" in example]
+def test_the_selector_of_the_docs_is_short():
+    [example] = [one for page in PAGES for one in blocks(page, "python") if "SELECTORS.register" in one]
+    example = example[: example.index("\ncandidates")]
     assert len([line for line in example.splitlines() if line.strip()]) <= 10
-    check = """
-candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three four", "one", "one two")]
-selection = corag.selector("cheapest").select("how many?", candidates, 4)
-assert (selection.ids, selection.method, selection.cost_tokens) == (("one", "one two"), "cheapest", 3), selection
-"""
-    subprocess.run([sys.executable, "-c", example + check], check=True, timeout=120)
 
 
-def test_every_command_is_one_of_ours():
+def test_the_readme_is_at_most_120_lines():
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def commands_shown():
+    lines = [line for line in shell_lines() if line[0] == "corag"]
+    assert len(lines) > 10
+    return lines
+
+
+@pytest.mark.parametrize("words", commands_shown(), ids=" ".join)
+def test_every_command_is_accepted(words, monkeypatch):
+    from corag.cli import main
+
+    settings = {name: kind for name, (kind, _) in main.commands().items()}
+    ran = []
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(main, "commands", lambda: {name: (kind, ran.append) for name, kind in settings.items()})
+    assert main.main(words[1:]) == 0
+    assert [type(values) for values in ran] == [settings[words[1]]]
+
+
+def test_every_command_is_in_the_table():
     from corag.cli.main import commands
 
-    shown = set(re.findall(r"^corag (\w+)", README.read_text(encoding="utf-8"), re.MULTILINE))
-    assert shown <= set(commands())
+    table = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `corag ([\w-]+)` \|", table, re.MULTILINE)) == set(commands())
 
 
-def test_every_linked_file_is_there():
-    links = re.findall(r"\]\(([^)#:]+)\)", README.read_text(encoding="utf-8"))
-    assert links
-    assert [link for link in links if not (README.parent / link).exists()] == []
+def test_every_module_and_every_target_of_make_is_there():
+    modules = {words[2] for words in shell_lines() if words[1:2] == ["-m"] and words[2] != "venv"}
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
+    targets = {words[1] for words in shell_lines() if words[0] == "make"}
+    assert targets == {"demo", "test"}
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(f"\n{target}:" in makefile for target in targets)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_linked_file_and_heading_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^):]+)\)", text) + re.findall(r'src="([^":]+)"', text)
+    for link in links:
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), link
+        if heading:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}, link
+
+
+def test_every_page_is_linked_from_the_readme():
+    assert [page.name for page in PAGES[1:] if f"docs/{page.name}" not in README.read_text(encoding="utf-8")] == []
