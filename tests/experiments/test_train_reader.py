@@ -16,13 +16,13 @@ from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters.evidence.average import Average
 from experiments.adapters.holdout import held_out
+from experiments.adapters.reader import loop as reader_loop
 from experiments.adapters.reader.config import SOURCES, ReaderTraining
 from experiments.adapters.reader.data import collate, examples, rows
 from experiments.adapters.reader.figures import calibrate, calibration_error, gold_tasks, separation
 from experiments.adapters.reader.loop import backward, learning_rate
 from experiments.adapters.reader.low_rank import export
 from experiments.adapters.reader.network import build, loss_of
-from experiments.adapters.reader import loop as reader_loop
 from experiments.adapters.reader.train import train_reader
 from tests.experiments.reader_worlds import small_bert, small_training
 from tests.experiments.worlds import ROOT
