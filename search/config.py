@@ -8,13 +8,15 @@ from typing import Any, Literal, get_args
 from search.errors import SearchError
 from search.validation import check_at_least, check_not_negative, check_share
 
-Policy = Literal["model", "paper", "carrot", "best-first", "beam", "greedy", "random"]
+Policy = Literal["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
 Backup = Literal["best-child", "all-children"]
 Visits = Literal["total", "parent"]
 Choice = Literal["value", "value-minus-cost", "mean", "utility"]
 OnError = Literal["raise", "keep"]
 
-TREE_POLICIES: tuple[Policy, ...] = ("paper", "carrot")
+TREE_POLICIES: tuple[Policy, ...] = ("paper", "public-code")
+OLD_POLICIES: dict[str, Policy] = {"model": "bayesian", "carrot": "public-code"}
+"""Former names of policies, which settings stored earlier may hold."""
 TREE_CHOICES: tuple[Choice, ...] = ("mean", "utility")
 
 
@@ -35,21 +37,21 @@ class SearchConfig:
             round always runs, so that there is an answer; a round that has begun is finished.
         on_error: What happens when the scorer fails in the middle of a search: `raise` passes the error on, `keep`
             returns what was found until then with the error in `SearchResult.error`.
-        policy: What is scored next (`search.policies`): `model`, the orders from which a model of the values expects
+        policy: What is scored next (`search.policies`): `bayesian`, the orders from which a model of the values expects
             most, the default because it finds the best orders for equally many scored ones (56 of 60 optima with 39,
-            where `paper` finds 32 with 48); `paper`, the paper's tree search; `carrot`, the same as its public code
-            has it; `best-first`, `beam`, `greedy` and `random`, to compare with.
+            where `paper` finds 32 with 48); `paper`, the paper's tree search; `public-code`, the rules of the code
+            published with the paper (CARROT); `best-first`, `beam`, `greedy` and `random`, to compare with.
         max_scored: The most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round
             is cut to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
-        batch_size: Orders of a round of `model` and `random`, >= 4: in smaller batches the model believes too soon
+        batch_size: Orders of a round of `bayesian` and `random`, >= 4: in smaller batches the model believes too soon
             in the first explanation that fits (45 of 60 optima found one by one, 59 eight by eight).
-        patience: `model` ends when no order is expected to gain more than 10 ** -patience of the amplitude of the
+        patience: `bayesian` ends when no order is expected to gain more than 10 ** -patience of the amplitude of the
             values, >= 0; more orders are scored the higher it is. None goes on for as long as there are rounds and
             orders, which on up to 2,000 feasible orders makes it exact.
         beam_width: Orders that `beam` extends each round, >= 1.
         prefilter: Share of the children of an expansion, in (0, 1], that go to the scorer: those that the surrogate
             ranks highest. 1 is exact, and no surrogate is asked. The other children are left out for good, so that
-            such a search is `complete` only where none was. Policy `model` has no children: below 1, whatever the
+            such a search is `complete` only where none was. Policy `bayesian` has no children: below 1, whatever the
             share, it starts from what the surrogate ranks highest and learns how far to trust it. `random` never asks.
         seed: Of the random numbers of `random`, >= 0; nothing else draws any.
     """
@@ -63,7 +65,7 @@ class SearchConfig:
     max_length: int | None = None
     deadline_ms: float | None = None
     on_error: OnError = "raise"
-    policy: Policy = "model"
+    policy: Policy = "bayesian"
     max_scored: int | None = None
     batch_size: int = 8
     patience: float | None = 8.0
@@ -75,6 +77,7 @@ class SearchConfig:
         check_at_least("iterations", self.iterations, 1)
         check_not_negative("exploration", self.exploration)
         check_not_negative("cost_weight", self.cost_weight)
+        object.__setattr__(self, "policy", OLD_POLICIES.get(self.policy, self.policy))
         _check_name("backup", self.backup, Backup)
         _check_name("visits", self.visits, Visits)
         _check_name("choice", self.choice, Choice)

@@ -18,14 +18,14 @@ from search.errors import SearchError
 from search.result import Searching
 from search.rounds import in_rounds
 from search.surrogate import Surrogate
-from search.tree.mcts import carrot, paper
+from search.tree.mcts import paper, public_code
 from search.types import IntArray, ScoreOrders
 from search.validation import checked_problem
 
 POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig, Surrogate | None], Searching]] = {
-    "model": partial(in_rounds, guided),
+    "bayesian": partial(in_rounds, guided),
     "paper": paper,
-    "carrot": carrot,
+    "public-code": public_code,
     "best-first": partial(in_rounds, best_first),
     "beam": partial(in_rounds, beam),
     "greedy": partial(in_rounds, greedy),

@@ -28,7 +28,7 @@ class SearchResult:
         complete: Whether every feasible order was scored.
         error: What stopped the search before its end; None when it ended by itself or at its deadline. Left out of
             comparisons.
-        tree: The policy tree, from the policies `paper` and `carrot`; otherwise None. Left out of comparisons.
+        tree: The policy tree, from the policies `paper` and `public-code`; otherwise None. Left out of comparisons.
     """
 
     order: Order

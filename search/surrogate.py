@@ -1,6 +1,6 @@
 """A surrogate: a cheap scorer that looks at orders before the scorer does, so that few have to go there.
 
-Its values may be on any scale; only how they rank orders counts, and for policy `model` how they spread.
+Its values may be on any scale; only how they rank orders counts, and for policy `bayesian` how they spread.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ CAPS = (5, 7, 10, 16, 24, 48, 96)
 SHARE = 0.05
 """The most of a question's feasible orders that one setting has scored."""
 PREFILTERS = (0.25, 0.5, 1.0)
-OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "carrot", "random")
+OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "public-code", "random")
 TITLE = (
     f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens; orders scored, "
     "their share of a question's feasible ones, and of all questions' together"
@@ -115,8 +115,8 @@ def bench_real(
 def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tuple[str, str], Callable[[int], Corag]]:
     """Return, by kind and name, what makes a selector for a question of so many feasible orders."""
     kinds: dict[str, dict[str, Any]] = {
-        "model": {"policy": "model"},
-        "model, surrogate first": {"policy": "model", "prefilter": 0.5, "surrogate": ranker},
+        "bayesian": {"policy": "bayesian"},
+        "bayesian, surrogate first": {"policy": "bayesian", "prefilter": 0.5, "surrogate": ranker},
         **{policy: {"policy": policy} for policy in ("paper", *OTHERS)},
     }
 
@@ -133,7 +133,7 @@ def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tu
     by_cap = {(kind, f"{kind}, at most {cap}"): capped(kind, at_most(cap)) for kind in kinds for cap in caps}
     by_share = {
         (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): capped(kind, lambda n: max(1, int(SHARE * n)))
-        for kind in ("model", "model, surrogate first")
+        for kind in ("bayesian", "bayesian, surrogate first")
     }
     trees = {("paper, 10 iterations", f"paper, 10 iterations, prefilter {share}"): tree(share) for share in PREFILTERS}
     return by_cap | by_share | trees

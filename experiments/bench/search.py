@@ -72,7 +72,7 @@ def core_rows(rounds: int) -> list[dict[str, Any]]:
         "10 iterations, every child backed up": replace(tree, backup="all-children"),
         "10 iterations, parent's visits": replace(tree, visits="parent"),
         "10 iterations, chosen by utility": replace(tree, choice="utility"),
-        "model, at most 60 orders": SearchConfig(policy="model", max_scored=60),
+        "bayesian, at most 60 orders": SearchConfig(policy="bayesian", max_scored=60),
     }
     trees = {f"tree of {size} nodes": replace(tree, iterations=n) for size, n in TREE_ITERATIONS.items()}
 
@@ -94,7 +94,9 @@ def policy_settings() -> dict[str, SearchConfig]:
         for policy in POLICIES
         for cap in QUALITY_CAPS
     }
-    by_iterations = {f"carrot, {n} iterations": replace(base, policy="carrot", iterations=n) for n in (10, 50)}
+    by_iterations = {
+        f"public-code, {n} iterations": replace(base, policy="public-code", iterations=n) for n in (10, 50)
+    }
     return capped | by_iterations | {"greedy, to its end": replace(base, policy="greedy")}
 
 

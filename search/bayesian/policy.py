@@ -1,4 +1,4 @@
-"""Policy `model`: score what a model of the values expects to gain most from.
+"""Policy `bayesian`: score what a model of the values expects to gain most from.
 
 A call of a reranker costs far more than the model does, so the model weighs every order of a pool before each.
 """

@@ -1,4 +1,4 @@
-"""A surrogate's guesses at the values of orders, as policy `model` takes them in."""
+"""A surrogate's guesses at the values of orders, as policy `bayesian` takes them in."""
 
 from __future__ import annotations
 

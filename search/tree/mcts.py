@@ -59,7 +59,7 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
     )
 
 
-def carrot(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
+def public_code(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
     """Search the tree as the paper's public code does, whatever `backup` and `visits` say."""
     return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
 

@@ -77,7 +77,7 @@ def test_a_search_finds_the_evidence():
 def test_it_names_the_search_that_suits_it():
     assert Corag(reranker=reranker_of()).config.policy == "beam"
     assert Corag(reranker=reranker_of(), policy="paper").config.policy == "paper"
-    assert Corag(reranker=reranker_of(), prefilter=0.5, surrogate=reranker_of()).config.policy == "model"
+    assert Corag(reranker=reranker_of(), prefilter=0.5, surrogate=reranker_of()).config.policy == "bayesian"
 
 
 def test_cached_values_equal_uncached_ones():

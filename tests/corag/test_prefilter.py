@@ -21,7 +21,7 @@ from tests.corag.selector_worlds import HashReranker, essence, offer, pools
 
 CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim", "bees", "worms")
-POLICIES = ["model", "paper", "carrot", "best-first", "beam", "greedy", "random"]
+POLICIES = ["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
 PASSAGES = ["Berlin is the capital of Germany.", "The Rhine flows through Cologne.", "Bananas!", "", "river " * 700]
 
 
@@ -87,13 +87,13 @@ def test_within_the_budget_and_the_trace_counts(pool, budget, policy, share):
     if pool:
         assert trace["orders_ranked"] >= len(surrogate.asked)
         assert trace["orders_computed"] <= len(reranker.asked)
-    if policy not in ("paper", "carrot", "best-first"):
+    if policy not in ("paper", "public-code", "best-first"):
         # No single candidate is valued just to find a scale.
         assert len(reranker.asked) == trace.get("orders_scored", 0)
 
 
 def test_fewer_orders_reach_the_reranker():
-    for policy in ("paper", "carrot", "best-first", "beam", "greedy"):
+    for policy in ("paper", "public-code", "best-first", "beam", "greedy"):
         num_scored = [
             Corag(
                 reranker=HashReranker(4), policy=policy, prefilter=share, surrogate=HashReranker(6), tokens=CHARACTERS
@@ -115,7 +115,7 @@ def test_a_surrogate_that_knows_finds_the_best_at_once():
     assert "chunk_values" not in found.trace  # they would have cost more than the search
 
 
-@pytest.mark.parametrize("policy", ["model", "beam", "greedy", "random"])
+@pytest.mark.parametrize("policy", ["bayesian", "beam", "greedy", "random"])
 def test_no_single_is_scored_for_a_scale_that_makes_no_difference(policy):
     reranker = HashReranker(3)
     selector = Corag(reranker=reranker, policy=policy, max_scored=5, iterations=1, tokens=CHARACTERS)
@@ -134,7 +134,7 @@ def test_surrogates_by_default_by_name_and_as_objects(surrogate):
 def test_many_questions_at_once_find_what_one_by_one_finds():
     queries = ["capital of Germany?", "What is Paris?", "Which fish swims?"]
     offers = [POOL, POOL[2:], []]
-    for policy in ("model", "paper"):
+    for policy in ("bayesian", "paper"):
         selector = Corag(reranker=HashReranker(2), policy=policy, prefilter=0.3, surrogate=HashReranker(8))
         together = selector.select_many(queries, offers, 10)
         alone = [selector.select(query, pool, 10) for query, pool in zip(queries, offers, strict=True)]
@@ -165,7 +165,7 @@ class Broken(HashReranker):
         return np.full(len(texts), np.nan)
 
 
-@pytest.mark.parametrize("policy", ["model", "paper"])
+@pytest.mark.parametrize("policy", ["bayesian", "paper"])
 def test_a_surrogate_that_cannot_rank_is_named(policy):
     selector = Corag(reranker=HashReranker(0), policy=policy, prefilter=0.3, surrogate=Broken(), tokens=CHARACTERS)
     with pytest.raises(ScoringError, match="reranker 'broken' returned nan"):

@@ -152,7 +152,7 @@ def test_agent_decides(checkpoint, query, reranker, iterations):
 
 
 def test_the_tree_is_searched_where_an_agent_decides_and_a_model_else(checkpoint):
-    assert Corag(reranker=RELATED).config.policy == "model"
+    assert Corag(reranker=RELATED).config.policy == "bayesian"
     assert Corag(agent=checkpoint, embedder=SignEmbedder()).config.policy == "paper"
     assert Corag(agent=checkpoint, embedder=SignEmbedder(), policy="beam").config.policy == "beam"
 
@@ -311,7 +311,7 @@ def test_no_bound_but_the_budget_for_policies_that_add_one_chunk_a_round():
     assert Corag(reranker=HashReranker(3), policy="greedy", iterations=4).config.iterations == 4
 
 
-@pytest.mark.parametrize("policy", ["model", "paper", "carrot", "best-first", "beam", "greedy", "random"])
+@pytest.mark.parametrize("policy", ["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"])
 def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy):
     selector = Corag(reranker=HashReranker(3), policy=policy, max_scored=40, iterations=20, tokens=CHARACTERS)
     bound = Upper(reranker=HashReranker(3), tokens=CHARACTERS).select("who?", POOL, 30)

@@ -30,7 +30,7 @@ def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
         for cap in (48, 179):
             row = by_name[f"{policy}, at most {cap} orders"]
             assert 0 < row["orders"] <= cap and row["found"] == row["seeds"][0]["found"] <= 60
-    assert by_name["model, at most 48 orders"]["found"] >= 50
+    assert by_name["bayesian, at most 48 orders"]["found"] >= 50
     for line in result["curve"]:
         assert line["found"] == sorted(line["found"]) and line["orders"] == sorted(line["orders"])
         assert line["found"][CAPS.index(48)] == by_name[f"{line['policy']}, at most 48 orders"]["found"]

@@ -22,7 +22,7 @@ def test_a_line_for_each_reranker_size_and_policy(tmp_path, monkeypatch, capsys)
     assert [(row["candidates"], row["setting"], row["policy"]) for row in rows] == [
         (size, name, policy)
         for size in (3, 6)
-        for name, own in (("bm25", "model"), ("minilm-factoid", "beam"))
+        for name, own in (("bm25", "bayesian"), ("minilm-factoid", "beam"))
         for policy in ("paper", own)
     ]
     for row in rows:

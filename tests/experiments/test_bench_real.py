@@ -28,15 +28,15 @@ def test_rows_and_curves(tmp_path):
         assert (row["set"], row["questions"]) == ("small", 2)
         assert 0 < row["worst"] <= row["value"] <= 1 + 1e-6
         assert row["total_share"] == pytest.approx(row["orders"] / row["feasible"])
-    for kind in ("model", "model, surrogate first"):
+    for kind in ("bayesian", "bayesian, surrogate first"):
         assert rows[f"{kind}, at most 3"]["orders"] == 3
         assert rows[f"{kind}, at most 16"]["value"] > 0.8
         assert rows[f"{kind}, at most 5%"]["orders"] == 1  # 5% of 15, but one at least
     assert len(reranker.asked) == 2 * 15  # what is in the file is not asked for again
     trees = [rows[f"paper, 10 iterations, prefilter {share}"]["orders"] for share in (0.25, 1.0)]
     assert trees[0] < trees[1]
-    assert {"set": "small", "kind": "model", "share": [rows[f"model, at most {n}"]["share"] for n in (3, 16)],
-            "value": [rows[f"model, at most {n}"]["value"] for n in (3, 16)]} in result["curves"]  # fmt: skip
+    assert {"set": "small", "kind": "bayesian", "share": [rows[f"bayesian, at most {n}"]["share"] for n in (3, 16)],
+            "value": [rows[f"bayesian, at most {n}"]["value"] for n in (3, 16)]} in result["curves"]  # fmt: skip
 
 
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):

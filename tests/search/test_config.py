@@ -12,7 +12,7 @@ def test_defaults():
         "iterations": 10, "exploration": 2.4, "cost_weight": 0.1,
         "backup": "best-child", "visits": "total", "choice": "value",
         "max_length": None, "deadline_ms": None, "on_error": "raise",
-        "policy": "model", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3,
+        "policy": "bayesian", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3,
         "prefilter": 1.0, "seed": 0,
     }  # fmt: skip
 
@@ -52,11 +52,19 @@ def test_patience_may_be_without_limit():
     assert SearchConfig(patience=None).patience is None
 
 
+@pytest.mark.parametrize(("old", "new"), [("model", "bayesian"), ("carrot", "public-code")])
+def test_former_names_of_policies_are_taken(old, new):
+    assert SearchConfig(policy=old) == SearchConfig(policy=new)
+    assert dataclasses.replace(SearchConfig(), policy=old).policy == new
+
+
 @pytest.mark.parametrize("choice", ["mean", "utility"])
 def test_choices_by_visits_need_a_tree(choice):
-    for policy in ("paper", "carrot"):
+    for policy in ("paper", "public-code"):
         SearchConfig(policy=policy, choice=choice)
-    with pytest.raises(SearchError, match=f"choice is '{choice}', which policy 'beam' .*set policy to paper or carrot"):
+    with pytest.raises(
+        SearchError, match=f"choice is '{choice}', which policy 'beam' .*set policy to paper or public-code"
+    ):
         SearchConfig(policy="beam", choice=choice)
 
 
@@ -67,7 +75,7 @@ def test_choices_by_visits_need_a_tree(choice):
         ("visits", "total, parent"),
         ("choice", "value, value-minus-cost, mean, utility"),
         ("on_error", "raise, keep"),
-        ("policy", "model, paper, carrot, best-first, beam, greedy, random"),
+        ("policy", "bayesian, paper, public-code, best-first, beam, greedy, random"),
     ],
 )
 def test_names(field, names):

@@ -16,7 +16,7 @@ def test_shifting_and_scaling_values_changes_nothing(problem, seed, line):
     costs, budget = problem
     factor, shift = line
     plain, scaled = HashScorer(seed), HashScorer(seed)
-    config = SearchConfig(policy="model", iterations=5)
+    config = SearchConfig(policy="bayesian", iterations=5)
     search(costs, plain, budget, config)
     search(costs, lambda orders: [shift + factor * value for value in scaled(orders)], budget, config)
     assert scaled.calls == plain.calls
@@ -29,7 +29,7 @@ def test_candidates_that_do_not_fit_change_nothing_but_the_names():
     def renamed(orders):
         return padded([tuple(name.index(chunk) for chunk in order) for order in orders])
 
-    config = SearchConfig(policy="model")
+    config = SearchConfig(policy="bayesian")
     few = search([2, 3, 1, 2, 4], plain, 8, config)
     many = search([9, 2, 9, 3, 1, 9, 2, 4], renamed, 8, config)
     assert padded.calls == plain.calls
@@ -38,7 +38,7 @@ def test_candidates_that_do_not_fit_change_nothing_but_the_names():
 
 def test_candidates_beyond_the_thousandth_that_fits_are_not_looked_at():
     scorer = HashScorer(2)
-    search([1] * 1300, scorer, 2, SearchConfig(policy="model", iterations=8))
+    search([1] * 1300, scorer, 2, SearchConfig(policy="bayesian", iterations=8))
     assert max(max(order) for order in scorer.asked) < 1000
 
 
@@ -47,7 +47,7 @@ def test_equal_values_end_the_search_once_every_candidate_was_seen():
     scorer.table = type("Half", (dict,), {"__missing__": lambda self, order: 0.5})()
     for costs, budget in (([1] * 12, 6), ([1] * 60, 5)):
         scorer.calls = []
-        search(costs, scorer, budget, SearchConfig(policy="model", iterations=50))
+        search(costs, scorer, budget, SearchConfig(policy="bayesian", iterations=50))
         assert {chunk for order in scorer.asked for chunk in order} == set(range(len(costs)))
         assert len(scorer.calls) < 8
 
@@ -56,7 +56,7 @@ def test_patience_buys_more_orders():
     problem = family(1)[30]
     spent = [
         search(problem.costs, problem, problem.budget, config).num_scored
-        for config in (SearchConfig(policy="model", iterations=99, patience=p) for p in (1.0, 4.0, 8.0))
+        for config in (SearchConfig(policy="bayesian", iterations=99, patience=p) for p in (1.0, 4.0, 8.0))
     ]
     assert spent == sorted(spent) and spent[0] < spent[-1]
 
@@ -68,14 +68,14 @@ def test_additive_values_of_a_large_problem_are_found_out():
     def additive(orders):
         return [worth[list(order)].sum() for order in orders]
 
-    result = search([1] * 50, additive, 12, SearchConfig(policy="model", iterations=15))
+    result = search([1] * 50, additive, 12, SearchConfig(policy="bayesian", iterations=15))
     assert result.value > 0.97 * np.sort(worth)[-12:].sum()
     assert result.num_scored == 120
 
 
 @pytest.mark.parametrize("seed", [3000, 3001])
 def test_finds_most_optima_of_the_family_with_few_orders(seed):
-    config = SearchConfig(policy="model", iterations=100, max_scored=48, max_length=5)
+    config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)
     num_found = num_scored = 0
     for problem in family(seed):
         result = search(problem.costs, problem, problem.budget, config)

@@ -101,8 +101,10 @@ def test_utility_of_the_result_is_eq_5_at_the_end():
     assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(2)) - 0.1)
 
 
-def test_carrot_is_the_public_code_whatever_else_is_said():
-    preset, _ = run(TRIPLES | {(1, 0): 0.25}, 3, iterations=3, policy="carrot", backup="best-child", visits="total")
+def test_public_code_backs_up_all_children_whatever_else_is_said():
+    preset, _ = run(
+        TRIPLES | {(1, 0): 0.25}, 3, iterations=3, policy="public-code", backup="best-child", visits="total"
+    )
     spelt, _ = run(TRIPLES, 3, iterations=3, backup="all-children", visits="parent")
     assert preset == spelt
     assert preset.tree.total.tolist() == spelt.tree.total.tolist()

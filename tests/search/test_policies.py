@@ -12,7 +12,7 @@ from search.policies import POLICIES
 from tests.search.worlds import HashScorer, large_problems, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
-WITHOUT_TREE = [name for name in POLICIES if name not in ("paper", "carrot")]
+WITHOUT_TREE = [name for name in POLICIES if name not in ("paper", "public-code")]
 
 
 @given(problems, policy_configs, scorers)
@@ -79,7 +79,7 @@ def test_many_equals_one_by_one(work, seed):
     ]
 
 
-@given(problems, scorers, st.sampled_from(["paper", "carrot", "best-first"]))
+@given(problems, scorers, st.sampled_from(["paper", "public-code", "best-first"]))
 def test_exhausting_policies_find_the_optimum(problem, scorer, policy):
     costs, budget = problem
     found = search(costs, scorer, budget, SearchConfig(policy=policy, iterations=10_000))
@@ -91,7 +91,7 @@ def test_exhausting_policies_find_the_optimum(problem, scorer, policy):
 @given(problems, scorers)
 def test_a_model_without_limit_to_its_patience_is_exact(problem, scorer):
     costs, budget = problem
-    config = SearchConfig(policy="model", iterations=10_000, patience=None)
+    config = SearchConfig(policy="bayesian", iterations=10_000, patience=None)
     found, best = search(costs, scorer, budget, config), exhaustive(costs, scorer, budget)
     assert found.complete
     assert (found.order, found.value, found.num_scored) == (best.order, best.value, best.num_scored)

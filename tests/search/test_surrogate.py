@@ -13,7 +13,7 @@ from search.policies import POLICIES
 from search.surrogate import MIN_CHILDREN, Surrogate
 from tests.search.worlds import HashScorer, large_problems, policy_configs, problems, scorers
 
-EXPANDING = ["paper", "carrot", "best-first", "beam", "greedy"]
+EXPANDING = ["paper", "public-code", "best-first", "beam", "greedy"]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
 
@@ -108,7 +108,7 @@ def test_so_few_children_that_all_are_sent():
 def test_a_perfect_surrogate_finds_every_optimum_at_once():
     for problem in family(3000, per_size=3):
         best = exhaustive(problem.costs, problem, problem.budget, problem.max_length)
-        config = SearchConfig(policy="model", max_length=5, max_scored=4, prefilter=0.5)
+        config = SearchConfig(policy="bayesian", max_length=5, max_scored=4, prefilter=0.5)
         found = search(problem.costs, problem, problem.budget, config, lambda orders: 3 * problem(orders) - 8)  # noqa: B023
         assert (found.value, found.num_scored) == (pytest.approx(best.value, abs=1e-9), 4)
 
@@ -116,7 +116,7 @@ def test_a_perfect_surrogate_finds_every_optimum_at_once():
 def test_a_useless_surrogate_costs_the_model_little():
     num_found = 0
     for number, problem in enumerate(family(3000, per_size=4)):
-        config = SearchConfig(policy="model", iterations=100, max_scored=48, max_length=5, prefilter=0.5)
+        config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5, prefilter=0.5)
         found = search(problem.costs, problem, problem.budget, config, HashScorer(number))
         best = exhaustive(problem.costs, problem, problem.budget, problem.max_length)
         num_found += found.value == pytest.approx(best.value, abs=1e-9)
@@ -135,8 +135,8 @@ def test_a_surrogate_leads_the_model_through_a_large_problem():
     def nearly(orders):
         return [guessed[list(order)].sum() for order in orders]
 
-    plain = search([1] * 50, additive, 12, SearchConfig(policy="model", max_scored=16))
-    led = search([1] * 50, additive, 12, SearchConfig(policy="model", max_scored=16, prefilter=0.5), nearly)
+    plain = search([1] * 50, additive, 12, SearchConfig(policy="bayesian", max_scored=16))
+    led = search([1] * 50, additive, 12, SearchConfig(policy="bayesian", max_scored=16, prefilter=0.5), nearly)
     best = np.sort(worth)[-12:].sum()
     assert plain.value < 0.9 * best < 0.95 * best < led.value
 
@@ -146,7 +146,7 @@ def test_a_surrogate_leads_the_model_through_a_large_problem():
 def test_the_scale_of_the_surrogate_changes_nothing(problem, seed, line):
     costs, budget = problem
     factor, shift = line
-    for policy in ("model", "paper"):
+    for policy in ("bayesian", "paper"):
         config = SearchConfig(policy=policy, iterations=3, prefilter=0.3)
         plain, scaled, surrogate = HashScorer(seed), HashScorer(seed), HashScorer(seed + 1, levels=16)
         search(costs, plain, budget, config, surrogate)
@@ -207,7 +207,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("answer", "message"), ANSWERS)
-@pytest.mark.parametrize("policy", ["model", *EXPANDING])
+@pytest.mark.parametrize("policy", ["bayesian", *EXPANDING])
 def test_bad_values(policy, answer, message):
     config = SearchConfig(policy=policy, prefilter=0.1)
     with pytest.raises(SearchError, match=message):

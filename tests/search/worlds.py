@@ -45,7 +45,7 @@ class HashScorer(TableScorer):
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
 
 large_problems = st.tuples(st.lists(st.integers(0, 6), min_size=6, max_size=14), st.integers(10, 60))
-"""Mostly with more feasible orders than policy `model` lists."""
+"""Mostly with more feasible orders than policy `bayesian` lists."""
 
 
 def paper_config(**settings) -> SearchConfig:

@@ -37,7 +37,7 @@ Scale = Literal["query", "raw"]
 
 DEFAULT_SURROGATE = "minilm-pooled"
 
-SCALE_FREE: tuple[search.Policy, ...] = ("model", "beam", "greedy", "random")
+SCALE_FREE: tuple[search.Policy, ...] = ("bayesian", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
 
 ENDING: tuple[search.Policy, ...] = ("beam", "greedy")
@@ -63,7 +63,7 @@ class Corag(BudgetedSelector):
         reranker: Name or object; in place of the one that an agent names. Without both, the default
             of `corag.selectors.defaults`.
         policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
-            `search_policy`, such as `beam` where orders cost next to nothing, else `model`, which needs the fewest
+            `search_policy`, such as `beam` where orders cost next to nothing, else `bayesian`, which needs the fewest
             scored orders for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches
             0.9996 of the exhaustive value with 38, where `paper` reaches 0.995 with 46. With many candidates of which
             hardly two fit together it can miss the best single one. With an agent by default `paper`: what it predicts
@@ -76,7 +76,7 @@ class Corag(BudgetedSelector):
         cost_weight: lambda of the utility (paper, eq. 5); tree policies only. By default 0.1, or what an agent
             predicts.
         prefilter: Share of the children of an expansion that the reranker is asked about, those that a surrogate ranks
-            highest; 1 is exact and asks no surrogate. Policy `model` starts from the surrogate's best for any share
+            highest; 1 is exact and asks no surrogate. Policy `bayesian` starts from the surrogate's best for any share
             below 1, and learns how far to trust it; see `search.SearchConfig`.
         surrogate: Name or object: ranks orders at next to no cost, on any scale, for `prefilter` below 1.
         scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
@@ -153,8 +153,8 @@ class Corag(BudgetedSelector):
     def _default_policy(self, prefilter: float) -> search.Policy:
         if self.agent is not None:
             return "paper"
-        wanted: search.Policy = getattr(self._reranker, "search_policy", "model")
-        return wanted if prefilter == 1 else "model"
+        wanted: search.Policy = getattr(self._reranker, "search_policy", "bayesian")
+        return wanted if prefilter == 1 else "bayesian"
 
     @cached_property
     def _embedder(self) -> Embedder:
