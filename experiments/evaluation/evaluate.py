@@ -20,15 +20,15 @@ import corag
 from corag.cli.console import progress
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
 from corag.rerankers.scorers import SEPARATOR
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
 from corag.selectors.defaults import default_reranker
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.text.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
+from experiments.data.config import SelectionSettings
 from experiments.data.embedding import RememberingEmbedder
-from experiments.data.pools import Pool, PoolName, check_counts, content_hash, drawn, open_pool
+from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.evaluation.methods import make_methods, make_reader
 from experiments.evaluation.metrics import (
     answer_figures,
@@ -66,7 +66,7 @@ PACKAGES = (
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class EvaluateConfig(SelectionSettings):
     """Compare selectors on a data folder.
 
     Attributes:
@@ -75,59 +75,27 @@ class EvaluateConfig:
         methods: Selectors, separated by commas, each with settings of its own if need be: `top-k:k=3`,
             `car:method=dbscan`. `corag-plain` is `corag` with its default settings, agent or not; `all` stands for
             every selector that can run with what is given.
-        budget: The most tokens a selection may cost.
-        pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
-            evidence (document), or the nearest chunks of the corpus.
         reranker: Values chunks for every method that reranks; see `corag.selectors.defaults` for the default.
-        window: What becomes of orders that are longer than the reranker's window: they are no candidates (forbid), are
-            scored in overlapping windows (windows), or are cut (truncate) and counted.
         prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
         agent: Checkpoint folder, or `default` for the one that ships with the project; `corag` then predicts its
             settings, `corag-fixed` uses its best single one. Without it, or with `none`,
             `corag` keeps its default settings.
         strict: An error where a reranker that the agent names cannot be used here, instead of the next most probable.
-        reader: Answers the questions; with settings of its own written behind it as for methods:
-            `minilm-reader:precision=bf16`.
         summarizer: Makes texts shorter, for methods that put summaries into the prompt.
-        tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
-        embedder: Embeds questions and passages; methods that need vectors of candidates find them remembered.
-        index: An index of the corpus; by default one is built in the cache folder.
-        num_candidates: Chunks offered per question with the corpus as pool.
-        max_tokens: Tokens of a chunk when an index has to be built.
-        limit: Only the first questions of the split.
-        sample: Only so many of these, drawn at random: neighbours are often about one document.
         seed: Of the draw.
         out: Writes the result as JSON, and one line per question beside it (`.rows.jsonl`).
-        quiet: No progress and no table.
     """
 
     data: str
     split: str = "dev"
     methods: str = "top-k,naive,corag,upper"
-    budget: int = 256
-    pool: PoolName = "auto"
     reranker: str = field(default_factory=default_reranker)
-    window: WindowPolicy = DEFAULT_POLICY
     prefilter: float = 1.0
     agent: str | None = None
     strict: bool = False
-    reader: str = "minilm-reader"
     summarizer: str = "extractive"
-    tokenizer: str = "minilm"
-    embedder: str = "minilm"
-    index: str | None = None
-    num_candidates: int = 20
-    max_tokens: int = 256
-    limit: int | None = None
-    sample: int | None = None
     seed: int = 0
     out: str | None = None
-    quiet: bool = False
-
-    def __post_init__(self) -> None:
-        if self.budget < 1:
-            raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")
-        check_counts(self.limit, self.num_candidates, self.sample)
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:

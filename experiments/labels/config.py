@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from corag.errors import InputError
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
-from experiments.data.pools import PoolName, check_counts
+from experiments.data.config import CandidateSettings, SelectionSettings
 
 Part = Literal["training", "held-out", "all"]
 Engine = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
-class LabelSource:
+class LabelSource(CandidateSettings):
     """Questions of a data folder, and where the candidates of each come from.
+
+    `sample` is drawn by a hash of the questions' ids, and `num_candidates` is the most of a document, too.
 
     Attributes:
         data: Name of the data folder.
@@ -23,10 +24,6 @@ class LabelSource:
         part: `training`: without the held-out share; `held-out`: that share alone; `all`.
         held_out: Share of the split that is held out, cut between documents as the shipped adapters do.
         with_gold: Only questions all of whose evidence is in the corpus.
-        limit: Only the first questions.
-        sample: Only so many questions, drawn by a hash of their ids; they stay in the order of the file.
-        pool: Where candidates come from: the question's own list, the document of its evidence, or the corpus.
-        num_candidates: The most candidates of a question out of a document or a corpus.
     """
 
     data: str
@@ -34,22 +31,18 @@ class LabelSource:
     part: Part = "all"
     held_out: float = 0.2
     with_gold: bool = False
-    limit: int | None = None
-    sample: int | None = None
-    pool: PoolName = "auto"
-    num_candidates: int = 20
 
     def __post_init__(self) -> None:
-        check_counts(self.limit, self.num_candidates)
-        if self.sample is not None and self.sample < 1:
-            raise InputError(f"sample must be at least 1, got {self.sample}; leave it out for all questions")
+        super().__post_init__()
         if not 0 <= self.held_out <= 1:
             raise InputError(f"held_out of source {self.data!r} is a share from 0 to 1, got {self.held_out}")
 
 
 @dataclass(frozen=True)
-class LabelConfig:
+class LabelConfig(SelectionSettings):
     """Measure every configuration on every question of data folders.
+
+    With sources, each has its own pool, number of candidates, limit and sample, and its corpus is indexed by itself.
 
     Attributes:
         out: The table to write (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run goes
@@ -61,17 +54,7 @@ class LabelConfig:
         iterations: Counts, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        budget: The most tokens a selection may cost.
-        window: What becomes of orders that are longer than a reranker's window: they are no candidates (forbid), are
-            scored in overlapping windows (windows), or are cut (truncate).
-        pool: Where candidates come from, without sources: the question's own list, or the nearest chunks of the corpus.
         reader: Answers the questions; with settings of its own if need be: `minilm-reader:precision=bf16`.
-        tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
-        embedder: Embeds questions and passages.
-        index: An index of the corpus, without sources; by default one is built in the cache folder.
-        num_candidates: Chunks offered per question with the corpus as pool, without sources.
-        max_tokens: Tokens of a chunk when an index has to be built.
-        limit: Only the first questions of each split, without sources.
         merge: Finished tables, separated by commas, to put together into `out`, in place of any labelling.
         shard: `i/n` for the i-th of n parts of the questions, so that n processes share the work. Each keeps a journal
             beside `out`; whoever ends last writes the table. On machines without a common disk, copy the journals
@@ -79,7 +62,6 @@ class LabelConfig:
         engine: `local`, this process; `ray`, workers of a Ray cluster. Both give the same table.
         address: The Ray cluster; by default one is started on this machine. Paths have to mean the same on all of it.
         workers: Ray workers, one CPU each; by default as many as the cluster has CPUs.
-        quiet: No progress.
     """
 
     out: str
@@ -90,25 +72,15 @@ class LabelConfig:
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
-    budget: int = 256
-    window: WindowPolicy = DEFAULT_POLICY
-    pool: PoolName = "auto"
-    reader: str = "extractive"
-    tokenizer: str = "minilm"
-    embedder: str = "minilm"
-    index: str | None = None
-    num_candidates: int = 20
-    max_tokens: int = 256
-    limit: int | None = None
+    reader: str = field(default="extractive", kw_only=True)
     merge: str = ""
     shard: str = ""
     engine: Engine = "local"
     address: str | None = None
     workers: int | None = None
-    quiet: bool = False
 
     def __post_init__(self) -> None:
-        check_counts(self.limit, self.num_candidates)
+        super().__post_init__()
         if not self.data and not self.merge:
             raise InputError("data is empty; give a data folder with --data")
         if self.workers is not None and self.workers < 1:

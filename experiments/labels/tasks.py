@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Candidate, Embedder
 from experiments.adapters.holdout import document_groups, held_out
+from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
     OwnCandidates,
     Pool,
@@ -150,7 +151,7 @@ def read_tasks(config: LabelConfig) -> Tasks:
     """
     sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not sources:
-        settings = {"limit": config.limit, "pool": config.pool, "num_candidates": config.num_candidates}
+        settings = {field.name: getattr(config, field.name) for field in fields(CandidateSettings)}
         splits = listed("splits", config.splits, str)
         sources = tuple(LabelSource(Path(config.data).resolve().name, split, **settings) for split in splits)
         paths = [Path(config.data)] * len(sources)

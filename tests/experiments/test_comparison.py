@@ -44,7 +44,7 @@ def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
                     str(small_data),
                     split,
                     METHODS,
-                    budget,
+                    budget=budget,
                     reranker="bm25",
                     reader="first-words",
                     limit=limit,
