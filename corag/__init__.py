@@ -30,8 +30,8 @@ from corag.types import Answer, Candidate, Chunk, Selection
 if TYPE_CHECKING:
     from corag.index import ChunkIndex as ChunkIndex
     from corag.text.chunking import ChunkConfig as ChunkConfig
-    from corag.text.chunking import Document as Document
     from corag.text.chunking import chunk_document as chunk_document
+    from corag.text.documents import Document as Document
     from corag.text.tokens import token_counter as token_counter
 
 __version__ = "0.1.0"
@@ -62,7 +62,7 @@ __all__ = [
 _LAZY = {
     "ChunkConfig": "corag.text.chunking",
     "ChunkIndex": "corag.index",
-    "Document": "corag.text.chunking",
+    "Document": "corag.text.documents",
     "chunk_document": "corag.text.chunking",
     "token_counter": "corag.text.tokens",
 }

@@ -10,8 +10,8 @@ from typing import Any
 
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex
-from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.base import check_budget, check_query
+from corag.text.documents import SEPARATOR
 from corag.types import Answer, Embedder, Reader, Selection, Selector
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from corag.errors import InputError
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
 

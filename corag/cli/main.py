@@ -200,9 +200,9 @@ def show_reply(reply: Reply) -> None:
 def run_index(config: IndexConfig) -> None:
     """Index a corpus."""
     import corag
+    from corag.index import build_index
     from corag.text.chunking import ChunkConfig
     from corag.text.tokens import token_counter
-    from experiments.data.pools import build_index
 
     chunking = ChunkConfig(config.max_tokens, config.overlap_tokens)
     with progress("index", quiet=config.quiet) as report:

@@ -1,3 +1,5 @@
-"""The vector index: chunks with their embeddings on disk, in LanceDB."""
+"""The index of a corpus: chunks, their embeddings and a full-text index, in LanceDB."""
 
-from corag.index.lance import ChunkIndex as ChunkIndex
+from corag.index.build import build_index as build_index
+from corag.index.search import ChunkIndex as ChunkIndex
+from corag.index.search import Retrieval as Retrieval

@@ -12,8 +12,8 @@ from corag.errors import InputError
 from corag.memory.cache import BoundedCache
 from corag.models.minilm import Backend, minilm_encoder
 from corag.readers.headings import headings
-from corag.rerankers.scorers import SEPARATOR
 from corag.text.chunking import Span, sentence_spans
+from corag.text.documents import SEPARATOR
 from corag.types import Answer, FloatArray
 
 

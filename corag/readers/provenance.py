@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 
 MIN_OVERLAP = 0.5
 """The least share of an answer's words that its chunk has to hold."""

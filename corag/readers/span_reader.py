@@ -19,8 +19,8 @@ from corag.models.engine.engine import Engine
 from corag.models.engine.source import Forward
 from corag.readers.headings import borders
 from corag.readers.spans import KINDS, WindowAnswer, best_span
-from corag.rerankers.scorers import SEPARATOR
 from corag.text.chunking import Span
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import encode
 from corag.types import Answer
 

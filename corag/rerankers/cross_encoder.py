@@ -19,8 +19,8 @@ from corag.models.engine.engine import Engine
 from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Source
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.window import FittedScorer, Fitter, Window
+from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
 _KIND = "cross-encoder"

@@ -10,10 +10,8 @@ from numpy.typing import ArrayLike
 
 from corag.errors import ScoringError
 from corag.rerankers.window import Window, WindowPolicy
+from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
-
-SEPARATOR = "\n\n"
-"""What stands between two chunks in a prompt, and in the text that a reranker is given."""
 
 
 class JoinedTextScorer:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
-from corag.rerankers.scorers import SEPARATOR, MemoScorer
+from corag.rerankers.scorers import MemoScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.limits import Limits, combined
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter
 

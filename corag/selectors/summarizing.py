@@ -10,11 +10,11 @@ from typing import Any, Literal, get_args
 
 from corag.errors import InputError
 from corag.registry import summarizer as make_summarizer
-from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
 from corag.selectors.ranked import by_similarity, unscored
 from corag.summarizers.runs import Summary, summarize_all
 from corag.summarizers.store import SummaryStore
+from corag.text.documents import SEPARATOR
 from corag.types import Summarizer, SummaryRequest, TokenCounter
 
 Fallback = Literal["original", "skip"]

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from corag.errors import InputError
+from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter
 
 Span = tuple[int, int]
@@ -54,21 +55,6 @@ def sentence_spans(text: str) -> list[Span]:
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A text to be indexed.
-
-    Attributes:
-        id: Unique name.
-        text: The text that spans refer to.
-        title: Put before every chunk's text (title, newline, text), or empty.
-    """
-
-    id: str
-    text: str
-    title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkConfig:
     """How documents are cut.
 
@@ -89,20 +75,6 @@ class ChunkConfig:
                 f"overlap_tokens must be at least 0 and below max_tokens={self.max_tokens}, got "
                 f"{self.overlap_tokens}; a tenth to a fifth of max_tokens is usual"
             )
-
-
-def with_title(title: str, text: str) -> str:
-    """Return the text as reranker and reader see it: title, newline, text."""
-    return f"{title}\n{text}" if title else text
-
-
-def passage(document: Document) -> Chunk:
-    """Return a whole document as one chunk, under the document's own id."""
-    return Chunk(
-        document.id,
-        with_title(document.title, document.text),
-        {"document": document.id, "title": document.title, "start": 0, "end": len(document.text)},
-    )
 
 
 def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corag.errors import DataError
-from corag.text.chunking import Document
+from corag.text.documents import Document
 from corag.types import Chunk
 
 logger = logging.getLogger(__name__)

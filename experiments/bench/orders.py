@@ -23,7 +23,8 @@ import search
 from corag.cli.console import progress
 from corag.errors import InputError, ModelError
 from corag.selectors.base import Problem
-from corag.text.chunking import ChunkConfig, Document, chunk_document
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.documents import Document
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, Reranker
 from experiments import demo

@@ -19,8 +19,8 @@ from corag.rerankers.stored import Stored
 from corag.selectors.base import Problem
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.selectors.exhaustive import Upper
-from corag.text.chunking import passage
 from corag.text.data import DataFolder, Query
+from corag.text.documents import passage
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Reranker
 from experiments.data.pools import OwnCandidates

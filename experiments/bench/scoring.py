@@ -28,9 +28,10 @@ from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Forward, Source, quiet
 from corag.models.minilm import model_folder
 from corag.optional import require
-from corag.rerankers.scorers import SEPARATOR, JoinedTextScorer, MemoScorer, score_together
+from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
-from corag.text.chunking import ChunkConfig, Document, chunk_document
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.documents import SEPARATOR, Document
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer, Selection
 from experiments import demo

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -12,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.cli.console import Report, progress
-from corag.errors import DataError, IndexMismatchError, InputError
-from corag.index import ChunkIndex
+from corag.errors import DataError, InputError
+from corag.index import ChunkIndex, build_index
 from corag.models.minilm import cache_folder
 from corag.optional import require
-from corag.text.chunking import ChunkConfig, chunk_documents, passage
-from corag.text.data import DataFolder, Query, passage_of, read_corpus
-from corag.text.tokens import token_counter
-from corag.types import Candidate, Chunk, Embedder, TokenCounter
+from corag.text.chunking import ChunkConfig
+from corag.text.data import DataFolder, Query, passage_of
+from corag.text.documents import passage
+from corag.types import Candidate, Chunk, Embedder
 from experiments.run.journal import fingerprint
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
@@ -222,50 +221,6 @@ def embed_all(
         if report is not None:
             report(min(start + batch_size, len(texts)), len(texts))
     return np.concatenate(vectors)
-
-
-def build_index(
-    folder: str | Path,
-    uri: str | Path,
-    embedder: Embedder,
-    chunking: ChunkConfig,
-    *,
-    tokens: TokenCounter | None = None,
-    overwrite: bool = False,
-    batch_size: int = 256,
-    report: Report | None = None,
-) -> ChunkIndex:
-    """Cut the corpus of a data folder into chunks and index them; goes on where an earlier build stopped.
-
-    Args:
-        folder: Data folder.
-        uri: Where to put the index.
-        embedder: Embeds the chunks.
-        chunking: Sizes.
-        tokens: Counts tokens as the answering model does.
-        overwrite: Replace an index of something else that is there; the same index is kept and completed.
-        batch_size: Chunks embedded and stored at a time.
-        report: Told about progress.
-
-    Raises:
-        IndexMismatchError: Another index is there and `overwrite` is False.
-    """
-    counter = tokens or token_counter()
-    documents = read_corpus(folder)
-    chunks = chunk_documents(list(documents.values()), counter, chunking)
-    settings = {
-        "max_tokens": chunking.max_tokens,
-        "overlap_tokens": chunking.overlap_tokens,
-        "tokenizer": counter.name,
-        "documents": len(documents),
-    }
-    build = partial(ChunkIndex.build, uri, chunks, embedder, settings=settings, batch_size=batch_size, progress=report)
-    try:
-        return build()
-    except IndexMismatchError:
-        if not overwrite:
-            raise
-        return build(overwrite=True)
 
 
 def open_pool(

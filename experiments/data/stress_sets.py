@@ -25,8 +25,9 @@ from corag.cli.console import say
 from corag.errors import CoragError, InputError
 from corag.models.ollama_chat import OllamaChat
 from corag.summarizers.store import SummaryStore
-from corag.text.chunking import Document, sentence_spans
+from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
+from corag.text.documents import Document
 from experiments.data.pools import Pool, PoolName, check_counts, drawn, open_pool
 from experiments.evaluation.metrics import substring_match
 from experiments.run.journal import write_atomically

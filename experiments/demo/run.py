@@ -19,13 +19,13 @@ import corag
 from corag.cli.console import progress, say, stdout
 from corag.cli.main import show_reply
 from corag.errors import InputError
-from corag.index import ChunkIndex
+from corag.index import ChunkIndex, build_index
 from corag.reply import Reply, ask
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
 from experiments.agents.targets import EVERY_QUESTION, PAPER
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.data.pools import build_index, check_counts
+from experiments.data.pools import check_counts
 from experiments.demo import write_data_folder
 from experiments.evaluation.evaluate import EvaluateConfig, evaluate
 from experiments.labels.label import LabelConfig, label

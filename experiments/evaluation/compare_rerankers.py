@@ -22,10 +22,10 @@ from corag.errors import CoragError, InputError
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.evidence.passages import StateEncoder
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.rerankers.scorers import SEPARATOR
 from corag.rerankers.stored import Stored
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.text.data import Query
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 from corag.types import Answer, Candidate, Reader, Reranker, Selector, TokenCounter
 from experiments.adapters.evidence.config import EvidenceSource

@@ -19,11 +19,11 @@ import numpy as np
 import corag
 from corag.cli.console import progress
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
-from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
 from corag.selectors.defaults import default_reranker
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
 from experiments.data.config import SelectionSettings

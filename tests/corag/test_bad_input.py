@@ -13,7 +13,8 @@ from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
 from corag.models.minilm import cache_folder
 from corag.registry import EMBEDDERS
-from corag.text.chunking import ChunkConfig, Document, chunk_documents
+from corag.text.chunking import ChunkConfig, chunk_documents
+from corag.text.documents import Document
 from corag.text.tokens import token_counter
 from tests.experiments.worlds import (
     DOCUMENTS,

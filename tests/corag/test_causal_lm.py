@@ -10,7 +10,7 @@ from corag.errors import InputError, ModelError
 from corag.models.engine.source import quiet
 from corag.readers.causal_lm import Generated, TransformersReader
 from corag.readers.prompt import NO_ANSWER, SYSTEM
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from corag.types import Reader
 from tests.corag.engine_worlds import save_bert, save_causal_lm
 

@@ -16,7 +16,7 @@ from corag import Chunk
 from corag.errors import InputError, ModelError
 from corag.models.engine.source import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from tests.corag.engine_worlds import byte_level, change_json, save_bert, save_xlm_roberta
 
 pytest.importorskip("openvino")

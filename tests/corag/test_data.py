@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError, InputError
-from corag.text.chunking import ChunkConfig, Document, chunk_document, passage
+from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, is_evidence, read_corpus
+from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.types import Chunk
 

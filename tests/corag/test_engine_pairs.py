@@ -8,7 +8,7 @@ from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers, processors
 
 from corag.errors import InputError, ModelError
 from corag.models.engine.pairs import PairTokenizer
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from tests.corag.engine_worlds import byte_level, unigram, wordpiece
 
 FRAGMENTS = st.text(max_size=12) | st.sampled_from(

@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import corag.index.lance as index_module
+import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
-from corag.index.lance import FORMAT_VERSION
+from corag.index.manifest import FORMAT_VERSION
 from corag.types import Chunk
 
 lancedb = pytest.importorskip("lancedb")
@@ -82,14 +82,6 @@ def test_holds_the_chunks_in_their_order(index: ChunkIndex, chunks: list[Chunk])
     assert index.manifest.format_version == FORMAT_VERSION
 
 
-def test_gets_chunks_by_id_in_the_order_asked_for(index: ChunkIndex, chunks: list[Chunk]):
-    wanted = [chunks[i] for i in (30, 2, 59, 2)]
-    assert index.get([chunk.id for chunk in wanted]) == wanted
-    assert index.get([]) == []
-    with pytest.raises(InputError, match="no chunk 'nobody'"):
-        index.get(["doc2#0-9", "nobody"])
-
-
 def brute_force(chunks: Sequence[Chunk], vector: np.ndarray, k: int) -> list[tuple[Chunk, float]]:
     similarities = HashingEmbedder().embed([chunk.text for chunk in chunks]) @ (vector / np.linalg.norm(vector))
     best = np.argsort(-similarities, kind="stable")[:k]
@@ -121,7 +113,7 @@ def test_ties_stand_in_the_given_order_even_where_k_cuts_them(tmp_path: Path):
     found = index.search(vector, 3)
     assert [candidate.chunk.id for candidate in found] == ["c1", "c3", "c5"]
     assert all(-1 <= candidate.similarity <= 1 for candidate in found)
-    assert [chunk.id for chunk, _ in index.search_text("amber", 3)] == ["c1", "c3", "c5"]
+    assert [candidate.chunk.id for candidate in index.search_text("amber", 3)] == ["c1", "c3", "c5"]
 
 
 @pytest.mark.parametrize(
@@ -144,9 +136,9 @@ def test_text_search_ranks_by_bm25(tmp_path: Path):
     index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashingEmbedder())
     found = index.search_text("cat", 10)
     # The shorter text has the higher share of the word.
-    assert [chunk.id for chunk, _ in found] == ["1", "0"]
-    assert found[0][1] > found[1][1] > 0
-    assert {chunk.id for chunk, _ in index.search_text("FOX run", 10)} == {"0", "2"}
+    assert [candidate.chunk.id for candidate in found] == ["1", "0"]
+    assert found[0].similarity > found[1].similarity > 0
+    assert {candidate.chunk.id for candidate in index.search_text("FOX run", 10)} == {"0", "2"}
 
 
 @settings(max_examples=25, deadline=None)
@@ -155,7 +147,7 @@ def test_text_search_ranks_by_bm25(tmp_path: Path):
 def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping: str, query: str):
     found = index.search_text(wrapping.format(query), 4)
     assert len(found) <= 4
-    assert all(np.isfinite(score) and score > 0 for _, score in found)
+    assert all(np.isfinite(candidate.similarity) and candidate.similarity > 0 for candidate in found)
 
 
 @pytest.mark.parametrize("query", ["", " ", "the", "?!", "\0", "😀", "\ud800", "unheard"])
@@ -169,7 +161,6 @@ def test_reading_changes_no_file(tmp_path: Path, chunks: list[Chunk]):
     index = ChunkIndex.open(tmp_path, HashingEmbedder())
     index.search(np.ones(8), 3)
     index.search_text("red", 3)
-    index.get([chunks[0].id])
     assert len(list(index.chunks())) == 60
     assert listing(tmp_path) == before
 
@@ -195,7 +186,6 @@ def test_every_text_survives_the_round_trip(tmp_path: Path):
     ]
     index = ChunkIndex.build(tmp_path / "new" / "folder", iter(odd), HashingEmbedder())
     assert list(index.chunks()) == odd
-    assert index.get([chunk.id for chunk in odd]) == odd
 
 
 @settings(max_examples=10, deadline=None)
@@ -204,7 +194,6 @@ def test_any_unicode_survives_the_round_trip(tmp_path_factory: pytest.TempPathFa
     chunks = [Chunk(f"{text}#{i}", text) for i, text in enumerate(texts)]
     index = ChunkIndex.build(tmp_path_factory.mktemp("any"), chunks, HashingEmbedder())
     assert list(index.chunks()) == chunks
-    assert index.get([chunk.id for chunk in chunks]) == chunks
 
 
 def test_reports_progress_and_records_settings(tmp_path: Path, chunks: list[Chunk]):
@@ -339,7 +328,7 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_goes_on(tmp_path
     assert chunk_tables(tmp_path) == ["corag_chunks_2.lance"]
 
 
-@pytest.mark.parametrize("step", ["_write_records", "_drop_unrecorded"])
+@pytest.mark.parametrize("step", ["write_records", "drop_unrecorded"])
 def test_a_replacement_may_stop_at_each_of_its_last_steps(
     tmp_path: Path, chunks: list[Chunk], monkeypatch: pytest.MonkeyPatch, step: str
 ):
@@ -352,7 +341,7 @@ def test_a_replacement_may_stop_at_each_of_its_last_steps(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(index_module, step, stop)
         ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True)
-    done = step == "_drop_unrecorded"
+    done = step == "drop_unrecorded"
     assert list(ChunkIndex.open(tmp_path).chunks()) == (chunks if done else old)
     assert list(ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=not done).chunks()) == chunks
     assert chunk_tables(tmp_path) == ["corag_chunks_2.lance"]

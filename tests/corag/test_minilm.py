@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models import minilm
 from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder, model_folder
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 
 pytest.importorskip("openvino")

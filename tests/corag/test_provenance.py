@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.readers.provenance import answer_chunk
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 
 CONTEXT = SEPARATOR.join(
     [

@@ -18,7 +18,7 @@ from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim, MiniLMSoftSim
-from corag.rerankers.scorers import SEPARATOR
+from corag.text.documents import SEPARATOR
 from corag.types import Reranker
 from tests.corag.engine_worlds import save_bert
 

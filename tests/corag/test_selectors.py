@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
-from corag.rerankers.scorers import SEPARATOR
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.testing import TableReranker
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from corag.types import Selector
 from tests.corag.selector_worlds import (

@@ -6,15 +6,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corag.errors import InputError
-from corag.text.chunking import (
-    ChunkConfig,
-    Document,
-    chunk_document,
-    chunk_documents,
-    passage,
-    sentence_spans,
-    with_title,
-)
+from corag.text.chunking import ChunkConfig, chunk_document, chunk_documents, sentence_spans
+from corag.text.documents import Document, passage, with_title
 from corag.text.tokens import CallableCounter, token_counter
 
 CHARACTERS = CallableCounter(len, name="characters")

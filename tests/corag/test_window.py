@@ -15,7 +15,7 @@ from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
-from corag.rerankers.scorers import SEPARATOR, MemoScorer, score_together
+from corag.rerankers.scorers import MemoScorer, score_together
 from corag.rerankers.stored import Stored
 from corag.rerankers.window import Fitter, Window, WindowPolicy, window_starts
 from corag.selectors.corag.selector import Corag
@@ -23,6 +23,7 @@ from corag.selectors.exhaustive import Upper
 from corag.selectors.limits import combined, most
 from corag.selectors.naive import Naive
 from corag.testing import TableReranker
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.corag.engine_worlds import byte_level, change_json, save_bert
 from tests.corag.selector_worlds import COUNTERS, TEXTS, HashReranker, offer

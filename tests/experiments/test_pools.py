@@ -5,15 +5,15 @@ import pytest
 
 import corag
 from corag.errors import DataError, IndexMismatchError, InputError
-from corag.index import ChunkIndex
-from corag.text.chunking import ChunkConfig, Document, chunk_documents
+from corag.index import ChunkIndex, build_index
+from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
+from corag.text.documents import Document
 from corag.text.tokens import token_counter
 from experiments.data.pools import (
     FromIndex,
     OwnCandidates,
     SameDocument,
-    build_index,
     check_counts,
     content_hash,
     embed_all,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from corag.errors import InputError
 from corag.models.ollama_chat import OllamaChat, OllamaError
-from corag.text.chunking import Document
 from corag.text.data import DataFolder
+from corag.text.documents import Document
 from experiments.data.stress_sets import (
     OllamaRewriter,
     StressConfig,

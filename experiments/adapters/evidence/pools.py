@@ -14,8 +14,8 @@ from corag.models.engine.source import Float32
 from corag.models.minilm import unit
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.evidence.passages import StateEncoder
-from corag.text.chunking import passage
 from corag.text.data import DataFolder, Query
+from corag.text.documents import passage
 from corag.types import Chunk
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.adapters.holdout import held_out

@@ -26,7 +26,7 @@ from corag.rerankers.evidence.passages import PassageReader, StateEncoder
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.text.chunking import passage
+from corag.text.documents import passage
 from corag.types import FloatArray, Order
 from experiments.adapters.evidence.card import evidence_card, reliability_figure
 from experiments.adapters.evidence.config import EvidenceTraining

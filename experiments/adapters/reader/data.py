@@ -17,8 +17,9 @@ from corag.models.minilm import model_folder
 from corag.optional import require
 from corag.readers.span_reader import pair_row
 from corag.readers.spans import KINDS
-from corag.text.chunking import Span, passage
+from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
+from corag.text.documents import passage
 from corag.text.tokens import encode, load_tokenizer
 from experiments.adapters.reader.config import RowSettings
 

@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from corag.readers.span_reader import ReaderSettings, Reading, SpanReader, to_answer
-from corag.rerankers.scorers import SEPARATOR
-from corag.text.chunking import passage
 from corag.text.data import DataFolder, Query
+from corag.text.documents import SEPARATOR, passage
 from experiments.evaluation.metrics import exact_match, f1
 
 _LEFT_OUT = ("maybe",)

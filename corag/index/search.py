@@ -1,0 +1,323 @@
+"""Searching an index by vectors, by words, or by both.
+
+An index is two LanceDB tables at one place: `corag_chunks_<n>` with one row per chunk, and `corag_manifest`.
+This module knows no model: it stores what an `Embedder` returns.
+
+Axes: `n` texts, `q` queries, `d` numbers in a vector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from corag.errors import IndexMismatchError, InputError
+from corag.index.manifest import REMEDY, IndexManifest, in_state, read_records
+from corag.index.store import CHUNK_COLUMNS, accessing, connect, local_folder, open_table, to_chunk
+from corag.index.write import write_index
+from corag.types import Candidate, Chunk, Embedder
+
+Retrieval = Literal["vector", "text", "hybrid"]
+"""How candidates are found: by cosine similarity, by BM25, or by both rankings joined."""
+
+# The graph compares quantised vectors: this many times the wanted rows are ranked again by the true ones
+# (50,000 x 384 clustered vectors, recall of the best 100: 0.95 with 4, 0.99 with 8).
+_REFINE_FACTOR = 8
+_MIN_GRAPH_EFFORT = 200
+# Queries that share one pass over the vectors; bounds the rows held at once.
+_QUERIES_PER_PASS = 64
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+class ChunkIndex:
+    """A complete index, open for reading.
+
+    Attributes:
+        uri: Where it lies.
+        manifest: What it says about itself.
+    """
+
+    def __init__(self, uri: str, manifest: IndexManifest, table: Any) -> None:
+        self.uri = uri
+        self.manifest = manifest
+        self._table = table
+
+    @classmethod
+    def build(
+        cls,
+        uri: str | Path,
+        chunks: Iterable[Chunk],
+        embedder: Embedder,
+        *,
+        batch_size: int = 256,
+        fingerprint: str = "",
+        progress: Callable[[int, int], None] | None = None,
+        settings: Mapping[str, Any] = {},
+        overwrite: bool = False,
+    ) -> ChunkIndex:
+        """Embed the chunks and store them, or finish a build that was interrupted.
+
+        The same call can be repeated: batches that are stored are not embedded again, and a complete index
+        with the same content is opened at once. Only one build may run at a place at a time.
+
+        Args:
+            uri: Local folder, or object storage: `s3://`, `gs://`, `az://`.
+            chunks: What to store, in this order; held in memory. Ids must be unique, metadata JSON.
+            embedder: Embeds `Chunk.text`.
+            batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
+            fingerprint: Names corpus and settings; by default a hash of both.
+            progress: Called with (chunks stored, chunks in all) at the start and after each batch.
+            settings: How the chunks were made, JSON values; recorded in the manifest.
+            overwrite: Replace the index that is there, whatever it is. It stays readable until the new one
+                is complete; an interrupted replacement goes on when called with `overwrite` again.
+
+        Raises:
+            DataError: No chunks, an id that occurs twice, text that is no Unicode, metadata that is no JSON.
+            IndexMismatchError: Another index is there and `overwrite` is False; nothing is changed.
+            ModelError: The embedder returned something other than one unit vector per text.
+            CoragError: The storage cannot be read or written; what was stored so far is kept.
+        """
+        write_index(
+            uri,
+            chunks if isinstance(chunks, Sequence) else list(chunks),
+            embedder,
+            batch_size=batch_size,
+            fingerprint=fingerprint,
+            progress=progress,
+            settings=settings,
+            overwrite=overwrite,
+        )
+        return cls.open(uri, embedder)
+
+    @classmethod
+    def open(cls, uri: str | Path, embedder: Embedder | None = None) -> ChunkIndex:
+        """Open a complete index; writes nothing, now or later.
+
+        Args:
+            uri: Where it lies.
+            embedder: What will embed the queries; checked against the one that embedded the chunks.
+
+        Raises:
+            IndexMismatchError: There is no index, it is half-written, damaged, of an unknown version, or was
+                made by another embedder.
+            CoragError: The storage cannot be read.
+        """
+        folder = local_folder(uri)
+        missing = f"there is no index at {uri}; check the path, or make one with `corag index`"
+        # LanceDB would create the folder.
+        if folder is not None and not folder.is_dir():
+            raise IndexMismatchError(missing)
+        with accessing(uri, "read"):
+            database = connect(uri)
+            records = read_records(database)
+            if not records:
+                raise IndexMismatchError(missing)
+            manifest = IndexManifest.parse((in_state("complete", records) or records)[0], uri)
+            if manifest.state != "complete":
+                raise IndexMismatchError(
+                    f"the index at {uri} is half-written: its build was interrupted; "
+                    "run the same `corag index` command again, it does only what is missing"
+                )
+            table = open_table(database, manifest.table)
+            if table is None or table.count_rows() != manifest.num_chunks:
+                raise IndexMismatchError(
+                    f"the index at {uri} is damaged: it should hold {manifest.num_chunks} chunks; {REMEDY}"
+                )
+        if embedder is not None:
+            manifest.require_embedder(embedder.name, embedder.dimension, uri)
+        return cls(str(uri), manifest, table)
+
+    @property
+    def embedder_name(self) -> str:
+        """Name of the embedder that made the vectors."""
+        return self.manifest.embedder_name
+
+    @property
+    def dimension(self) -> int:
+        """Length of each vector."""
+        return self.manifest.dimension
+
+    def __len__(self) -> int:
+        return self.manifest.num_chunks
+
+    def search(self, vector: ArrayLike, k: int) -> list[Candidate]:
+        """Return the `k` chunks nearest to a query.
+
+        Args:
+            vector: Embedding of the query, `[d]`; its length does not matter, but must not be 0.
+            k: Candidates wanted, at least 1; fewer come back when the index holds fewer.
+
+        Returns:
+            Candidates by cosine similarity, best first; ties in the order in which the chunks were given.
+        """
+        return self.search_many(np.asarray(vector)[np.newaxis], k)[0]
+
+    def search_many(self, vectors: ArrayLike, k: int) -> list[list[Candidate]]:
+        """Return for each of `vectors`, `[q, d]`, what `search` returns; many queries share one pass."""
+        found = self._nearest(self._checked_queries(vectors), k)
+        chunks = self._chunks_at({hit.position for hits in found for hit in hits})
+        # Rounding can carry a cosine past 1.
+        return [[Candidate(chunks[at], min(1.0, max(-1.0, 1.0 - rank))) for rank, at in hits] for hits in found]
+
+    def search_text(self, query: str, k: int) -> list[Candidate]:
+        """Return up to `k` chunks that share words with `query`, with BM25 scores (kind `score`), best first.
+
+        The query is plain words: no character in it has a special meaning. Words are lower-cased and stemmed
+        as English; stop words do not count. Ties stand in the order in which the chunks were given.
+        """
+        hits = self._matching(query, k)
+        chunks = self._chunks_at({hit.position for hit in hits})
+        return [Candidate(chunks[at], -rank) for rank, at in hits]
+
+    def retrieve(self, query: str, vector: ArrayLike, k: int, retrieval: Retrieval = "vector") -> list[Candidate]:
+        """Return the candidates of a question.
+
+        Args:
+            query: The question.
+            vector: Its embedding, `[d]`.
+            k: Candidates wanted, at least 1.
+            retrieval: `vector` as `search`; `text` ranks by BM25 as `search_text`; `hybrid` joins the `k` best of
+                both with `reciprocal_rank_fusion`.
+
+        Returns:
+            Candidates, best first by `retrieval`. `similarity` is the cosine to `vector` throughout, because
+            selectors and the agent's features are made for cosines; so it need not fall with the rank.
+        """
+        return self.retrieve_many([query], np.asarray(vector)[np.newaxis], k, retrieval)[0]
+
+    def retrieve_many(
+        self, queries: Sequence[str], vectors: ArrayLike, k: int, retrieval: Retrieval = "vector"
+    ) -> list[list[Candidate]]:
+        """Return for each question, with its embedding in `vectors`, `[q, d]`, what `retrieve` returns."""
+        check_retrieval(retrieval)
+        if retrieval == "vector":
+            return self.search_many(vectors, k)
+        embeddings = self._checked_queries(vectors)
+        rankings = [[self._matching(query, k)] for query in queries]
+        if retrieval == "hybrid":
+            nearest = self._nearest(embeddings, k)
+            rankings = [[near, *by_text] for near, by_text in zip(nearest, rankings, strict=True)]
+        found = []
+        for embedding, of_query in zip(embeddings, rankings, strict=True):
+            places = reciprocal_rank_fusion([[hit.position for hit in hits] for hits in of_query])[:k]
+            rows = self._rows_at(set(places), ["vector"])
+            stored = np.array([rows[place]["vector"] for place in places]).reshape(len(places), self.dimension)
+            lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding)
+            cosines = np.clip(stored @ embedding / lengths, -1.0, 1.0).tolist()
+            found.append([Candidate(to_chunk(rows[at]), cosine) for at, cosine in zip(places, cosines, strict=True)])
+        return found
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Iterate over all chunks in the order in which they were given."""
+        with accessing(self.uri, "read"):
+            # A plain scan keeps the order of the rows, which `build` has checked.
+            for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
+                yield from map(to_chunk, batch.to_pylist())
+
+    def _checked_queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        queries = np.asarray(vectors, dtype=np.float32)
+        if queries.ndim != 2 or queries.shape[1] != self.dimension:
+            raise InputError(
+                f"a query vector must have the index's {self.dimension} dimensions ({self.embedder_name}), "
+                f"got an array of shape {queries.shape[1:]}; embed queries with the index's embedder"
+            )
+        if not np.isfinite(queries).all() or not queries.any(axis=1).all():
+            raise InputError("a query vector must be finite and not all zeros; check the embedder")
+        return queries
+
+    def _nearest(self, queries: NDArray[np.float32], k: int) -> list[list[_Hit]]:
+        """Return the `k` nearest rows of each query."""
+        passes = [queries[start : start + _QUERIES_PER_PASS] for start in range(0, len(queries), _QUERIES_PER_PASS)]
+        return [hits for some in passes for hits in _top_k(partial(self._fetch_nearest, some), k)]
+
+    def _matching(self, query: str, k: int) -> list[_Hit]:
+        """Return the `k` rows with the highest BM25 scores."""
+        words = query.encode("utf-8", "replace").decode()
+        return _top_k(lambda limit: [self._fetch_matching(words, limit)], k)[0]
+
+    def _fetch_nearest(self, queries: NDArray[np.float32], limit: int) -> list[list[_Hit]]:
+        with accessing(self.uri, "read"):
+            rows = (
+                self._table.search(queries, vector_column_name="vector")
+                .distance_type("cosine")
+                .limit(limit)
+                .refine_factor(_REFINE_FACTOR)
+                .ef(max(_MIN_GRAPH_EFFORT, _REFINE_FACTOR * limit))
+                .select(["position", "_distance"])
+                .to_arrow()
+                .to_pylist()
+            )
+        hits: list[list[_Hit]] = [[] for _ in queries]
+        for row in rows:
+            # LanceDB leaves the column out when there is one query.
+            hits[row.get("query_index", 0)].append(_Hit(row["_distance"], row["position"]))
+        return hits
+
+    def _fetch_matching(self, words: str, limit: int) -> list[_Hit]:
+        from lancedb.query import MatchQuery
+
+        with accessing(self.uri, "read"):
+            query = self._table.search(MatchQuery(words, "text"), query_type="fts").limit(limit)
+            rows = query.select(["position", "_score"]).to_arrow().to_pylist()
+        return [_Hit(-row["_score"], row["position"]) for row in rows]
+
+    def _chunks_at(self, positions: set[int]) -> dict[int, Chunk]:
+        return {position: to_chunk(row) for position, row in self._rows_at(positions).items()}
+
+    def _rows_at(self, positions: set[int], columns: Sequence[str] = ()) -> dict[int, dict[str, Any]]:
+        if not positions:
+            return {}
+        with accessing(self.uri, "read"):
+            rows = self._table.take_offsets(sorted(positions)).select([*CHUNK_COLUMNS, *columns]).to_arrow().to_pylist()
+        return {row["position"]: row for row in rows}
+
+
+def check_retrieval(retrieval: str) -> None:
+    """Raise `InputError` for what is no `Retrieval`."""
+    if retrieval not in get_args(Retrieval):
+        raise InputError(f"retrieval is {retrieval!r}; it has to be one of {', '.join(get_args(Retrieval))}")
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> list[Item]:
+    """Join rankings into one.
+
+    An item's score is the sum of `1 / (k + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
+    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009, whose k is 60).
+
+    Args:
+        rankings: Items, best first, each at most once in a ranking.
+        k: Lessens the weight of first places.
+
+    Returns:
+        All items, best first; of equal scores the one that the first ranking names first.
+    """
+    scores: dict[Item, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, start=1):
+            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
+    return sorted(scores, key=lambda item: -scores[item])
+
+
+class _Hit(NamedTuple):
+    """A row that was found; lower `rank` is better: the cosine distance, or the negative BM25 score."""
+
+    rank: float
+    position: int
+
+
+def _top_k(fetch: Callable[[int], list[list[_Hit]]], k: int) -> list[list[_Hit]]:
+    """Return the first `k` hits per query; which of several ties LanceDB leaves out is chance, so ask on."""
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    limit = k + 1
+    while True:
+        found = [sorted(hits) for hits in fetch(limit)]
+        if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in found):
+            return [hits[:k] for hits in found]
+        limit *= 8

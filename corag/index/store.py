@@ -1,0 +1,134 @@
+"""Access to LanceDB: connections, tables, rows of chunks, and storage errors in words."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import CoragError, DataError, InputError
+from corag.optional import require
+from corag.types import Chunk
+
+CHUNK_COLUMNS = ["position", "id", "text", "metadata"]
+"""Columns that a chunk is made from."""
+
+_CHUNKS_PREFIX = "corag_chunks_"
+_REMEDIES = {
+    "read": "check that the storage can be reached",
+    "write": "what was stored so far is kept: check free space and permissions, then run the same command again",
+}
+
+
+def connect(uri: str | Path) -> Any:
+    """Return the LanceDB database at a place.
+
+    Raises:
+        InputError: `uri` is no place for an index.
+    """
+    lancedb = require("lancedb", "index")
+    try:
+        return lancedb.connect(local_folder(uri) or str(uri))
+    except ValueError as error:
+        raise InputError(
+            f"{str(uri)!r} cannot hold an index: {error}; give a folder, or an s3://, gs:// or az:// address"
+        ) from error
+
+
+def local_folder(uri: str | Path) -> Path | None:
+    """Return the folder that `uri` names, or None for object storage."""
+    path = str(uri).removeprefix("file://")
+    if not path:
+        raise InputError("the index path is empty; give a folder, or an s3://, gs:// or az:// address")
+    return None if "://" in path else Path(path).expanduser()
+
+
+@contextmanager
+def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
+    """Turn LanceDB's errors into `CoragError`s that say what to do."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # LanceDB adds the place in its own source.
+        reason = re.sub(r",? \S+\.rs:\d+:\d+", "", str(error))
+        raise CoragError(f"cannot {to} the index at {uri}: {reason}; {_REMEDIES[to]}") from error
+
+
+def open_table(database: Any, name: str) -> Any | None:
+    """Return a table, or None where there is none."""
+    try:
+        return database.open_table(name)
+    except ValueError as error:
+        # A folder left by a kill before the table's first commit counts as no table, too.
+        if "was not found" in str(error):
+            return None
+        raise
+
+
+def create_chunk_table(database: Any, name: str, dimension: int) -> Any:
+    """Return a new table for chunks with vectors of `dimension` numbers."""
+    import pyarrow as pa
+
+    columns = {
+        "position": pa.int64(),
+        "id": pa.string(),
+        "text": pa.string(),
+        "metadata": pa.string(),
+        "vector": pa.list_(pa.float32(), dimension),
+    }
+    return database.create_table(name, schema=pa.schema(columns))
+
+
+def chunk_table_names(database: Any) -> list[str]:
+    """Return the names of all tables of chunks."""
+    page = database.list_tables()
+    names = list(page.tables)
+    while page.page_token:
+        page = database.list_tables(page_token=page.page_token)
+        names.extend(page.tables)
+    return [name for name in names if re.fullmatch(rf"{_CHUNKS_PREFIX}\d+", name)]
+
+
+def new_chunk_table_name(database: Any) -> str:
+    """Return the name of the next generation's table."""
+    generations = [int(name.removeprefix(_CHUNKS_PREFIX)) for name in chunk_table_names(database)]
+    return f"{_CHUNKS_PREFIX}{max(generations, default=0) + 1}"
+
+
+def to_rows(batch: Sequence[Chunk], first_position: int, vectors: NDArray[np.float32]) -> Any:
+    """Return chunks and their vectors, `[n, d]`, as an Arrow table."""
+    import pyarrow as pa
+
+    return pa.table(
+        {
+            "position": pa.array(range(first_position, first_position + len(batch)), pa.int64()),
+            "id": pa.array([chunk.id for chunk in batch], pa.string()),
+            "text": pa.array([chunk.text for chunk in batch], pa.string()),
+            "metadata": pa.array([metadata_json(chunk) for chunk in batch], pa.string()),
+            "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
+        }
+    )
+
+
+def to_chunk(row: Mapping[str, Any]) -> Chunk:
+    """Return the chunk that a row holds."""
+    return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
+
+
+def metadata_json(chunk: Chunk) -> str:
+    """Return a chunk's metadata as JSON."""
+    return to_json(chunk.metadata, f"the metadata of chunk {chunk.id!r}")
+
+
+def to_json(values: Mapping[str, Any], what: str) -> str:
+    """Return values as JSON; where they cannot be, a `DataError` says `what` they are."""
+    try:
+        return json.dumps(dict(values))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps") from error

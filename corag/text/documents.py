@@ -1,0 +1,39 @@
+"""Documents, and how their text reaches prompts and rerankers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corag.types import Chunk
+
+SEPARATOR = "\n\n"
+"""Stands between two chunks in a prompt, and in the text that a reranker is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A text to be indexed.
+
+    Attributes:
+        id: Unique name.
+        text: The text that spans refer to.
+        title: Put before every chunk's text (title, newline, text), or empty.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+
+
+def with_title(title: str, text: str) -> str:
+    """Return the text as reranker and reader see it: title, newline, text."""
+    return f"{title}\n{text}" if title else text
+
+
+def passage(document: Document) -> Chunk:
+    """Return a whole document as one chunk, under the document's own id."""
+    return Chunk(
+        document.id,
+        with_title(document.title, document.text),
+        {"document": document.id, "title": document.title, "start": 0, "end": len(document.text)},
+    )
