@@ -168,8 +168,11 @@ class Scorer(Protocol):
         num_truncated: Distinct orders so far whose text was cut to fit the reranker's window.
     """
 
-    order_matters: bool
-    num_truncated: int
+    @property
+    def order_matters(self) -> bool: ...  # noqa: D102 - see Attributes
+
+    @property
+    def num_truncated(self) -> int: ...  # noqa: D102 - see Attributes
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return the value of each order, `[len(orders)]`, higher is better, on the scale [0, 1]."""
@@ -195,7 +198,8 @@ class Reranker(Protocol):
 class Selector(Protocol):
     """Chooses chunks for a prompt under a token budget."""
 
-    name: str
+    @property
+    def name(self) -> str: ...  # noqa: D102 - what tables call it
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return a selection whose text costs at most `budget_tokens`."""

@@ -309,7 +309,7 @@ def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
     training, recipe = config.training, config.recipe
     found = {}
     for loss in ("contrastive", "reranker", "settings", "regret"):
-        weights = {f"{loss}_weight": 0.0}
+        weights: dict[str, Any] = {f"{loss}_weight": 0.0}
         others = [name for name in ("contrastive", "reranker", "settings", "regret") if name != loss]
         if getattr(training, f"{loss}_weight") and any(getattr(training, f"{name}_weight") for name in others):
             found[f"agent-without-{loss}-loss"] = replace(config, training=replace(training, **weights))

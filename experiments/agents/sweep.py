@@ -100,7 +100,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             report(number, len(runs))
             records.append(_finished(run) or _trained(run))
         report(len(runs), len(runs))
-    summary = {
+    summary: dict[str, Any] = {
         "metric": METRIC,
         "seeds": list(config.seeds),
         "vary": config.vary,
@@ -112,7 +112,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     write_atomically(out / MARKDOWN_FILE, markdown(summary))
     if not config.quiet:
         names = {name: name for name in config.vary}
-        stdout().print(table(_cells(summary), {**names, "runs": "runs", **COLUMNS}, title=out.name))
+        stdout().print(table(list(_cells(summary)), {**names, "runs": "runs", **COLUMNS}, title=out.name))
         for row in summary["rows"]:
             if row["errors"]:
                 failed = f"{len(row['errors'])} of {row['runs']} runs with {_said(row['settings'])}"
@@ -257,7 +257,7 @@ def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
 
 def write_wandb_sweep(config: SweepConfig) -> Path:
     """Write the W&B sweep file that a sweep names; return its path."""
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     assert config.wandb_sweep is not None
     path = Path(config.wandb_sweep)

@@ -142,7 +142,8 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArr
     for folder in np.unique(data):
         rows = data == folder
         of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
-    return values - share * (leads - of_folder)
+    drawn: FloatArray = values - share * (leads - of_folder)
+    return drawn
 
 
 def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: RerankerValue) -> FloatArray:
@@ -153,9 +154,8 @@ def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: Rerank
         reranker: Label of each configuration's reranker, `[C]`.
         how: See `TargetConfig`.
     """
-    over = np.max if how == "best" else np.mean
-    columns = [over(values[:, reranker == label], axis=1) for label in range(int(reranker.max()) + 1)]
-    return np.stack(columns, axis=1)
+    columns = [values[:, reranker == label] for label in range(int(reranker.max()) + 1)]
+    return np.stack([of.max(axis=1) if how == "best" else of.mean(axis=1) for of in columns], axis=1)
 
 
 def best_single(arrays: LabelArrays, values: FloatArray) -> int:
@@ -180,7 +180,7 @@ def cheapest(arrays: LabelArrays, among: NDArray[np.bool_]) -> NDArray[np.int64]
     """
     tokens, orders = arrays.figures["cost_tokens"], arrays.figures["orders_scored"]
     order = np.lexsort((orders, tokens, ~among), axis=1)
-    return order[:, 0]
+    return np.asarray(order[:, 0])
 
 
 def _weights(of_reranker: FloatArray, config: TargetConfig) -> FloatArray:

@@ -101,7 +101,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         measured = scoring.bench_scoring(scoring.Timing(rounds, config.clock), sizes)
         columns, title = scoring.COLUMNS, scoring.TITLE
         figure = scoring.speed_plot(measured["curve"])
-    result = {
+    result: dict[str, Any] = {
         "part": config.part,
         "rounds": rounds,
         "clock": config.clock,

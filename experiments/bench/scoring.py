@@ -29,7 +29,7 @@ from corag.models.engine.source import Forward, Source, quiet
 from corag.models.minilm import model_folder
 from corag.optional import require
 from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
-from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import SEPARATOR, Document
 from corag.text.tokens import token_counter
@@ -40,8 +40,8 @@ from experiments.run.report import COLORS, new_figure, to_svg
 
 CHUNK_TOKENS, NUM_CANDIDATES, BUDGET_TOKENS = 100, 10, 256
 ITERATIONS = 4
-SWEEP = tuple({"exploration": c, "cost_weight": weight} for c in (0.1, 0.6) for weight in (0.0, 0.3))
-"""The settings that `corag label` tries by default for each reranker."""
+SWEEP = tuple(itertools.product((0.1, 0.6), (0.0, 0.3)))
+"""Exploration and cost weight that `corag label` tries by default for each reranker."""
 PEER = "FlagReranker on joined texts, torch fp32"
 TITLE = (
     f"scoring, all-MiniLM-L6-v2 as cross-encoder, {NUM_CANDIDATES} candidates of up to {CHUNK_TOKENS} tokens, budget "
@@ -199,10 +199,11 @@ class Lab:
     def runs(self) -> list[tuple[Backend, Precision, str]]:
         """Return the backends, precisions and devices that this machine has."""
         torch = require("torch", "models")
-        pairs = list(itertools.product(("torch", "openvino"), get_args(Precision), ("cpu",)))
+        places: list[tuple[Backend, str]] = [("torch", "cpu"), ("openvino", "cpu")]
         if torch.cuda.is_available():
-            pairs += itertools.product(("torch",), get_args(Precision), ("cuda",))
-        return [key for key in pairs if self._is_there(*key)]
+            places.append(("torch", "cuda"))
+        keys = [(backend, precision, device) for backend, device in places for precision in get_args(Precision)]
+        return [key for key in keys if self._is_there(*key)]
 
     def _is_there(self, backend: Backend, precision: Precision, device: str) -> bool:
         try:
@@ -300,8 +301,7 @@ def rank_parity(values: FloatArray, exact: FloatArray, group: Int64) -> dict[str
 
 
 def _spearman(one: FloatArray, other: FloatArray) -> float:
-    ranks = [_mean_ranks(values) for values in (one, other)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(_mean_ranks(one), _mean_ranks(other))[0, 1])
 
 
 def _mean_ranks(values: FloatArray) -> FloatArray:
@@ -406,15 +406,15 @@ def sweep(reranker: Reranker, way: Way, asked: Sequence[Asked]) -> list[Selectio
     surrogate = corag.reranker(DEFAULT_SURROGATE) if way.prefilter < 1 else None
     queries, pools = [question for question, _ in asked], [candidates for _, candidates in asked]
     found: list[Selection] = []
-    for setting in SWEEP:
-        selector = corag.selector(
-            "corag",
+    for exploration, cost_weight in SWEEP:
+        selector = Corag(
             reranker=used,
             policy="paper",
             iterations=ITERATIONS,
             prefilter=way.prefilter,
             surrogate=surrogate,
-            **setting,
+            exploration=exploration,
+            cost_weight=cost_weight,
         )
         found += (
             selector.select_many(queries, pools, BUDGET_TOKENS)
@@ -587,7 +587,7 @@ def many_rows(lab: Lab, asked: Sequence[Asked], timing: Timing) -> list[dict[str
         on, precision = ways[device]
         settings = {"model": lab.folder, "backend": on, "precision": precision, "device": device}
         reranker = corag.reranker("cross-encoder", **settings)
-        selector = corag.selector("corag", reranker=reranker, max_scored=NUM_CANDIDATES)
+        selector = Corag(reranker=reranker, max_scored=NUM_CANDIDATES)
         found: dict[str, list[Selection]] = {}
         one_by_one = f"{on} {precision} {device}: {len(asked)} questions one by one"
         at_once = f"{on} {precision} {device}: {len(asked)} questions, select_many"

@@ -10,6 +10,7 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from corag.selectors.adaptive_k import Strategy, cutoffs
 from corag.selectors.car import cluster_cutoff
-from corag.selectors.clustering.grids import CLUSTERERS
+from corag.selectors.clustering.grids import Method
 from corag.selectors.clustering.mixture import soft_clusters
 from corag.selectors.edc2 import dynamic_clusters
 from corag.types import FloatArray
@@ -59,17 +60,15 @@ def cut_rows(rounds: int, clock: Clock = "wall") -> list[dict[str, Any]]:
     distances = np.sort(1 - rng.beta(2, 5, size=CAR_CANDIDATES))
     query, vectors = rng.normal(size=DIMENSIONS), topical_vectors(EDC2_CANDIDATES)
     batches: dict[str, Callable[[], object]] = {
-        f"adaptive-k, {strategy}, {QUERIES} x {DOCUMENTS}": lambda strategy=strategy: cutoffs(many, strategy=strategy)
+        f"adaptive-k, {strategy}, {QUERIES} x {DOCUMENTS}": partial(cutoffs, many, strategy=strategy)
         for strategy in get_args(Strategy)
     }
     singles: dict[str, Callable[[], object]] = {
         **{
-            f"car, {method}, {CAR_CANDIDATES} candidates": lambda method=method: cluster_cutoff(
-                distances, method=method
-            )
-            for method in CLUSTERERS
+            f"car, {method}, {CAR_CANDIDATES} candidates": partial(cluster_cutoff, distances, method=method)
+            for method in get_args(Method)
         },
-        f"edc2, clusters of {EDC2_CANDIDATES}": lambda: dynamic_clusters(query, vectors),
+        f"edc2, clusters of {EDC2_CANDIDATES}": partial(dynamic_clusters, query, vectors),
     }
     for run in singles.values():
         # The first run of a clusterer imports its library.

@@ -66,7 +66,9 @@ class OwnCandidates:
         vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
         self._vectors = dict(zip(ids, vectors, strict=True))
         questions = embed_all(embedder, [query.question for query in queries])
-        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+        self._questions: dict[str, NDArray[np.float32]] = dict(
+            zip((query.id for query in queries), questions, strict=True)
+        )
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the question's passages, most similar first."""
@@ -139,18 +141,18 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
         DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
     """
     by_title: dict[str, list[str]] = {}
-    for name, document in folder.documents.items():
-        by_title.setdefault(document.title, []).append(name)
+    for document_id, document in folder.documents.items():
+        by_title.setdefault(document.title, []).append(document_id)
     found = []
     for query in queries:
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
-        titles = dict.fromkeys(folder.documents[name].title for name in gold)
+        titles = dict.fromkeys(folder.documents[place].title for place in gold)
         if not titles or "" in titles:
             raise DataError(
                 f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
                 "document is not known; use --pool corpus"
             )
-        passages = tuple(name for title in titles for name in by_title[title])
+        passages = tuple(place for title in titles for place in by_title[title])
         found.append(replace(query, candidates=passages))
     return found
 
@@ -169,7 +171,9 @@ class FromIndex:
 
     def __init__(self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int) -> None:
         questions = embed_all(embedder, [query.question for query in queries])
-        self._questions = {query.id: vector for query, vector in zip(queries, questions, strict=True)}
+        self._questions: dict[str, NDArray[np.float32]] = dict(
+            zip((query.id for query in queries), questions, strict=True)
+        )
         found = index.search_many(questions, num_candidates)
         self._candidates = {query.id: pool for query, pool in zip(queries, found, strict=True)}
 

@@ -177,7 +177,7 @@ class _Run:
     def _methods(self, reader: Reader, *, shared: bool) -> Methods:
         """Return the methods; what is shared is rerankers and summarizer, beside the embedder that always is."""
         tokens = token_counter()
-        offered = {
+        offered: dict[str, Any] = {
             "tokens": tokens,
             "reranker": self.config.reranker,
             "reader": reader,

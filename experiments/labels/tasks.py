@@ -161,8 +161,8 @@ def read_tasks(config: LabelConfig) -> Tasks:
     groups: dict[str, str] = {}
     for path, folder in opened.items():
         rows = [row for row, its_path in enumerate(paths) if its_path == path]
-        queries = [query for row in rows for query in chosen[row]]
-        for query, group in zip(queries, document_groups(folder, queries), strict=True):
+        of_folder = [query for row in rows for query in chosen[row]]
+        for query, group in zip(of_folder, document_groups(folder, of_folder), strict=True):
             groups[f"{sources[rows[0]].data}/{query.id}"] = f"{sources[rows[0]].data}/{group}"
     tasks: dict[str, Task] = {}
     for row, (source, queries) in enumerate(zip(sources, chosen, strict=True)):
@@ -175,15 +175,14 @@ def read_tasks(config: LabelConfig) -> Tasks:
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
-    queries = folder.split(source.split)
+    queries: Sequence[Query] = folder.split(source.split)
     if source.part != "all":
         held = held_out(folder, queries, source.held_out)
         queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
     if source.with_gold:
-        found = [
+        queries = [
             query for query in queries if query.gold and all(passage_of(name, folder.documents) for name in query.gold)
         ]
-        queries = found
     queries = queries[: source.limit]
     if source.sample is not None and source.sample < len(queries):
         drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}

@@ -90,7 +90,7 @@ def standards(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:
     return rows.mean(axis=0), rows.std(axis=0) + 1e-3
 
 
-class Network(nn.Module):
+class Network(nn.Module):  # type: ignore[misc]
     """A linear floor, and hidden units that start with no say."""
 
     def __init__(self, num_features: int, settings: FitSettings) -> None:

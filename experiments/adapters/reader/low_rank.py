@@ -15,7 +15,7 @@ from torch.nn.utils import parametrize
 DOWN, UP = "down", "up"
 
 
-class LowRank(nn.Module):
+class LowRank(nn.Module):  # type: ignore[misc]
     """`weight + up @ down`, zero at the start.
 
     Args:
