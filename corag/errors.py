@@ -4,9 +4,7 @@ The command line prints these without a traceback and exits with status 2. Anyth
 escapes is a bug in CORAG and keeps its traceback.
 """
 
-
-class CoragError(Exception):
-    """Base of every error that CORAG raises on purpose."""
+from corag_base import CoragError as CoragError
 
 
 class InputError(CoragError, ValueError):

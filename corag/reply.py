@@ -34,7 +34,6 @@ class Reply:
     def to_dict(self) -> dict[str, Any]:
         """Return what `corag ask --json` prints."""
         selection = self.selection
-        plain = {name: value for name, value in selection.trace.items() if name != "result"}
         return {
             "question": self.question,
             "answer": self.answer.text,
@@ -47,7 +46,7 @@ class Reply:
             "chunks": [
                 {"id": chunk.id, "text": chunk.text, "metadata": dict(chunk.metadata)} for chunk in selection.chunks
             ],
-            "trace": plain,
+            "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
         }
 

@@ -7,13 +7,16 @@ nothing to inherit from. This module knows no model, no device and no file.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+
+if TYPE_CHECKING:
+    from search import SearchResult
 
 Order = tuple[int, ...]
 """A combination of candidates: their indices (0 is the best-ranked) in prompt order."""
@@ -57,6 +60,80 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """How a selection came about; None where a figure does not apply to the selector.
+
+    Attributes:
+        reason: Why nothing was selected.
+        chunk_tokens: Tokens of each selected chunk alone.
+        chunk_similarities: Similarity of each selected chunk to the query.
+        chunk_values: The reranker's value of each selected chunk alone.
+        reranker: Name of the reranker.
+        policy: Search policy; see `search.SearchConfig`, as for the next three.
+        iterations: Rounds of scoring.
+        exploration: c of the utility.
+        cost_weight: lambda of the utility.
+        prefilter: Share of the orders that the reranker was asked about.
+        surrogate: Name of what ranked the orders for `prefilter`.
+        orders_ranked: Orders that the surrogate ranked.
+        orders_scored: Orders that the search sent to the reranker.
+        scorer_calls: Batches in which it sent them.
+        orders_computed: Distinct orders that the reranker computed.
+        truncated: Distinct orders that were cut to the reranker's window.
+        window: How the reranker's window limited the search: `policy`, `tokens`, `binds` (it kept an order from being
+            selected, split it or cut it) and `overlong` (longer orders that the search asked for).
+        agent: Name of the shipped agent, where it decided.
+        no_agent: Why the shipped agent could not be used.
+        probabilities: The agent's probability of each reranker.
+        passed_over: Reranker that the agent preferred -> why it could not be used.
+        result: The search's own result with its tree.
+        duplicates_dropped: Candidates left out because their id or text stood before.
+        tokens_estimated: Name of the token counter, where it estimates.
+        select_s: Wall-clock seconds of the selection.
+        details: What else the selector notes, such as `cutoff` or `pieces`.
+    """
+
+    reason: str | None = None
+    chunk_tokens: Sequence[int] = ()
+    chunk_similarities: Sequence[float] = ()
+    chunk_values: Sequence[float] | None = None
+    reranker: str | None = None
+    policy: str | None = None
+    iterations: int | None = None
+    exploration: float | None = None
+    cost_weight: float | None = None
+    prefilter: float | None = None
+    surrogate: str | None = None
+    orders_ranked: int | None = None
+    orders_scored: int = 0
+    scorer_calls: int = 0
+    orders_computed: int | None = None
+    truncated: int = 0
+    window: Mapping[str, Any] | None = None
+    agent: str | None = None
+    no_agent: str | None = None
+    probabilities: Mapping[str, float] | None = None
+    passed_over: Mapping[str, str] | None = None
+    result: SearchResult | None = None
+    duplicates_dropped: int = 0
+    tokens_estimated: str | None = None
+    select_s: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, noted: Mapping[str, Any]) -> Self:
+        """Return a record of what a selector noted by name; names without a field go to `details`."""
+        own = {one.name for one in fields(cls)}
+        details = {name: value for name, value in noted.items() if name not in own}
+        return cls(**{name: value for name, value in noted.items() if name in own}, details=details)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what applies, `details` beside the rest and `result` left out; JSON can hold it."""
+        noted = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("details", "result")}
+        return {name: value for name, value in noted.items() if value is not None} | dict(self.details)
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The chunks chosen for one query, in prompt order.
 
@@ -68,7 +145,7 @@ class Selection:
         budget_tokens: The most tokens that `text` may cost.
         value: What the reranker gives this ordered combination; 0.0 for an empty selection.
         method: Name of the selector.
-        trace: Why and how: `reason` when empty, orders scored, settings, timings. For people and reports.
+        trace: How it came about: `reason` when empty, orders scored, settings, timings.
     """
 
     chunks: tuple[Chunk, ...]
@@ -77,7 +154,7 @@ class Selection:
     budget_tokens: int
     value: float
     method: str
-    trace: Mapping[str, Any] = field(default_factory=dict)
+    trace: Trace = field(default_factory=Trace)
 
     @property
     def ids(self) -> tuple[str, ...]:

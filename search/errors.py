@@ -1,5 +1,7 @@
 """The one error of the search."""
 
+from corag_base import CoragError
+
 
 class Stop(Exception):  # noqa: N818  (a message to the core, not an error)
     """Thrown into a search that waits for values: end now, with what was found.
@@ -13,5 +15,5 @@ class Stop(Exception):  # noqa: N818  (a message to the core, not an error)
         self.error = error
 
 
-class SearchError(ValueError):
+class SearchError(CoragError, ValueError):
     """A problem, a setting or a scorer's answer breaks a rule; the message names value, rule and remedy."""

@@ -12,20 +12,15 @@ import json
 import logging
 import os
 import sys
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from rich.logging import RichHandler
 from rich.markup import escape
-from rich.panel import Panel
 
-from corag.cli.console import progress, say, stderr, stdout, table
+from corag.cli.console import progress, say, stderr
 from corag.errors import CoragError, InputError
-
-if TYPE_CHECKING:
-    from corag.reply import Reply
 
 MISTAKE = 2
 """Exit status when the user can mend what went wrong."""
@@ -105,6 +100,7 @@ class IndexConfig:
 def run_ask(config: AskConfig) -> None:
     """Answer one question."""
     import corag
+    from corag.cli.show import show_reply
     from corag.index import ChunkIndex
     from corag.reply import ask
     from corag.selectors.base import check_budget, check_query
@@ -146,55 +142,6 @@ def run_ask(config: AskConfig) -> None:
         sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")
     else:
         show_reply(reply)
-
-
-def show_reply(reply: Reply) -> None:
-    """Print an answer, the chosen chunks in order with cost and value, and where the time went."""
-    console, selection = stdout(), reply.selection
-    trace = selection.trace
-    console.print(Panel(escape(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
-    rows = [
-        {
-            "place": str(place),
-            "chunk": escape(chunk.id),
-            "tokens": trace["chunk_tokens"][place - 1],
-            "value": trace.get("chunk_values", trace["chunk_similarities"])[place - 1],
-            "text": escape(textwrap.shorten(chunk.text, 48, placeholder=" ...")),
-        }
-        for place, chunk in enumerate(selection.chunks, start=1)
-    ]
-    columns = {
-        "place": "#",
-        "chunk": "chunk",
-        "tokens": "tokens",
-        "value": "value alone" if "chunk_values" in trace else "similarity",
-        "text": "begins",
-    }
-    if rows:
-        console.print(table(rows, columns))
-    else:
-        say(f"No chunk was chosen: {trace.get('reason', 'no reason given')}.")
-    chosen_by = ", ".join(
-        f"{name} {trace[name]:.3g}" if isinstance(trace[name], float) else f"{name} {trace[name]}"
-        for name in (
-            "agent",
-            "policy",
-            "reranker",
-            "iterations",
-            "exploration",
-            "cost_weight",
-            "prefilter",
-            "orders_ranked",
-            "orders_scored",
-        )
-        if name in trace
-    )
-    say(
-        f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
-        f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
-    )
-    spent = ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
-    say(f"time: {spent}")
 
 
 def run_index(config: IndexConfig) -> None:
@@ -382,7 +329,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return MISTAKE
-    except _mistakes() as error:
+    except (CoragError, argparse.ArgumentError, OSError) as error:
         if debug:
             raise
         stderr().print(f"[bold red]error:[/] {escape(_message(error))}", soft_wrap=True)
@@ -415,13 +362,6 @@ def _switches(settings_type: type) -> Iterator[str]:
             yield name
         elif dataclasses.is_dataclass(hint):
             yield from (f"{name}.{inner}" for inner in _switches(cast(type, hint)))
-
-
-def _mistakes() -> tuple[type[BaseException], ...]:
-    from agent import AgentError
-    from search import SearchError
-
-    return (CoragError, AgentError, SearchError, argparse.ArgumentError, OSError)
 
 
 def _message(error: BaseException) -> str:

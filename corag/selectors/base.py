@@ -23,7 +23,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.limits import Limits, combined
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter
+from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class BudgetedSelector(ABC):
             budget_tokens=budget_tokens,
             value=choice.value,
             method=self.name,
-            trace=trace,
+            trace=Trace.of(trace),
         )
 
     def _reason(self, problem: Problem, budget_tokens: int) -> str:

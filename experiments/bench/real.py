@@ -152,7 +152,7 @@ def _rows(
         best = bound.select(query.question, candidates, BUDGET_TOKENS).value
         for key, selector_for in settings.items():
             selection = selector_for(num_orders).select(query.question, candidates, BUDGET_TOKENS)
-            found[key].append((selection.value / best, selection.trace["orders_computed"], num_orders))
+            found[key].append((selection.value / best, selection.trace.orders_computed, num_orders))
     for (kind, name), triples in found.items():
         shares, scored, feasible = zip(*triples, strict=True)
         yield {

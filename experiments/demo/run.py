@@ -17,7 +17,7 @@ from typing import Any
 import agent
 import corag
 from corag.cli.console import progress, say, stdout
-from corag.cli.main import show_reply
+from corag.cli.show import show_reply
 from corag.errors import InputError
 from corag.index import ChunkIndex, build_index
 from corag.reply import Reply, ask

@@ -315,10 +315,10 @@ def figures(query: Query, selection: Selection, answer: str, tokens: TokenCounte
         "over_budget": int(cost > selection.budget_tokens),
         "empty": int(len(selection) == 0),
         "value": selection.value,
-        "scorer_calls": trace.get("scorer_calls", 0),
-        "orders_scored": trace.get("orders_scored", 0),
-        "truncated": trace.get("truncated", 0),
-        **({"reranker": trace["reranker"]} if "reranker" in trace else {}),
+        "scorer_calls": trace.scorer_calls,
+        "orders_scored": trace.orders_scored,
+        "truncated": trace.truncated,
+        **({"reranker": trace.reranker} if trace.reranker is not None else {}),
     }
 
 

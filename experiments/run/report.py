@@ -14,7 +14,6 @@ from corag.optional import require
 from corag.reply import Reply
 from experiments.run.journal import output_file, write_atomically
 from experiments.run.tables import COLUMNS, MOST_COLUMNS, columns_of, figure_of, format_figure
-from search import SearchResult
 
 LOWER_IS_BETTER = (
     "cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95", "diff_k", "redundancy",
@@ -102,7 +101,7 @@ def write_report(
             "caption": "One line per method, one mark per budget. Up is better, left is cheaper.",
         }
     ]
-    result = reply.selection.trace.get("result") if reply is not None else None
+    result = reply.selection.trace.result if reply is not None else None
     if reply is not None and result is not None and result.tree is not None:
         figures.append(
             {
@@ -185,9 +184,9 @@ def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = 
 
 def tree_plot(reply: Reply) -> str:
     """Return an SVG of the policy tree behind a reply's selection."""
-    result: SearchResult = reply.selection.trace["result"]
+    result = reply.selection.trace.result
+    assert result is not None and result.tree is not None
     tree = result.tree
-    assert tree is not None
     chosen = {result.order[:length] for length in range(len(result.order) + 1)}
 
     def drawn_children(node: int) -> list[int]:

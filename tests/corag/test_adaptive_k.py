@@ -183,7 +183,7 @@ def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
     pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.2, 0.8])
     select = corag.selector("adaptive-k", buffer=0, tokens=characters).select
     selection = select("a?", pool, 100)
-    assert (selection.ids, selection.trace["cutoff"]) == (("c1", "c3"), 2)
+    assert (selection.ids, selection.trace.details["cutoff"]) == (("c1", "c3"), 2)
     assert selection.value == pytest.approx(0.85)
     assert select("a?", pool, 9).ids == ("c1",)
     # What stands before the gap is too long: the best that fits stands in.

@@ -147,9 +147,9 @@ def test_a_selection_says_what_was_passed_over(caplog):
     steered = sign_agent(rerankers=("lost", "bm25"))
     selector = Corag(agent=steered, embedder=SignEmbedder(), tokens=CHARACTERS)
     asked, stated = selector.select_many(["a cat?", "a cat"], [POOL, POOL], 40)
-    assert (asked.trace["reranker"], asked.trace["iterations"]) == ("bm25", 16)
-    assert list(asked.trace["passed_over"]) == ["lost"]
-    assert "passed_over" not in stated.trace
+    assert (asked.trace.reranker, asked.trace.iterations) == ("bm25", 16)
+    assert list(asked.trace.passed_over) == ["lost"]
+    assert stated.trace.passed_over is None
     assert len(caplog.records) == 1
     settings = {"iterations": 16, "exploration": 1.0, "cost_weight": 0.25, "policy": "paper"}
     same = Corag(reranker="bm25", **settings, tokens=CHARACTERS).select("a cat?", POOL, 40)
@@ -165,8 +165,8 @@ def test_a_selection_says_what_was_passed_over(caplog):
 
 def test_without_a_shipped_agent_the_default_reranker_decides(shipped, caplog):
     selection = corag.selector("corag", tokens=CHARACTERS).select("a cat?", POOL, 40)
-    assert (selection.trace["reranker"], selection.trace["policy"]) == ("minilm-softsim", "beam")
-    assert f"the agent '{SHIPPED_AGENT}' is not in" in selection.trace["no_agent"]
+    assert (selection.trace.reranker, selection.trace.policy) == ("minilm-softsim", "beam")
+    assert f"the agent '{SHIPPED_AGENT}' is not in" in selection.trace.no_agent
     assert caplog.records == []
     assert essence(selection) == essence(Corag(agent=None, tokens=CHARACTERS).select("a cat?", POOL, 40))
     with pytest.raises(InputError, match=r"is not in .*; it comes with the project's source tree"):
@@ -180,10 +180,10 @@ def test_the_shipped_agent_decides_by_default(shipped):
     selection = corag.selector("corag").select("a cat?", POOL, 40)
     trace = selection.trace
     said = agent.load(folder).predict(corag.embedder().embed(["a cat?"])[0])
-    assert (trace["agent"], trace["reranker"], trace["policy"]) == (SHIPPED_AGENT, said.reranker, "paper")
-    assert (trace["iterations"], trace["exploration"]) == (said.iterations, pytest.approx(said.exploration))
+    assert (trace.agent, trace.reranker, trace.policy) == (SHIPPED_AGENT, said.reranker, "paper")
+    assert (trace.iterations, trace.exploration) == (said.iterations, pytest.approx(said.exploration))
     assert essence(selection) == essence(Corag(agent=folder).select("a cat?", POOL, 40))
-    assert "agent" not in Corag(agent=folder).select("a cat?", POOL, 40).trace
+    assert Corag(agent=folder).select("a cat?", POOL, 40).trace.agent is None
     assert CoragFixed(agent="default").config.iterations == 4
 
 
@@ -207,14 +207,14 @@ def test_what_is_set_by_hand_is_not_left_to_the_shipped_agent(shipped, setting):
     selector = Corag(**setting)
     assert selector.agent is None
     trace = selector.select("a cat?", POOL, 40).trace
-    assert not {"agent", "no_agent", "probabilities"} & set(trace)
+    assert not {"agent", "no_agent", "probabilities"} & set(trace.to_dict())
 
 
 def test_a_shipped_agent_without_its_rerankers_leaves_the_choice_to_the_default_one(shipped, parts):
     save_small_agent(shipped / SHIPPED_AGENT, rerankers=("failing", "not-installed"), fixed=None)
     trace = Corag().select("a cat?", POOL, 40).trace
-    assert trace["reranker"] == "minilm-softsim"
-    assert set(trace["passed_over"]) == {"failing", "not-installed"}
+    assert trace.reranker == "minilm-softsim"
+    assert set(trace.passed_over) == {"failing", "not-installed"}
     with pytest.raises((ModelError, MissingExtraError)):
         Corag(strict=True).select("a cat?", POOL, 40)
 
@@ -222,7 +222,7 @@ def test_a_shipped_agent_without_its_rerankers_leaves_the_choice_to_the_default_
 def test_a_shipped_agent_for_another_embedder_is_left_out(shipped, caplog):
     save_small_agent(shipped / SHIPPED_AGENT)
     trace = Corag(embedder=SignEmbedder()).select("a cat?", POOL, 40).trace
-    assert "trained on embeddings by 'minilm', but the embedder given is 'sign'" in trace["no_agent"]
+    assert "trained on embeddings by 'minilm', but the embedder given is 'sign'" in trace.no_agent
     assert caplog.records == []
 
 
@@ -241,7 +241,7 @@ def test_a_shipped_agent_that_cannot_be_read_is_warned_of(shipped, caplog):
     folder = save_small_agent(shipped / SHIPPED_AGENT)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"format_version": 2}))
-    assert "format_version 2" in Corag().select("a cat?", POOL, 40).trace["no_agent"]
+    assert "format_version 2" in Corag().select("a cat?", POOL, 40).trace.no_agent
     assert "the agent 'agent-minilm' is left out: " in caplog.text
     with pytest.raises(CheckpointError, match="has format_version 2, but this release reads 1; install a matching"):
         Corag(strict=True)
@@ -322,10 +322,10 @@ def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeyp
     folder = save_small_agent(shipped / SHIPPED_AGENT)
     for agent_ in (None, "none"):
         trace = reranker_of(agent=agent_)
-        assert trace["reranker"] == "bm25" and "probabilities" not in trace
+        assert trace.reranker == "bm25" and trace.probabilities is None
     methods = make_methods(
         "reorder:selector=corag,corag,corag:agent=none", {"reranker": "bm25", "agent": None}
     ).selectors
     assert methods["reorder:selector=corag"].inner.agent is None
     assert methods["corag:agent=none"].agent is None and methods["corag:agent=none"]._reranker.name == "bm25"
-    assert reranker_of(agent="default")["probabilities"] == reranker_of(agent=str(folder))["probabilities"]
+    assert reranker_of(agent="default").probabilities == reranker_of(agent=str(folder)).probabilities

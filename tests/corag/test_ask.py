@@ -84,7 +84,7 @@ def test_with_an_agent_the_settings_are_its_prediction(small_index):
     reply = asked(small_index, agent=agent)
     prediction = agent.predict(corag.embedder().embed([QUESTION])[0])
     trace = reply.selection.trace
-    assert (trace["reranker"], trace["iterations"]) == (prediction.reranker, prediction.iterations)
+    assert (trace.reranker, trace.iterations) == (prediction.reranker, prediction.iterations)
     assert reply.to_dict()["trace"]["probabilities"] == pytest.approx(prediction.probabilities)
 
 

@@ -194,8 +194,8 @@ def test_the_selector_keeps_what_stands_before_the_boundary():
     select = corag.selector("car", tokens=characters).select
     selection = select("a?", pool, 100)
     assert selection.ids == ("c1", "c5", "c3")
-    assert selection.trace["cutoff"] == 3
-    assert selection.trace["clusterer"] == {"n_clusters": 2}
+    assert selection.trace.details["cutoff"] == 3
+    assert selection.trace.details["clusterer"] == {"n_clusters": 2}
     assert select("a?", pool, 9).ids == ("c1",)
     assert corag.selector("car", max_candidates=2, tokens=characters).select("a?", pool, 100).ids == ("c1", "c5")
     for setting in ({"method": "x"}, {"max_candidates": 0}):

@@ -26,7 +26,7 @@ def ids(name, budget=100, pool=POOL, **settings):
 def test_none_takes_nothing_and_says_so():
     selection = corag.selector("none").select("a?", POOL, 100)
     assert (selection.ids, selection.text, selection.cost_tokens) == ((), "", 0)
-    assert selection.trace["reason"] == "the selector 'none' never takes anything"
+    assert selection.trace.reason == "the selector 'none' never takes anything"
 
 
 def test_full_takes_what_fits_in_the_given_order():
@@ -56,7 +56,7 @@ def test_similarity_cutoff():
         "c1",
     )
     empty = corag.selector("similarity-cutoff", minimum=0.95, at_least=0).select("a?", POOL, 100)
-    assert empty.trace["reason"] == "no candidate has a similarity of at least 0.95; the best has 0.9"
+    assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
 
 
 def test_mmr_by_hand():
@@ -129,7 +129,7 @@ def test_reorder_combines_with_any_selector():
     plain = made.select("a?", POOL, 100)
     reordered = Reorder(selector=made, tokens=CHARACTERS).select("a?", POOL, 100)
     assert reordered.ids == tuple(best_at_both_ends(plain.ids))
-    assert (reordered.method, reordered.trace["selector"]) == ("reorder", "naive")
+    assert (reordered.method, reordered.trace.details["selector"]) == ("reorder", "naive")
 
 
 def test_reorder_advances_many_questions_together():

@@ -71,8 +71,8 @@ def test_exact_when_off(pool, budget, policy, seed):
     off = Corag(reranker=HashReranker(seed), policy=policy, prefilter=1.0, surrogate=asked, tokens=CHARACTERS)
     found = off.select("a", pool, budget)
     assert essence(found) == essence(plain)
-    assert found.trace.get("result") == plain.trace.get("result")
-    assert not asked.asked and "surrogate" not in found.trace
+    assert found.trace.result == plain.trace.result
+    assert not asked.asked and found.trace.surrogate is None
 
 
 @settings(max_examples=30)
@@ -83,13 +83,13 @@ def test_within_the_budget_and_the_trace_counts(pool, budget, policy, share):
     found = selector.select("a", pool, budget)
     assert found.cost_tokens <= budget
     trace = found.trace
-    assert (trace.get("surrogate"), trace.get("prefilter")) == (("hash", share) if pool else (None, None))
+    assert (trace.surrogate, trace.prefilter) == (("hash", share) if pool else (None, None))
     if pool:
-        assert trace["orders_ranked"] >= len(surrogate.asked)
-        assert trace["orders_computed"] <= len(reranker.asked)
+        assert trace.orders_ranked >= len(surrogate.asked)
+        assert trace.orders_computed <= len(reranker.asked)
     if policy not in ("paper", "public-code", "best-first"):
         # No single candidate is valued just to find a scale.
-        assert len(reranker.asked) == trace.get("orders_scored", 0)
+        assert len(reranker.asked) == trace.orders_scored
 
 
 def test_fewer_orders_reach_the_reranker():
@@ -99,7 +99,7 @@ def test_fewer_orders_reach_the_reranker():
                 reranker=HashReranker(4), policy=policy, prefilter=share, surrogate=HashReranker(6), tokens=CHARACTERS
             )
             .select("a", POOL, 40)
-            .trace["orders_scored"]
+            .trace.orders_scored
             for share in (0.3, 1.0)
         ]
         assert num_scored[0] < num_scored[1]
@@ -111,8 +111,8 @@ def test_a_surrogate_that_knows_finds_the_best_at_once():
     selector = Corag(reranker=reranker, max_scored=4, prefilter=0.5, surrogate=HashReranker(3), tokens=CHARACTERS)
     found = selector.select("a", POOL, 30)
     assert essence(found)[:-1] == essence(best)[:-1]
-    assert len(reranker.asked) == found.trace["orders_scored"] == 4
-    assert "chunk_values" not in found.trace  # they would have cost more than the search
+    assert len(reranker.asked) == found.trace.orders_scored == 4
+    assert found.trace.chunk_values is None  # they would have cost more than the search
 
 
 @pytest.mark.parametrize("policy", ["bayesian", "beam", "greedy", "random"])
@@ -120,15 +120,15 @@ def test_no_single_is_scored_for_a_scale_that_makes_no_difference(policy):
     reranker = HashReranker(3)
     selector = Corag(reranker=reranker, policy=policy, max_scored=5, iterations=1, tokens=CHARACTERS)
     trace = selector.select("a", POOL, 40).trace
-    assert trace["orders_computed"] == trace["orders_scored"] <= 5
+    assert trace.orders_computed == trace.orders_scored <= 5
 
 
 @pytest.mark.parametrize("surrogate", [None, "bm25", HashReranker(1)])
 def test_surrogates_by_default_by_name_and_as_objects(surrogate):
     selector = corag.selector("corag", reranker="minilm-maxsim", prefilter=0.25, surrogate=surrogate)
     trace = selector.select("What swims?", POOL, 12).trace
-    assert trace["surrogate"] == {None: "minilm-pooled", "bm25": "bm25"}.get(surrogate, "hash")
-    assert trace["orders_ranked"] > 0
+    assert trace.surrogate == {None: "minilm-pooled", "bm25": "bm25"}.get(surrogate, "hash")
+    assert trace.orders_ranked > 0
 
 
 def test_many_questions_at_once_find_what_one_by_one_finds():
@@ -139,7 +139,7 @@ def test_many_questions_at_once_find_what_one_by_one_finds():
         together = selector.select_many(queries, offers, 10)
         alone = [selector.select(query, pool, 10) for query, pool in zip(queries, offers, strict=True)]
         assert [essence(one) for one in together] == [essence(one) for one in alone]
-        counts = [[s.trace.get("orders_ranked", 0) for s in some] for some in (together, alone)]
+        counts = [[s.trace.orders_ranked or 0 for s in some] for some in (together, alone)]
         assert counts[0] == counts[1]
 
 

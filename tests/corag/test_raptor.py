@@ -281,7 +281,7 @@ def test_the_selector_takes_nodes_that_fit(retrieval, budget, text, ids):
     made = corag.selector("raptor", tree=hand_made(), retrieval=retrieval, top_k=1, embedder=East(), tokens=CHARACTERS)
     selection = made.select("?", pool, budget)
     assert (selection.text, selection.ids) == (text, ids)
-    assert (selection.trace["layers"], selection.trace["nodes"]) == (2, 6)
+    assert (selection.trace.details["layers"], selection.trace.details["nodes"]) == (2, 6)
 
 
 def test_of_a_tree_only_what_has_a_candidate_below_it_counts(tmp_path):

@@ -106,19 +106,19 @@ def test_settings_that_no_search_has(setting):
 
 def test_trace_tells_how_it_came_about():
     trace = Corag(reranker=RELATED, policy="paper", iterations=2, tokens=CHARACTERS).select("who?", POOL, 25).trace
-    assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
+    assert (trace.reranker, trace.iterations, trace.exploration, trace.cost_weight) == (
         "table", 2, 0.3, 0.1,
     )  # fmt: skip
     # Four singles; then c2 (14), which leaves room for c1 or c3 (9 + 2) but not for c0 (11 + 2).
-    assert (trace["orders_scored"], trace["scorer_calls"], trace["orders_computed"]) == (6, 2, 6)
-    assert trace["truncated"] == 0
-    assert trace["result"].order == (2,)
-    assert "probabilities" not in trace
+    assert (trace.orders_scored, trace.scorer_calls, trace.orders_computed) == (6, 2, 6)
+    assert trace.truncated == 0
+    assert trace.result.order == (2,)
+    assert trace.probabilities is None
 
 
 def test_trace_of_an_empty_selection():
     trace = Corag(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 3).trace
-    assert (trace["orders_scored"], trace["orders_computed"], trace["result"].order) == (0, 0, ())
+    assert (trace.orders_scored, trace.orders_computed, trace.result.order) == (0, 0, ())
 
 
 def test_values_are_remembered_across_settings():
@@ -127,7 +127,7 @@ def test_values_are_remembered_across_settings():
     first = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 40)
     num_asked = len(reranker.asked)
     Corag(reranker=reranker, iterations=3, tokens=CHARACTERS).select_from(problem, 40)
-    assert num_asked == first.trace["orders_computed"] == len(set(reranker.asked))
+    assert num_asked == first.trace.orders_computed == len(set(reranker.asked))
     assert len(reranker.asked) == num_asked
     # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
     Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 11)
@@ -142,9 +142,9 @@ def test_agent_decides(checkpoint, query, reranker, iterations):
     embedder = SignEmbedder()
     selection = Corag(agent=checkpoint, embedder=embedder, tokens=CHARACTERS).select(query, POOL, 40)
     trace = selection.trace
-    assert (trace["reranker"], trace["iterations"]) == (reranker, iterations)
-    assert (trace["exploration"], trace["cost_weight"]) == pytest.approx((1.0, 0.25))
-    assert trace["probabilities"][reranker] == pytest.approx(1 / (1 + math.exp(-10)))
+    assert (trace.reranker, trace.iterations) == (reranker, iterations)
+    assert (trace.exploration, trace.cost_weight) == pytest.approx((1.0, 0.25))
+    assert trace.probabilities[reranker] == pytest.approx(1 / (1 + math.exp(-10)))
     assert set(embedder.embedded) == {query}
     settings = {"policy": "paper", "iterations": iterations, "exploration": 1.0, "cost_weight": 0.25}
     same = Corag(reranker=reranker, **settings, tokens=CHARACTERS).select(query, POOL, 40)
@@ -160,7 +160,7 @@ def test_the_tree_is_searched_where_an_agent_decides_and_a_model_else(checkpoint
 def test_given_reranker_stands_in_for_the_predicted_one(checkpoint):
     selector = Corag(reranker=RELATED, agent=checkpoint, embedder=SignEmbedder(), tokens=CHARACTERS)
     selection = selector.select("who?", POOL, 40)
-    assert (selection.trace["reranker"], selection.trace["iterations"]) == ("table", 16)
+    assert (selection.trace.reranker, selection.trace.iterations) == ("table", 16)
     assert selection.ids == ("c1", "c0")
 
 
@@ -219,7 +219,7 @@ def test_corag_fixed_uses_the_recorded_setting(checkpoint):
     selection = corag.selector("corag-fixed", agent=checkpoint, tokens=CHARACTERS).select("cat?", POOL, 40)
     trace = selection.trace
     assert selection.method == "corag-fixed"
-    assert (trace["reranker"], trace["iterations"], trace["exploration"], trace["cost_weight"]) == (
+    assert (trace.reranker, trace.iterations, trace.exploration, trace.cost_weight) == (
         "bm25", 7, 0.3, 0.1,
     )  # fmt: skip
     same = Corag(reranker=Bm25(), policy="paper", iterations=7, exploration=0.3, cost_weight=0.1, tokens=CHARACTERS)
@@ -243,14 +243,14 @@ def test_upper_finds_the_best_of_all_orders():
     selection = Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
     assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
     # 4 + 4 * 3 + 4 * 3 * 2 + 4!
-    assert selection.trace["orders_scored"] == 64
+    assert selection.trace.orders_scored == 64
     assert Upper(reranker=RELATED, max_length=1, tokens=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
 
 
 def test_upper_scores_each_set_once_where_order_does_not_matter():
     reranker = SetReranker()
     selection = Upper(reranker=reranker, tokens=CHARACTERS).select("who?", POOL, 1000)
-    assert selection.trace["orders_scored"] == len(reranker.asked) == 2**4 - 1
+    assert selection.trace.orders_scored == len(reranker.asked) == 2**4 - 1
     assert selection.ids == tuple(sorted(selection.ids))
 
 
@@ -298,7 +298,7 @@ def test_many_questions_at_once_find_what_one_by_one_finds(name):
     alone = [selector.select(query, pool, 16) for query, pool in zip(queries, offers, strict=True)]
     assert [s.ids for s in together] == [s.ids for s in alone]
     assert [s.value for s in together] == pytest.approx([s.value for s in alone], abs=1e-6)
-    assert [s.trace["orders_scored"] for s in together] == [s.trace["orders_scored"] for s in alone]
+    assert [s.trace.orders_scored for s in together] == [s.trace.orders_scored for s in alone]
 
 
 def test_no_bound_but_the_budget_for_policies_that_add_one_chunk_a_round():
@@ -306,7 +306,7 @@ def test_no_bound_but_the_budget_for_policies_that_add_one_chunk_a_round():
     found = Corag(reranker="minilm-softsim", tokens=CHARACTERS).select(
         "a word?", offer(*texts, similarities=[0.5] * 20), 999
     )
-    assert (len(found), found.trace["policy"], found.trace["iterations"]) == (20, "beam", 20)
+    assert (len(found), found.trace.policy, found.trace.iterations) == (20, "beam", 20)
     assert Corag(reranker=HashReranker(3)).config.iterations == 10
     assert Corag(reranker=HashReranker(3), policy="greedy", iterations=4).config.iterations == 4
 
@@ -318,5 +318,5 @@ def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy
     found = selector.select("who?", POOL, 30)
     assert 0 < found.cost_tokens <= 30
     assert found.value <= bound.value
-    assert found.trace["policy"] == policy
-    assert found.trace["orders_scored"] <= 40
+    assert found.trace.policy == policy
+    assert found.trace.orders_scored <= 40

@@ -34,15 +34,15 @@ def test_an_answer_stays_with_the_part():
     selection = route(reader)
     assert selection.ids == ("c0", "c1")
     assert reader.asked == [("Why?", "aaaa\n\nbbbb")]
-    assert (selection.trace["routed"], selection.trace["answer"]) == ("top-k", "Because.")
+    assert (selection.trace.details["routed"], selection.trace.details["answer"]) == ("top-k", "Because.")
 
 
 @pytest.mark.parametrize(("text", "confidence"), [("", None), (" ", 0.9), ("Because.", 0.4)])
 def test_no_answer_goes_to_the_full_context(text, confidence):
     selection = route(Reader(text, confidence))
     assert selection.ids == ("c0", "c1", "c2", "c3")
-    assert selection.trace["routed"] == "full"
-    assert "answer" not in selection.trace
+    assert selection.trace.details["routed"] == "full"
+    assert "answer" not in selection.trace.details
 
 
 def test_the_least_confidence():
@@ -51,7 +51,7 @@ def test_the_least_confidence():
 
 def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
     reader = Reader("")
-    assert route(reader, k=4).trace["asked"] is False
+    assert route(reader, k=4).trace.details["asked"] is False
     assert route(reader, budget=10).ids == ("c0", "c1")
     assert reader.asked == []
 

@@ -78,7 +78,7 @@ def test_crag_summarizes_clusters_without_the_question():
     assert {asked.query for asked in summarizer.asked} == {""}
     assert selection.text == "first\n\nsecond"
     assert selection.ids == ("c1", "c3", "c0", "c2")
-    assert selection.trace["pieces"] == [
+    assert selection.trace.details["pieces"] == [
         {"kind": "summary", "sources": ["c1", "c3"]}, {"kind": "summary", "sources": ["c0", "c2"]},
     ]  # fmt: skip
     assert selection.cost_tokens == len("first\n\nsecond")
@@ -92,12 +92,12 @@ def test_originals_stand_in_within_the_budget_and_are_counted(reply, failed, emp
     selection = select("crag", Says(reply), k=1, budget=16)
     assert selection.text == "aaaa\n\nbbbb\n\ncccc"
     assert selection.ids == ("c0", "c1", "c2")
-    assert (selection.trace["summaries_failed"], selection.trace["summaries_empty"]) == (failed, empty)
-    assert selection.trace.get("failure") == ("down" if failed else None)
-    assert [piece["kind"] for piece in selection.trace["pieces"]] == ["original"] * 3
+    assert (selection.trace.details["summaries_failed"], selection.trace.details["summaries_empty"]) == (failed, empty)
+    assert selection.trace.details.get("failure") == ("down" if failed else None)
+    assert [piece["kind"] for piece in selection.trace.details["pieces"]] == ["original"] * 3
     skipped = select("crag", Says(reply), k=1, budget=16, fallback="skip")
     assert (skipped.ids, skipped.text) == ((), "")
-    assert skipped.trace["reason"] == "crag took none of the 5 candidates"
+    assert skipped.trace.reason == "crag took none of the 5 candidates"
 
 
 def test_small_budgets_have_fewer_summaries():
@@ -118,7 +118,7 @@ def test_a_bad_server_loses_nothing(reply):
         summarizer = OllamaSummarizer(host=server.host, retries=0, timeout_s=0.2)
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
-    assert selection.trace["summaries_failed"] + selection.trace["summaries_empty"] == 2
+    assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2
 
 
 def test_a_good_server_is_asked_side_by_side_and_once(tmp_path):
@@ -142,7 +142,7 @@ def test_the_default_summarizer_runs_offline(name):
     made = corag.selector(name, embedder=HashEmbedder())
     selection = made.select("What is topic 2?", offer(*texts, similarities=[0.5] * 8), 90)
     assert 30 < selection.cost_tokens <= 90
-    assert "summary" in {piece["kind"] for piece in selection.trace["pieces"]}
+    assert "summary" in {piece["kind"] for piece in selection.trace.details["pieces"]}
     assert len(set(selection.ids)) > 3
 
 

@@ -206,9 +206,9 @@ def test_what_is_forbidden_is_neither_scored_nor_chosen(pool, budget, window, su
     joint = SEPARATOR + "+" * surcharge
     assert len(joint.join(chunk.text for chunk in selection.chunks)) <= window
     assert selection.cost_tokens <= budget
-    assert selection.trace.get("truncated", 0) == 0
+    assert selection.trace.truncated == 0
     if not surcharge:
-        assert selection.trace.get("window", {"overlong": 0})["overlong"] == 0
+        assert (selection.trace.window or {"overlong": 0})["overlong"] == 0
     if len(selection):
         assert selection.value == Letters(window).score("who?", [joint.join(c.text for c in selection.chunks)])[0]
 
@@ -226,10 +226,10 @@ def test_a_window_that_does_not_bind_changes_nothing(pool, budget, tokens, metho
     expected = plain.select("who?", pool, budget)
     for selection in found:
         assert (selection.ids, selection.value) == (expected.ids, expected.value)
-        assert selection.trace.get("orders_scored") == expected.trace.get("orders_scored")
+        assert selection.trace.orders_scored == expected.trace.orders_scored
         if pool:
-            assert selection.trace["window"] == {
-                "policy": selection.trace["window"]["policy"], "tokens": 1000, "binds": False, "overlong": 0,
+            assert selection.trace.window == {
+                "policy": selection.trace.window["policy"], "tokens": 1000, "binds": False, "overlong": 0,
             }  # fmt: skip
 
 
@@ -241,11 +241,11 @@ def test_the_trace_says_what_became_of_long_orders(method):
     noted = {}
     for policy in ("forbid", "windows", "truncate"):
         selection = select_under(policy, method, Letters(10), POOL, 26, CHARACTERS)
-        window = selection.trace["window"]
+        window = selection.trace.window
         assert window.pop("policy") == policy
         assert window.pop("tokens") == 10
         assert window["binds"]
-        assert selection.trace["truncated"] == (window["overlong"] if policy == "truncate" else 0)
+        assert selection.trace.truncated == (window["overlong"] if policy == "truncate" else 0)
         noted[policy] = window["overlong"]
     assert noted["forbid"] == 0
     assert noted["windows"] > 0 < noted["truncate"]
@@ -258,7 +258,7 @@ def test_the_trace_says_what_became_of_long_orders(method):
 def test_nothing_fits_the_window(method):
     selection = select_under("forbid", method, Letters(3), POOL, 26, CHARACTERS)
     assert (len(selection), selection.value, selection.text) == (0, 0.0, "")
-    assert selection.trace["reason"] == (
+    assert selection.trace.reason == (
         "none of the 3 candidates fits both the budget and the reranker's window, which beside this question has room "
         "for 3 tokens (the shortest candidate has 4); cut smaller chunks, or use window='windows', which looks at a "
         "longer text in parts"
@@ -266,22 +266,22 @@ def test_nothing_fits_the_window(method):
     for policy in ("windows", "truncate"):
         assert len(select_under(policy, method, Letters(3), POOL, 26, CHARACTERS)) > 0
     too_dear = select_under("forbid", method, Letters(3), POOL, 2, CHARACTERS)
-    assert "costs more than the budget of 2 tokens" in too_dear.trace["reason"]
+    assert "costs more than the budget of 2 tokens" in too_dear.trace.reason
 
 
 def test_costs_are_told_in_tokens():
     tokens = CallableCounter(lambda text: len(text) // 2, name="pairs")
     selection = select_under("forbid", Corag, Letters(10), POOL, 26, tokens)
-    assert selection.trace["window"]["binds"]
+    assert selection.trace.window["binds"]
     # Each chunk of four letters costs two, and a separator one.
-    assert selection.trace["result"].cost == 3 * len(selection)
+    assert selection.trace.result.cost == 3 * len(selection)
     assert selection.cost_tokens == 2 if len(selection) == 1 else 5
 
 
 @pytest.mark.parametrize("reranker", [TableReranker({}), MiniLMMaxSim()])
 def test_rerankers_that_declare_no_window_have_nothing_to_report(reranker):
     for policy in ("forbid", "windows", "truncate"):
-        assert "window" not in select_under(policy, Upper, reranker, POOL, 26, CHARACTERS).trace
+        assert select_under(policy, Upper, reranker, POOL, 26, CHARACTERS).trace.window is None
 
 
 # Real rerankers

@@ -164,7 +164,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
             }
             assert same({name: row[name] for name in expected}, expected)
             if counter == "minilm":  # under the others the selector may search again
-                assert row["orders_scored"] == selection.trace.get("orders_scored", 0)
+                assert row["orders_scored"] == selection.trace.orders_scored
         # Each context is read once, and no other is.
         assert sorted(text for _, text in reader.asked) == sorted(texts)
 

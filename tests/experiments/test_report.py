@@ -160,7 +160,7 @@ def test_a_page_with_a_reply_shows_its_tree_and_chunks(tmp_path):
 
 def test_a_reply_without_a_search_has_no_tree(tmp_path):
     reply = reply_of(num_candidates=0)
-    assert "result" not in reply.selection.trace
+    assert reply.selection.trace.result is None
     checker = parsed(write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply).read_text())
     assert (checker.tags.count("svg"), checker.tags.count("li")) == (1, 0)
 
@@ -192,7 +192,7 @@ def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
 )
 def test_small_trees_are_drawn_whole(settings, num_nodes):
     reply = reply_of(**settings)
-    tree = reply.selection.trace["result"].tree
+    tree = reply.selection.trace.result.tree
     assert len(tree) == num_nodes
     svg = tree_plot(reply)
     texts = texts_of(svg)

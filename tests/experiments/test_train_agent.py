@@ -98,8 +98,8 @@ def test_candidates_are_features_in_training_and_in_use(tmp_path, features):
     assert found.reranker == expected.reranker
     assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
     many = selector.select_many([question] * 2, [candidates, candidates[:1]], 64)
-    assert many[0].trace["probabilities"] == pytest.approx(expected.probabilities, abs=1e-5)
-    assert many[1].trace["probabilities"] != pytest.approx(expected.probabilities, abs=1e-5)
+    assert many[0].trace.probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+    assert many[1].trace.probabilities != pytest.approx(expected.probabilities, abs=1e-5)
     assert selector.predict(question) is not None
 
 

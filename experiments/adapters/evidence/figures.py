@@ -65,7 +65,7 @@ def _average(questions: Sequence[Pooled], selections: Sequence[Selection]) -> di
                 hits / max(1, len(selection)),
                 selection.cost_tokens,
                 len(selection),
-                selection.trace.get("orders_scored", 0),
+                selection.trace.orders_scored,
             )
         )
     names = ("full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "chunks", "orders_scored")
