@@ -107,7 +107,7 @@ class Trace:
     orders_ranked: int | None = None
     orders_scored: int = 0
     scorer_calls: int = 0
-    orders_computed: int | None = None
+    orders_computed: int = 0
     truncated: int = 0
     window: Mapping[str, Any] | None = None
     agent: str | None = None
