@@ -27,9 +27,9 @@ LICENCES = {
 TEMPLATE = """\
 # {name}
 
-Values ordered combinations of chunks for a question: how likely they hold all of the evidence, how much of it, at how
-many tokens, and in which order. A part on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), of the form
-`evidence-sets`: see `corag/rerankers/evidence/`. NumPy evaluates it; an order costs microseconds.
+Scores ordered combinations of chunks for a question by the probability that they hold all evidence, the expected share
+of it, their length and their order. A small network on the frozen encoder all-MiniLM-L6-v2 (Apache-2.0), stored in the
+format `evidence-sets`: see `corag/rerankers/evidence/`. It runs in NumPy; an order costs microseconds.
 
 ```python
 import corag
@@ -37,29 +37,29 @@ import corag
 reranker = corag.reranker("{name}")
 ```
 
-Licence of the weights: Apache-2.0. No text of the data is in them; the data's own licences are below.
+Licence of the weights: Apache-2.0. They contain no text of the data, whose licences are below.
 
-## What it learnt from
+## Training data
 
 | data | split | questions, at most | held out | candidates | licence |
 | --- | --- | --- | --- | --- | --- |
 {sources}
 
-Questions that share a gold passage or its title are on the same side of the cut (`experiments/adapters/holdout.py`). A
-distractor may stand on both sides.
+Questions that share a gold passage or its title are on the same side of the split (`experiments/adapters/holdout.py`).
+A distractor may be on both sides.
 
 {facts}
 
 Made by `corag train-adapter`, seed {seed}, commit {commit}. Settings: `{fit}`; value: `{weights}`.
 
-## What it achieves
+## Results
 
 {figures}
 
 ## Calibration
 
-The value of an order is fitted, on training questions unseen by the network in question, to the probability that the
-order holds all of the evidence. On the tests, over the orders that a beam search meets:
+Values are calibrated to the probability that an order holds all evidence, each on training questions that its network
+has not seen. Measured on the tests, over the orders that a beam search scores:
 
 {calibration}
 """

@@ -27,10 +27,10 @@ answer = corag.reader("minilm-reader").answer("Who wrote it?", context)
 answer.text, answer.confidence, answer.spans, answer.chunk
 ```
 
-## What to expect
+## Results
 
-Right answers on questions whose gold passages are the context, in the precision that is shipped. F1 and exact match as
-SQuAD 1.1 counts them, in percent. Held out: a share of the training questions, cut between documents.
+The gold passages are the context; the weights have the precision that is shipped. F1 and exact match as in SQuAD 1.1,
+in percent. Held out: a share of the training questions, split between documents.
 
 | Questions | Number | F1 | Exact match |
 | --- | --- | --- | --- |
@@ -39,10 +39,10 @@ SQuAD 1.1 counts them, in percent. Held out: a share of the training questions, 
 {calibration}
 
 The reader copies; it does not reason. It was trained on English Wikipedia and a few medical abstracts. Most of its
-questions have one hop. Where a context holds no answer it still gives its best span, with low confidence, unless
-`min_confidence` forbids.
+questions have one hop. If the context holds no answer, it still gives its best span, with low confidence, unless
+`min_confidence` is set.
 
-## How it came to that
+## Training progress
 
 | Batches | Tokens | {curve_names} |
 | --- | --- | {curve_rule} |
@@ -63,9 +63,9 @@ Natural Questions as annotated by QED (CC BY-SA 3.0), HotpotQA (CC BY-SA 4.0), 2
 (CC BY 4.0), PubMedQA (MIT); none of their text is in the adapter.
 """
 _CALIBRATION = """\
-Confidence was fitted on {questions} held-out questions with a context, {without} of them with one that does not answer;
-{right:.0%} were answered right. Its expected calibration error, cross-fitted, is {error:.3f}. A question with an answer
-in its context has a larger margin than one without in {separation:.1%} of all pairs."""
+Confidence was calibrated on {questions} held-out questions, {without} of them with a context that holds no answer;
+{right:.0%} were answered correctly. Its cross-fitted expected calibration error is {error:.3f}. A question with
+an answer in its context has a larger margin than one without in {separation:.1%} of all pairs."""
 _OWN_TABLES = {"data", "out", "sources", "tests", "quiet", "logger", "save_every_s", "threads"}
 
 
