@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any
 
 from corag.errors import IndexMismatchError
-from corag.index import ChunkIndex
+from corag.index import ChunkIndex, Retrieval
 from corag.selectors.base import check_budget, check_query
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, Embedder, Reader, Selection, Selector
@@ -71,6 +71,7 @@ def ask(
     *,
     budget_tokens: int,
     num_candidates: int = 20,
+    retrieval: Retrieval = "vector",
 ) -> Reply:
     """Answer a question from an index.
 
@@ -82,6 +83,7 @@ def ask(
         reader: Answers from what was chosen.
         budget_tokens: The most tokens of the context.
         num_candidates: How many chunks the index offers.
+        retrieval: How the index finds them; see `ChunkIndex.retrieve`.
 
     Raises:
         InputError: The question is empty or the budget below 1.
@@ -101,7 +103,7 @@ def ask(
 
     vector = embedder.embed([question])[0]
     mark()
-    candidates = index.search(vector, num_candidates)
+    candidates = index.retrieve(question, vector, num_candidates, retrieval)
     mark()
     selection = selector.select(question, candidates, budget_tokens)
     mark()

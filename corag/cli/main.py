@@ -21,6 +21,7 @@ from rich.markup import escape
 
 from corag.cli.console import progress, say, stderr
 from corag.errors import CoragError, InputError
+from corag.index.search import Retrieval
 
 MISTAKE = 2
 """Exit status when the user can mend what went wrong."""
@@ -44,6 +45,8 @@ class AskConfig:
             candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
         prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
         num_candidates: Chunks that the index offers.
+        retrieval: How the index finds them: by cosine similarity (vector), by the words that they share with the
+            question (text, BM25), or by both rankings joined (hybrid).
         reader: Answers from the context.
         model: Model of reader `ollama` or `transformers`.
         host: Server of reader `ollama`.
@@ -62,6 +65,7 @@ class AskConfig:
     window: str | None = None
     prefilter: float | None = None
     num_candidates: int = 20
+    retrieval: Retrieval = "vector"
     reader: str = "minilm-reader"
     model: str | None = None
     host: str | None = None
@@ -137,6 +141,7 @@ def run_ask(config: AskConfig) -> None:
         corag.reader(config.reader, **reading),
         budget_tokens=config.budget,
         num_candidates=config.num_candidates,
+        retrieval=config.retrieval,
     )
     if config.json:
         sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")

@@ -32,6 +32,9 @@ _MIN_GRAPH_EFFORT = 200
 # Queries that share one pass over the vectors; bounds the rows held at once.
 _QUERIES_PER_PASS = 64
 
+FUSED_DEPTH = 100
+"""Hybrid retrieval joins at least this much of both rankings."""
+
 Item = TypeVar("Item", bound=Hashable)
 
 
@@ -182,8 +185,8 @@ class ChunkIndex:
             query: The question.
             vector: Its embedding, `[d]`.
             k: Candidates wanted, at least 1.
-            retrieval: `vector` as `search`; `text` ranks by BM25 as `search_text`; `hybrid` joins the `k` best of
-                both with `reciprocal_rank_fusion`.
+            retrieval: `vector` as `search`; `text` ranks by BM25 as `search_text`; `hybrid` joins both rankings with
+                `reciprocal_rank_fusion`.
 
         Returns:
             Candidates, best first by `retrieval`. `similarity` is the cosine to `vector` throughout, because
@@ -199,9 +202,10 @@ class ChunkIndex:
         if retrieval == "vector":
             return self.search_many(vectors, k)
         embeddings = self._checked_queries(vectors)
-        rankings = [[self._matching(query, k)] for query in queries]
+        depth = max(k, FUSED_DEPTH) if k > 0 and retrieval == "hybrid" else k
+        rankings = [[self._matching(query, depth)] for query in queries]
         if retrieval == "hybrid":
-            nearest = self._nearest(embeddings, k)
+            nearest = self._nearest(embeddings, depth)
             rankings = [[near, *by_text] for near, by_text in zip(nearest, rankings, strict=True)]
         found = []
         for embedding, of_query in zip(embeddings, rankings, strict=True):

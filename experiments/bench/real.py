@@ -23,7 +23,7 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Reranker
-from experiments.data.pools import OwnCandidates
+from experiments.data.pools import Pool
 from experiments.run.report import COLORS, new_figure, to_svg
 
 BUDGET_TOKENS = 256
@@ -146,7 +146,7 @@ def _rows(
     found: dict[tuple[str, str], list[tuple[float, int, int]]] = {key: [] for key in settings}
     folder = DataFolder.open(root / some.folder)
     counting = list(_counting(some, folder))
-    pool = OwnCandidates(folder, [query for query, _ in counting], MiniLMEmbedder())
+    pool = Pool.of_candidates(folder, [query for query, _ in counting], MiniLMEmbedder())
     for query, num_orders in counting:
         candidates = pool.candidates(query)
         best = bound.select(query.question, candidates, BUDGET_TOKENS).value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.errors import InputError
+from corag.index.search import Retrieval
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from experiments.data.pools import PoolName, check_counts
 
@@ -17,12 +18,15 @@ class CandidateSettings:
         pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
             evidence (document), or the nearest chunks of the corpus (corpus). `auto` takes the questions' own lists
             where all have one, and else the corpus.
+        retrieval: Ranks candidates by cosine similarity (vector), by the words that they share with the question (text,
+            BM25), or by both rankings joined (hybrid); see `ChunkIndex.retrieve`.
         num_candidates: Chunks offered per question with the corpus as pool.
         limit: Only the first questions of the split.
         sample: Only so many of these, drawn at random: neighbours are often about one document.
     """
 
     pool: PoolName = "auto"
+    retrieval: Retrieval = "vector"
     num_candidates: int = 20
     limit: int | None = None
     sample: int | None = None

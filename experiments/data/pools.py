@@ -3,115 +3,141 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.cli.console import Report, progress
 from corag.errors import DataError, InputError
-from corag.index import ChunkIndex, build_index
+from corag.index import ChunkIndex, Retrieval, build_index
+from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.models.minilm import cache_folder
 from corag.optional import require
+from corag.rerankers.bm25 import Bm25
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.text.documents import passage
-from corag.types import Candidate, Chunk, Embedder
+from corag.types import Candidate, Embedder
 from experiments.run.journal import fingerprint
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
 
 
-class Pool(Protocol):
-    """Offers candidates.
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of some questions, best first, each with its cosine to the question.
 
     Attributes:
         name: `candidates`, `document` or `corpus`, as results record it.
+        by_query: The candidates by the question's id.
+        embeddings: Embedding of each question by its id, `[d]`, where they are known.
     """
 
-    name: str
+    name: PoolName
+    by_query: Mapping[str, list[Candidate]]
+    embeddings: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+    @classmethod
+    def of_candidates(
+        cls,
+        folder: DataFolder,
+        queries: Sequence[Query],
+        embedder: Embedder,
+        retrieval: Retrieval = "vector",
+        *,
+        num_candidates: int | None = None,
+        name: PoolName = "candidates",
+        report: Report | None = None,
+    ) -> Pool:
+        """Return a pool of each question's own passages, each one chunk; every passage is embedded once.
+
+        Args:
+            folder: The data.
+            queries: The questions.
+            embedder: Embeds questions and passages.
+            retrieval: Ranks by cosine (`vector`), by BM25 with term weights of the question's own passages (`text`),
+                or by both rankings joined (`hybrid`).
+            num_candidates: The best so many only; by default all.
+            name: The pool's name.
+            report: Told about progress.
+
+        Raises:
+            DataError: A question has no list of candidates.
+        """
+        check_retrieval(retrieval)
+        _check_lists(folder, queries)
+        ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
+        chunks = {name: passage(folder.documents[name]) for name in ids}
+        vectors = dict(zip(ids, embed_all(embedder, [chunk.text for chunk in chunks.values()], report), strict=True))
+        questions = _embed_questions(embedder, queries)
+        candidates = {}
+        for query in queries:
+            names = query.candidates or ()
+            cosines = [float(vectors[name] @ questions[query.id]) for name in names]
+            ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))
+            if retrieval != "vector":
+                scores = Bm25().scorer(query.question, [chunks[name] for name in names])([(i,) for i in ranking])
+                by_text = [ranking[place] for place in np.argsort(-scores, kind="stable")]
+                ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
+            candidates[query.id] = [Candidate(chunks[names[i]], cosines[i]) for i in ranking[:num_candidates]]
+        return cls(name, candidates, questions)
+
+    @classmethod
+    def of_documents(
+        cls,
+        folder: DataFolder,
+        queries: Sequence[Query],
+        embedder: Embedder,
+        retrieval: Retrieval = "vector",
+        *,
+        num_candidates: int | None = None,
+        report: Report | None = None,
+    ) -> Pool:
+        """Return a pool of all passages of the documents that hold a question's evidence; see `of_candidates`.
+
+        Raises:
+            DataError: A question's document is not known; see `with_documents`.
+        """
+        return cls.of_candidates(
+            folder,
+            with_documents(folder, queries),
+            embedder,
+            retrieval,
+            num_candidates=num_candidates,
+            name="document",
+            report=report,
+        )
+
+    @classmethod
+    def of_index(
+        cls,
+        index: ChunkIndex,
+        queries: Sequence[Query],
+        embedder: Embedder,
+        num_candidates: int,
+        retrieval: Retrieval = "vector",
+    ) -> Pool:
+        """Return a pool of the best chunks of an index; see `ChunkIndex.retrieve`."""
+        questions = _embed_questions(embedder, queries)
+        vectors = np.array([questions[query.id] for query in queries]).reshape(len(queries), embedder.dimension)
+        found = index.retrieve_many([query.question for query in queries], vectors, num_candidates, retrieval)
+        return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)}, questions)
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
-        ...
+        return self.by_query[query.id]
 
     def query_embedding(self, query: Query) -> NDArray[np.float32]:
         """Return the embedding of a question, `[d]`."""
-        ...
+        return self.embeddings[query.id]
 
 
-class OwnCandidates:
-    """Each question's own passages, each one chunk, ranked by cosine similarity.
-
-    Args:
-        folder: The data.
-        queries: The questions that will be asked for; their passages are embedded at once.
-        embedder: Embeds questions and passages.
-        report: Told about progress.
-
-    Raises:
-        DataError: A question has no list of candidates.
-    """
-
-    name = "candidates"
-
-    def __init__(
-        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
-    ) -> None:
-        _check_lists(folder, queries)
-        ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
-        self._chunks: Mapping[str, Chunk] = {name: passage(folder.documents[name]) for name in ids}
-        vectors = embed_all(embedder, [self._chunks[name].text for name in ids], report)
-        self._vectors = dict(zip(ids, vectors, strict=True))
-        questions = embed_all(embedder, [query.question for query in queries])
-        self._questions: dict[str, NDArray[np.float32]] = dict(
-            zip((query.id for query in queries), questions, strict=True)
-        )
-
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the question's passages, most similar first."""
-        names = list(query.candidates or ())
-        similarities = [float(self._vectors[name] @ self._questions[query.id]) for name in names]
-        ranked = sorted(range(len(names)), key=lambda i: (-similarities[i], i))
-        return [Candidate(self._chunks[names[i]], similarities[i]) for i in ranked]
-
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return self._questions[query.id]
-
-
-class SameDocument:
-    """All passages of the documents that hold a question's evidence, each one chunk, ranked by cosine similarity.
-
-    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD.
-
-    Args:
-        folder: The data.
-        queries: The questions that will be asked for; their passages are embedded at once.
-        embedder: Embeds questions and passages.
-        report: Told about progress.
-
-    Raises:
-        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
-    """
-
-    name = "document"
-
-    def __init__(
-        self, folder: DataFolder, queries: Sequence[Query], embedder: Embedder, report: Report | None = None
-    ) -> None:
-        self._queries = {query.id: query for query in with_documents(folder, queries)}
-        self._pool = OwnCandidates(folder, list(self._queries.values()), embedder, report)
-
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the passages of the question's documents, most similar first."""
-        return self._pool.candidates(self._queries[query.id])
-
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return self._pool.query_embedding(query)
+def _embed_questions(embedder: Embedder, queries: Sequence[Query]) -> dict[str, NDArray[np.float32]]:
+    vectors = embed_all(embedder, [query.question for query in queries])
+    return {query.id: vector for query, vector in zip(queries, vectors, strict=True)}
 
 
 def check_candidates(folder: DataFolder, queries: Sequence[Query]) -> None:
@@ -135,7 +161,9 @@ def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
 
 
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
-    """Return questions with the passages of their documents as candidates; see `SameDocument`.
+    """Return questions with the passages of their documents as candidates.
+
+    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD.
 
     Raises:
         DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
@@ -155,35 +183,6 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
         passages = tuple(place for title in titles for place in by_title[title])
         found.append(replace(query, candidates=passages))
     return found
-
-
-class FromIndex:
-    """The nearest chunks of an index.
-
-    Args:
-        index: The index.
-        queries: The questions that will be asked for.
-        embedder: The index's embedder.
-        num_candidates: How many chunks to offer.
-    """
-
-    name = "corpus"
-
-    def __init__(self, index: ChunkIndex, queries: Sequence[Query], embedder: Embedder, num_candidates: int) -> None:
-        questions = embed_all(embedder, [query.question for query in queries])
-        self._questions: dict[str, NDArray[np.float32]] = dict(
-            zip((query.id for query in queries), questions, strict=True)
-        )
-        found = index.search_many(questions, num_candidates)
-        self._candidates = {query.id: pool for query, pool in zip(queries, found, strict=True)}
-
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the nearest chunks, most similar first."""
-        return self._candidates[query.id]
-
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return self._questions[query.id]
 
 
 def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
@@ -233,19 +232,21 @@ def open_pool(
     embedder: Embedder,
     *,
     pool: PoolName = "auto",
+    retrieval: Retrieval = "vector",
     index: str | Path | None = None,
     num_candidates: int = 20,
     chunking: ChunkConfig | None = None,
     quiet: bool = False,
 ) -> Pool:
     """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
+    check_retrieval(retrieval)
     if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
         check_candidates(folder, queries)
         with progress("embed candidates", quiet=quiet) as report:
-            return OwnCandidates(folder, queries, embedder, report)
+            return Pool.of_candidates(folder, queries, embedder, retrieval, report=report)
     if pool == "document":
         with progress("embed documents", quiet=quiet) as report:
-            return SameDocument(folder, queries, embedder, report)
+            return Pool.of_documents(folder, queries, embedder, retrieval, report=report)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:
@@ -256,12 +257,5 @@ def open_pool(
         # Only one build may run at a place at a time.
         lock = require("filelock", "experiments").FileLock(f"{place}.lock")
         with lock, progress("index corpus", quiet=quiet) as report:
-            opened = build_index(
-                folder.path,
-                place,
-                embedder,
-                chunking,
-                report=report,
-                overwrite=True,
-            )
-    return FromIndex(opened, queries, embedder, num_candidates)
+            opened = build_index(folder.path, place, embedder, chunking, report=report, overwrite=True)
+    return Pool.of_index(opened, queries, embedder, num_candidates, retrieval)

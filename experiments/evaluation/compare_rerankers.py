@@ -29,9 +29,9 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 from corag.types import Answer, Candidate, Reader, Reranker, Selector, TokenCounter
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.adapters.evidence.pools import Pooled, embed, open_corpus, pools, questions_of
+from experiments.adapters.evidence.pools import Pooled, open_corpus, pools, questions_of
 from experiments.adapters.evidence.states import KeptStates
-from experiments.data.pools import content_hash
+from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.compare_rerankers_table import replace_table, table_of
 from experiments.evaluation.diversity import diversity, mean_interval
 from experiments.evaluation.evaluate import average, compare, versions
@@ -111,30 +111,6 @@ class CompareConfig:
         return tuple(parse_method(text).name for text in self.selectors)
 
 
-class PooledCandidates:
-    """Questions with the candidates that a training would have shown them.
-
-    Args:
-        questions: The questions with their candidates.
-        encoder: Embeds questions.
-    """
-
-    name = "candidates"
-
-    def __init__(self, questions: Sequence[Pooled], encoder: StateEncoder) -> None:
-        self._pooled = {pooled.id: pooled for pooled in questions}
-        self._encoder = encoder
-
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the candidates of a question, best first."""
-        pooled = self._pooled[query.id]
-        return [Candidate(*given) for given in zip(pooled.chunks, pooled.similarities, strict=True)]
-
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return np.asarray(embed(self._encoder, [query.question])[0], dtype=np.float32)
-
-
 class RereadingNothing:
     """A reader that answers a question from a context once, for the budgets and methods of one question.
 
@@ -198,7 +174,13 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
     with Journal(out / f"{source.data}.journal.jsonl", work) as journal:
         questions = pools(corpus, source, queries)
         if any(query.id not in journal.units for query in queries):
-            pool = PooledCandidates(questions, encoder)
+            pool = Pool(
+                "candidates",
+                {
+                    pooled.id: [Candidate(*given) for given in zip(pooled.chunks, pooled.similarities, strict=True)]
+                    for pooled in questions
+                },
+            )
             reading = parse_method(config.reader)
             reader = RereadingNothing(corag.reader(reading.name, **reading.settings))
             selectors = _selectors(config, tokens, encoder, out / f"{source.data}.values.sqlite")
@@ -235,7 +217,7 @@ def _reranker(text: str, encoder: StateEncoder, values: Path) -> Reranker:
 
 def _rows(
     query: Query,
-    pool: PooledCandidates,
+    pool: Pool,
     selectors: Mapping[str, Selector],
     reader: Reader,
     budgets: Sequence[int],

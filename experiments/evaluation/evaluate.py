@@ -125,6 +125,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
         queries,
         embedder,
         pool=config.pool,
+        retrieval=config.retrieval,
         index=config.index,
         num_candidates=config.num_candidates,
         chunking=ChunkConfig(config.max_tokens),

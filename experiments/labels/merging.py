@@ -11,7 +11,7 @@ from experiments.labels.table import read_questions, read_table, write_questions
 from experiments.labels.work import total
 from experiments.run.journal import fingerprint, output_file
 
-OF_QUESTIONS = ("data", "splits", "sources", "limit", "pool", "num_candidates", "index")
+OF_QUESTIONS = ("data", "splits", "sources", "limit", "pool", "retrieval", "num_candidates", "index")
 """Settings in which tables may differ: which questions, and with which candidates."""
 
 

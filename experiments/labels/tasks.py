@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
-from corag.types import Candidate, Embedder
+from corag.types import Embedder
 from experiments.adapters.holdout import document_groups, held_out
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
-    OwnCandidates,
     Pool,
     PoolName,
     check_candidates,
@@ -107,39 +103,25 @@ class Tasks:
 
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return where questions of a source get their candidates from."""
-        settings, name = self.sources[source], self.pool_name(source)
+        settings, folder, name = self.sources[source], self.folders[source], self.pool_name(source)
         if name == "candidates":
             # Of a few questions all lists may be empty.
-            return OwnCandidates(self.folders[source], queries, embedder)
-        pool = open_pool(
-            self.folders[source],
+            return Pool.of_candidates(folder, queries, embedder, settings.retrieval)
+        if name == "document":
+            return Pool.of_documents(
+                folder, queries, embedder, settings.retrieval, num_candidates=settings.num_candidates
+            )
+        return open_pool(
+            folder,
             queries,
             embedder,
             pool=name,
+            retrieval=settings.retrieval,
             index=self.config.index,
             num_candidates=settings.num_candidates,
             chunking=ChunkConfig(self.config.max_tokens),
             quiet=quiet,
         )
-        return _BestOfDocument(pool, settings.num_candidates) if pool.name == "document" else pool
-
-
-class _BestOfDocument:
-    """The best passages alone of a pool that offers whole documents."""
-
-    name = "document"
-
-    def __init__(self, pool: Pool, num_candidates: int) -> None:
-        self._pool = pool
-        self._num_candidates = num_candidates
-
-    def candidates(self, query: Query) -> list[Candidate]:
-        """Return the best passages, most similar first."""
-        return self._pool.candidates(query)[: self._num_candidates]
-
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return self._pool.query_embedding(query)
 
 
 def read_tasks(config: LabelConfig) -> Tasks:

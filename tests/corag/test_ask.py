@@ -23,7 +23,7 @@ class OtherEmbedder:
         return np.ones((len(texts), 384), dtype=np.float32) / np.sqrt(384)
 
 
-def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, **settings):
+def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="vector", **settings):
     return ask(
         question,
         ChunkIndex.open(uri),
@@ -32,6 +32,7 @@ def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_token
         corag.reader("extractive"),
         budget_tokens=budget_tokens,
         num_candidates=8,
+        retrieval=retrieval,
     )
 
 
@@ -46,6 +47,14 @@ def test_each_step_hands_on_to_the_next(small_index):
     assert "Lake Sable is the deepest lake" in reply.answer.text
     assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
     assert all(seconds >= 0 for seconds in reply.seconds.values())
+
+
+@pytest.mark.parametrize("retrieval", ["vector", "text", "hybrid"])
+def test_candidates_are_found_as_asked(small_index, retrieval):
+    reply = asked(small_index, method="full", budget_tokens=10_000, retrieval=retrieval)
+    vector = corag.embedder().embed([QUESTION])[0]
+    found = ChunkIndex.open(small_index).retrieve(QUESTION, vector, 8, retrieval)
+    assert set(reply.selection.ids) == {candidate.chunk.id for candidate in found} != set()
 
 
 @pytest.mark.parametrize("method", ["top-k", "naive", "corag", "corag-fixed", "upper"])

@@ -20,7 +20,8 @@ import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
 from corag.index.manifest import FORMAT_VERSION
-from corag.types import Chunk
+from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
+from corag.types import Candidate, Chunk
 
 lancedb = pytest.importorskip("lancedb")
 
@@ -153,6 +154,62 @@ def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping:
 @pytest.mark.parametrize("query", ["", " ", "the", "?!", "\0", "😀", "\ud800", "unheard"])
 def test_text_search_may_find_nothing(index: ChunkIndex, query: str):
     assert index.search_text(query, 3) == []
+
+
+# --- Both ---
+
+
+def cosines_of(candidates, vector):
+    embedded = HashingEmbedder().embed([candidate.chunk.text for candidate in candidates])
+    return embedded @ (vector / np.linalg.norm(vector))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 80), words=st.lists(st.sampled_from(WORDS), max_size=4))
+def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: int, words: list[str]):
+    vector, query = np.random.default_rng(seed).normal(size=8) * 3, " ".join(words)
+    found = index.retrieve(query, vector, k, "hybrid")
+    near, by_text = index.search(vector, max(k, FUSED_DEPTH)), index.search_text(query, max(k, FUSED_DEPTH))
+    scores = {}
+    for ranking in (near, by_text):
+        for rank, candidate in enumerate(ranking, start=1):
+            scores[candidate.chunk.id] = scores.get(candidate.chunk.id, 0) + 1 / (60 + rank)
+    own = [scores[candidate.chunk.id] for candidate in found]
+    assert own == sorted(scores.values(), reverse=True)[:k]
+    np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
+    assert found == index.retrieve(query, vector, k, "hybrid")
+
+
+def test_text_retrieval_ranks_by_bm25_and_gives_cosines(index: ChunkIndex):
+    vector = np.random.default_rng(5).normal(size=8)
+    found = index.retrieve("red stone", vector, 7, "text")
+    assert [one.chunk for one in found] == [one.chunk for one in index.search_text("red stone", 7)]
+    np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
+    assert index.retrieve("unheard", vector, 7, "text") == []
+    assert index.retrieve("unheard", vector, 7, "hybrid") == [
+        Candidate(one.chunk, pytest.approx(one.similarity, abs=1e-6)) for one in index.search(vector, 7)
+    ]
+
+
+def test_vector_retrieval_is_the_search_by_vectors(index: ChunkIndex):
+    vectors = np.random.default_rng(6).normal(size=(3, 8))
+    assert index.retrieve_many(["red"] * 3, vectors, 4) == index.search_many(vectors, 4)
+
+
+@pytest.mark.parametrize("retrieval", ["vector", "text", "hybrid"])
+def test_every_retrieval_refuses_the_same(index: ChunkIndex, retrieval: str):
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        index.retrieve("red", np.ones(8), 0, retrieval)
+    with pytest.raises(InputError, match="query vector"):
+        index.retrieve("red", np.ones(7), 1, retrieval)
+    with pytest.raises(InputError, match="retrieval is 'fuzzy'; it has to be one of vector, text, hybrid"):
+        index.retrieve("red", np.ones(8), 1, "fuzzy")
+
+
+def test_fusion_settles_ties_by_the_first_ranking():
+    assert reciprocal_rank_fusion([["a", "b", "c"], ["d", "b"]]) == ["b", "a", "d", "c"]
+    assert reciprocal_rank_fusion([["a", "b"], ["b", "a"]]) == ["a", "b"]
+    assert reciprocal_rank_fusion([[], []]) == []
 
 
 def test_reading_changes_no_file(tmp_path: Path, chunks: list[Chunk]):

@@ -6,14 +6,13 @@ import pytest
 import corag
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex, build_index
+from corag.index.search import reciprocal_rank_fusion
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
 from corag.text.documents import Document
 from corag.text.tokens import token_counter
 from experiments.data.pools import (
-    FromIndex,
-    OwnCandidates,
-    SameDocument,
+    Pool,
     check_counts,
     content_hash,
     embed_all,
@@ -42,7 +41,7 @@ class CountingEmbedder:
 
 def test_own_candidates_are_ranked_by_cosine(folder):
     embedder = corag.embedder()
-    pool = OwnCandidates(folder, folder.queries, embedder)
+    pool = Pool.of_candidates(folder, folder.queries, embedder)
     for query in folder.queries:
         candidates = pool.candidates(query)
         assert sorted(candidate.chunk.id for candidate in candidates) == sorted(query.candidates)
@@ -56,19 +55,19 @@ def test_own_candidates_are_ranked_by_cosine(folder):
 def test_each_passage_is_embedded_once(folder):
     embedder = CountingEmbedder()
     queries = folder.queries[:2]
-    OwnCandidates(folder, queries, embedder)
+    Pool.of_candidates(folder, queries, embedder)
     assert embedder.batches == [len(set(queries[0].candidates) | set(queries[1].candidates)), 2]
 
 
 def test_a_question_without_a_list_names_the_other_pool(folder):
     query = replace(folder.queries[0], candidates=None)
     with pytest.raises(DataError, match=r"question 'q1' of .* has no candidates of its own; use --pool corpus"):
-        OwnCandidates(folder, [folder.queries[1], query], corag.embedder())
+        Pool.of_candidates(folder, [folder.queries[1], query], corag.embedder())
 
 
 def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
     empty = replace(folder.queries[0], candidates=())
-    assert OwnCandidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
+    assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
     with pytest.raises(DataError, match=r"none of the 1 questions of .* has a candidate.*--pool corpus"):
         open_pool(folder, [empty], corag.embedder(), quiet=True)
 
@@ -76,11 +75,61 @@ def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
 def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
     embedder = corag.embedder()
     index = ChunkIndex.open(small_index, embedder)
-    pool = FromIndex(index, folder.queries, embedder, 5)
+    pool = Pool.of_index(index, folder.queries, embedder, 5)
     for query in folder.queries:
         found, expected = pool.candidates(query), index.search(embedder.embed([query.question])[0], 5)
         assert [candidate.chunk for candidate in found] == [candidate.chunk for candidate in expected]
         assert pool.query_embedding(query).shape == (384,)
+
+
+@pytest.mark.parametrize("retrieval", ["text", "hybrid"])
+def test_candidates_from_an_index_by_words(folder, small_index, retrieval):
+    embedder = corag.embedder()
+    index = ChunkIndex.open(small_index, embedder)
+    pool = open_pool(
+        folder, folder.queries, embedder, pool="corpus", index=small_index, num_candidates=5, retrieval=retrieval
+    )
+    for query in folder.queries:
+        vector = embedder.embed([query.question])[0]
+        expected = index.retrieve(query.question, vector, 5, retrieval)
+        assert [one.chunk for one in pool.candidates(query)] == [one.chunk for one in expected]
+
+
+def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_question(folder):
+    embedder = corag.embedder()
+    query = replace(folder.queries[0], question="mirrors of polished tin", candidates=("oro", "varn", "tolmere"))
+    documents = {
+        **folder.documents,
+        "varn": replace(folder.documents["varn"], title="", text="Tin mirrors, polished."),
+        "tolmere": replace(folder.documents["tolmere"], title="", text="The polished floor."),
+        "oro": replace(folder.documents["oro"], title="", text="Rain."),
+    }
+    changed = replace(folder, documents=documents)
+    by_text, by_vector, joined = (
+        Pool.of_candidates(changed, [query], embedder, retrieval).candidates(query)
+        for retrieval in ("text", "vector", "hybrid")
+    )
+    assert [one.chunk.id for one in by_text] == ["varn", "tolmere", "oro"]
+    cosines = {one.chunk.id: one.similarity for one in by_vector}
+    assert (
+        cosines == {one.chunk.id: one.similarity for one in by_text} == {one.chunk.id: one.similarity for one in joined}
+    )
+    rankings = [[one.chunk.id for one in ranked] for ranked in (by_vector, by_text)]
+    assert [one.chunk.id for one in joined] == reciprocal_rank_fusion(rankings)
+
+
+def test_words_that_no_candidate_holds_leave_the_order_of_the_cosines(folder):
+    embedder, query = corag.embedder(), replace(folder.queries[0], question="xyzzy")
+    by_text, by_vector = (
+        Pool.of_candidates(folder, [query], embedder, retrieval).candidates(query) for retrieval in ("text", "vector")
+    )
+    assert by_text == by_vector
+
+
+@pytest.mark.parametrize("pool", ["candidates", "corpus", "document"])
+def test_an_unknown_retrieval_is_refused(folder, small_index, pool):
+    with pytest.raises(InputError, match="retrieval is 'words'; it has to be one of vector, text, hybrid"):
+        open_pool(folder, folder.queries, corag.embedder(), pool=pool, index=small_index, retrieval="words")
 
 
 @pytest.mark.parametrize(("num_texts", "batches"), [(0, []), (1, [1]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
@@ -213,4 +262,4 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
 def test_a_question_whose_document_is_not_known_names_the_other_pool(folder, gold):
     query = replace(folder.queries[0], gold=gold)
     with pytest.raises(DataError, match=r"question 'q1' of .* no evidence in a passage with a title.*--pool corpus"):
-        SameDocument(with_articles(folder), [query], corag.embedder())
+        Pool.of_documents(with_articles(folder), [query], corag.embedder())
