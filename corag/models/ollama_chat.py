@@ -243,14 +243,14 @@ class OllamaChat:
     def _require_whole(self, text: str, done_reason: str | None) -> None:
         if done_reason == "length":
             raise OllamaError(
-                f"{self._server} stopped after {len(text)} characters at its limit of length; "
+                f"{self._server} stopped after {len(text)} characters at its length limit; "
                 "raise num_ctx or lower the token budget",
                 partial_text=text,
             )
         if not text.strip():
             raise OllamaError(
                 f"{self._server} sent an empty reply from model {self.model!r}; "
-                f"try it by hand with `ollama run {self.model}`, or set another model"
+                f"try `ollama run {self.model}` by hand, or set another model"
             )
 
     @property
@@ -287,7 +287,7 @@ class OllamaChat:
         except httpx.TimeoutException as error:
             raise OllamaError(
                 f"{self._server} sent nothing for {self._timeout_s:g} s; raise timeout_s, "
-                "or see with `ollama ps` whether the model fits the machine",
+                "or check with `ollama ps` that the model fits into memory",
                 partial_text=partial_text,
                 can_retry=True,
             ) from error
@@ -296,7 +296,7 @@ class OllamaChat:
         except ollama.ResponseError as error:
             raise self._refused(error.status_code, error.error, partial_text) from error
         except UnicodeEncodeError as error:
-            raise InputError(f"a text to be sent is not valid Unicode: {error}; decode it with its encoding") from error
+            raise InputError(f"a message is not valid Unicode ({error}); decode it with errors='replace'") from error
         except (ValueError, TypeError, AttributeError) as error:
             # The client checks neither that a line is an object nor that its error is a text.
             raise OllamaError(
@@ -323,7 +323,7 @@ class OllamaChat:
             )
         return OllamaError(
             f"{self._server} refused the request with HTTP {status}: {_short(reason)}; "
-            f"check the settings against `ollama show {self.model}`, and OLLAMA_API_KEY if it wants a key"
+            f"check the settings against `ollama show {self.model}`, and OLLAMA_API_KEY if it needs a key"
         )
 
 
@@ -356,7 +356,7 @@ class _Relay:
     def _contradiction(self) -> OllamaError:
         return OllamaError(
             f"a reply broke off after {len(self._delivered)} characters, which on_token has received, "
-            "and the next try said something else; set temperature=0, or ask again without on_token",
+            "and the next try differs; set temperature=0, or ask again without on_token",
             partial_text=self._delivered,
         )
 
@@ -367,7 +367,7 @@ def _connect(host: str, timeout_s: float) -> Any:
         import ollama
     except ImportError as error:
         raise MissingExtraError(
-            "a model of an Ollama server needs the package 'ollama'; install it with `pip install 'corag[ollama]'`"
+            "Ollama models need the package 'ollama'; install it with `pip install 'corag[ollama]'`"
         ) from error
     try:
         return ollama.Client(

@@ -82,7 +82,7 @@ class MiniLMReader:
             InputError: Not as many questions as contexts, or a question that fills the window.
         """
         if len(queries) != len(contexts):
-            raise InputError(f"{len(queries)} questions came with {len(contexts)} contexts; give one context each")
+            raise InputError(f"got {len(queries)} questions and {len(contexts)} contexts; give one for each")
         settings = self._reader.settings
         answers = [
             to_answer(reading, context, settings)
@@ -119,11 +119,13 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
     try:
         settings = ReaderSettings(**values)
     except TypeError as error:
-        raise ModelError(f"the adapter {adapter.config.name!r} has settings that no reader has: {error}") from error
+        raise ModelError(
+            f"the adapter {adapter.config.name!r} has unknown settings: {error}; train it again"
+        ) from error
     if kinds != list(KINDS) or not all(math.isfinite(value) for value in (settings.slope, settings.offset)):
         raise ModelError(
-            f"the adapter {adapter.config.name!r} knows the kinds {kinds} with slope {settings.slope} and offset "
-            f"{settings.offset}; a reader has the kinds {list(KINDS)} and finite numbers: train again"
+            f"the adapter {adapter.config.name!r} has kinds {kinds}, slope {settings.slope} and offset "
+            f"{settings.offset}; they must be {list(KINDS)} and finite numbers: train it again"
         )
     return settings
 

@@ -116,8 +116,8 @@ class SpanReader:
         room = self.settings.window_tokens - len(question) - 3
         if room < MIN_ROOM:
             raise InputError(
-                f"the question has {len(question)} tokens, which leaves {max(room, 0)} of the reader's window of "
-                f"{self.settings.window_tokens} tokens for the context, fewer than {MIN_ROOM}; shorten the question"
+                f"the question has {len(question)} tokens and leaves {max(room, 0)} of the reader's window of "
+                f"{self.settings.window_tokens} for the context, which needs at least {MIN_ROOM}; shorten the question"
             )
         return room
 

@@ -1,4 +1,4 @@
-"""Many requests to a summarizer: side by side, each paid once, cut to size, failures counted and not raised."""
+"""Many requests to a summarizer: concurrent, each made once, cut to size; failures are counted and not raised."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PART_SHARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
         text: The summary; empty when the texts hold nothing that matters, or it failed.
         sources: Ids of the chunks that it was made from.
-        failure: Why there is no summary; None when there is one, or rightly none.
+        failure: Why the request failed; None if it succeeded, also with an empty summary.
         num_calls: Requests to the summarizer; 0 when it was remembered, more than 1 for texts beyond its window.
     """
 
@@ -41,7 +41,7 @@ def summarize_all(
     """Return a summary for each request.
 
     Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is kept in
-    the store as soon as it is there, so that an interrupted run pays for nothing twice. Texts beyond the summarizer's
+    the store as soon as it is there, so that an interrupted run repeats nothing. Texts beyond the summarizer's
     window are summarized in parts, and the summaries of the parts again.
 
     Args:
@@ -90,8 +90,8 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
         except DataError:
             raise
         except (SummarizerError, ReaderError, InputError, OSError) as error:
-            # Time-outs are among them. Whoever asked has the texts themselves to fall back on; a missing package or
-            # a damaged model is none of these, and no reason to go on.
+            # These include time-outs. The caller can fall back on the texts themselves. A missing package or a damaged
+            # model is none of these and stops the run.
             return Summary("", request.sources, str(error) or type(error).__name__, 1)
         text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
         if store is not None:
@@ -127,7 +127,9 @@ def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryReque
     if window is None or _joined_tokens(summarizer, request.texts) <= window:
         return [request]
     if window < 2 * _PART_SHARE:
-        raise InputError(f"window_tokens of summarizer {summarizer.name!r} is {window}; it must be at least 8")
+        raise InputError(
+            f"window_tokens of summarizer {summarizer.name!r} is {window}; it must be at least {2 * _PART_SHARE}"
+        )
     pieces = [piece for text in request.texts for piece in _pieces(summarizer, text, window)]
     groups: list[tuple[str, ...]] = []
     group: tuple[str, ...] = ()

@@ -119,8 +119,8 @@ class _Ruler:
         self.room = max_tokens - self._title_tokens
         if self.room < 1:
             raise InputError(
-                f"document {document.id!r}: its title of {len(document.title)} characters leaves no token of "
-                f"max_tokens={max_tokens} for text; raise max_tokens or shorten the title"
+                f"document {document.id!r}: its title of {len(document.title)} characters leaves no room for "
+                f"text within max_tokens={max_tokens}; raise max_tokens or shorten the title"
             )
 
     def sizes(self, spans: Sequence[Span]) -> list[int]:
@@ -182,8 +182,8 @@ def _cut_word(span: Span, ruler: _Ruler) -> Iterator[Span]:
         step = 1
         if not ruler.fits(start, start + 1):
             raise InputError(
-                f"document {ruler.document.id!r}: the character {ruler.document.text[start]!r} at {start} "
-                f"alone costs more than the {ruler.room} tokens that a chunk has room for; raise max_tokens"
+                f"document {ruler.document.id!r}: the single character {ruler.document.text[start]!r} at {start} needs "
+                f"more than the {ruler.room} tokens that a chunk has for text; raise max_tokens"
             )
         while start + step < end and ruler.fits(start, min(end, start + 2 * step)):
             step *= 2

@@ -84,9 +84,9 @@ class DataFolder:
                 if name not in documents:
                     raise DataError(
                         f"{file}, question {query.id!r}: candidate {name!r} is not in the corpus; add the "
-                        "passage to the corpus or take it out of the question"
+                        "passage to the corpus or remove it from the question"
                     )
-        # Corpora are often cut down: such evidence cannot be found, and recall says so.
+        # Corpora are often subsets. Such evidence cannot be found, which lowers recall.
         lost = [query.id for query in queries.values() if not all(_exists(gold, documents) for gold in query.gold)]
         if lost:
             logger.warning(
@@ -123,7 +123,7 @@ def read_corpus(path: str | Path) -> dict[str, Document]:
 def is_evidence(chunk: Chunk, gold: str) -> bool:
     """Tell whether a chunk counts as evidence for a gold entry.
 
-    It does when it is that passage or was cut from it, or when it holds at least half of that span.
+    It does if it is that passage, was cut from it, or holds at least half of that span.
     """
     document = chunk.metadata.get("document", chunk.id)
     if gold in (chunk.id, document):
@@ -137,7 +137,7 @@ def is_evidence(chunk: Chunk, gold: str) -> bool:
 
 
 def passage_of(gold: str, documents: Mapping[str, Document]) -> str | None:
-    """Return the id of the passage that a gold entry is, or is a span of; None where the corpus does not have it."""
+    """Return the id of the passage that a gold entry names, whole or as a span; None if it is not in the corpus."""
     if gold in documents:
         return gold
     match = _SPAN.fullmatch(gold)
@@ -163,7 +163,7 @@ def _find(folder: Path, stem: str) -> Path:
 
 
 def _read(file: Path, parse: Callable[[Mapping[str, Any]], Row]) -> Iterator[tuple[int, Row]]:
-    """Yield (line number, parsed line); empty lines are passed over."""
+    """Yield (line number, parsed line); empty lines are skipped."""
     number = 0
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
@@ -173,7 +173,9 @@ def _read(file: Path, parse: Callable[[Mapping[str, Any]], Row]) -> Iterator[tup
     except _LineError as error:
         raise DataError(f"{file}, line {number}: {error}") from error
     except (EOFError, OSError, zlib.error) as error:
-        raise DataError(f"{file}, after line {number}: cannot be read ({error}); write it again") from error
+        raise DataError(
+            f"{file}, after line {number}: cannot be read ({error}); the file is damaged, write it again"
+        ) from error
 
 
 class _LineError(Exception):
@@ -186,9 +188,9 @@ def _decode(line: bytes) -> Mapping[str, Any]:
     except UnicodeDecodeError as error:
         raise _LineError(f"not UTF-8 ({error}); save the file as UTF-8") from error
     except (ValueError, RecursionError) as error:
-        raise _LineError(f"not JSON ({error}); every line has to be one JSON object") from error
+        raise _LineError(f"not JSON ({error}); every line must be one JSON object") from error
     if not isinstance(row, dict):
-        raise _LineError(f"a JSON {type(row).__name__}; every line has to be one JSON object")
+        raise _LineError(f"a JSON {type(row).__name__}; every line must be one JSON object")
     return row
 
 
@@ -208,7 +210,7 @@ def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if values is None:
         return ()
     if not isinstance(values, list):
-        raise _LineError(f"field {name!r} is {values!r:.80}; it has to be a list of strings")
+        raise _LineError(f"field {name!r} is {values!r:.80}; it must be a list of strings")
     return tuple(_checked(name, value, "a list of strings") for value in values)
 
 
@@ -217,12 +219,12 @@ def _checked(name: str, value: object, rule: str) -> str:
     if name in _IDS and isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str):
-        raise _LineError(f"field {name!r} holds {value!r:.80}; it has to be {rule}")
+        raise _LineError(f"field {name!r} holds {value!r:.80}; it must be {rule}")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
         raise _LineError(
-            f"field {name!r} holds half of a surrogate pair at character {error.start}; write valid Unicode"
+            f"field {name!r} holds a lone surrogate at character {error.start}; write valid Unicode"
         ) from error
     return value
 
@@ -241,7 +243,7 @@ def _document(row: Mapping[str, Any]) -> Document:
 def _query(row: Mapping[str, Any]) -> Query:
     question = _text(row, "question")
     if not question.strip():
-        raise _LineError("field 'question' is empty; take the line out or write the question")
+        raise _LineError("field 'question' is empty; write the question or remove the line")
     return Query(
         id=_id(row),
         question=question,
@@ -265,7 +267,7 @@ def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
         name: str = row.id  # type: ignore[attr-defined]
         if name in found:
             raise DataError(
-                f"{file}, line {number}: id {name!r} stands in line {lines[name]} already; ids must be unique"
+                f"{file}, line {number}: id {name!r} is already used in line {lines[name]}; ids must be unique"
             )
         found[name] = row
         lines[name] = number

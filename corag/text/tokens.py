@@ -1,6 +1,6 @@
-"""Token counts under the answering model's tokenizer, so that a budget is a budget.
+"""Token counts under the answering model's tokenizer.
 
-Knows tokenizers, not models: counting needs neither torch nor weights.
+Counting needs neither torch nor weights.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CallableCounter:
         if number < 0:
             raise InputError(
                 f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; "
-                "it has to return a whole number >= 0 or a sequence of tokens (as tokenizer.tokenize does)"
+                "it must return a whole number of at least 0, or a sequence of tokens as tokenizer.tokenize does"
             )
         return number
 
@@ -96,7 +96,7 @@ def token_counter(
             not exact), the path of a `tokenizer.json` or of a folder that holds one, or a callable.
 
     Raises:
-        InputError: Nothing of these.
+        InputError: `spec` is none of these.
         ModelError: The tokenizer file is missing or broken.
     """
     if callable(spec):
@@ -134,8 +134,10 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # tokenizers raises nothing narrower
-        raise ModelError(f"{path} is not a readable tokenizers file: {error}") from error
-    # A stored truncation would make every count at most that number, and the budget a fiction.
+        raise ModelError(
+            f"{path} is not a readable tokenizers file: {error}; give the tokenizer.json of the answering model"
+        ) from error
+    # A stored truncation would cap every count, so selections could exceed the budget.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -160,6 +162,6 @@ def encode(
         return run(list(texts), add_special_tokens=special_tokens)
     except TypeError as error:
         raise InputError(
-            f"a text cannot be tokenised ({error}); every text has to be a string of valid Unicode, without "
-            "halves of surrogate pairs: decode its source with errors='replace'"
+            f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates: "
+            "decode its source with errors='replace'"
         ) from error

@@ -145,7 +145,10 @@ def test_parts_that_do_not_exist_or_fit(refused, small_index, arguments, parts):
         ('{"id": "a"}\n', ["corpus.jsonl, line 1", "field 'text' is missing"]),
         ('{"id": "a", "text": 3}\n', ["corpus.jsonl, line 1", "holds 3", "a string"]),
         ('{"id": "", "text": "x"}\n', ["corpus.jsonl, line 1", "'id' is empty"]),
-        ('{"id": "a", "text": "x"}\n\n{"id": "a", "text": "y"}\n', ["line 3: id 'a' stands in line 1", "unique"]),
+        (
+            '{"id": "a", "text": "x"}\n\n{"id": "a", "text": "y"}\n',
+            ["line 3: id 'a' is already used in line 1", "unique"],
+        ),
         ('{"id": "a", "text": "\\ud800"}\n', ["corpus.jsonl, line 1", "surrogate", "valid Unicode"]),
     ],
 )
@@ -166,9 +169,12 @@ def test_a_corpus_that_is_not_utf8(refused, tmp_path):
     ("query", "parts"),
     [
         ({"question": " "}, ["queries.jsonl, line 2: field 'question' is empty"]),
-        ({"id": "q1"}, ["queries.jsonl, line 2: id 'q1' stands in line 1"]),
+        ({"id": "q1"}, ["queries.jsonl, line 2: id 'q1' is already used in line 1"]),
         ({"answers": "310 metres"}, ["queries.jsonl, line 2: field 'answers' is '310 metres'", "a list of strings"]),
-        ({"candidates": ["nowhere"]}, ["question 'q2': candidate 'nowhere' is not in the corpus", "take it out"]),
+        (
+            {"candidates": ["nowhere"]},
+            ["question 'q2': candidate 'nowhere' is not in the corpus", "remove it from the question"],
+        ),
     ],
 )
 def test_a_broken_question(refused, tmp_path, query, parts):
@@ -191,7 +197,7 @@ def test_a_split_that_is_not_there(refused, small_data):
 
 def test_a_title_that_fills_the_chunk(refused, small_data):
     said = refused("index", "--data", small_data, "--max_tokens", 2, "--out", "index")
-    all_in(said, "document 'varn'", "leaves no token of max_tokens=2", "raise max_tokens")
+    all_in(said, "document 'varn'", "leaves no room for text within max_tokens=2", "raise max_tokens")
 
 
 def test_an_output_that_is_a_folder(refused, tmp_path, small_data):

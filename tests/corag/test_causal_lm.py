@@ -136,7 +136,7 @@ def test_a_prompt_that_does_not_fit(reader):
 
 @pytest.mark.parametrize("query", ["", " \n"])
 def test_an_empty_question(reader, query):
-    with pytest.raises(InputError, match="query must hold a question"):
+    with pytest.raises(InputError, match="query must be a question"):
         reader.answer(query, CONTEXT)
 
 

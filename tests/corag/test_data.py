@@ -112,19 +112,19 @@ def test_whole_evidence_is_no_warning(tmp_path, caplog):
         (b'{"id": "x", "text": "y"} trailing', "not JSON"),
         (b"[" * 100_000, "not JSON"),
         (b'{"id": ' + b"1" * 5000 + b"}", "not JSON"),
-        (b'["a"]', "a JSON list; every line has to be one JSON object"),
-        (b"null", "a JSON NoneType; every line has to be one JSON object"),
+        (b'["a"]', "a JSON list; every line must be one JSON object"),
+        (b"null", "a JSON NoneType; every line must be one JSON object"),
         (b'{"id": "x", "text": "\xff"}', r"not UTF-8 \(.*save the file as UTF-8"),
         (b"{}", r"field 'id' is missing; the fields here are \(none\)"),
         (b'{"id": "x", "body": "y"}', "field 'text' is missing; the fields here are id, body"),
         (b'{"id": null, "text": "y"}', "field 'id' is missing"),
         (b'{"id": "", "text": "y"}', "field 'id' is empty"),
-        (b'{"id": true, "text": "y"}', "field 'id' holds True; it has to be a string"),
-        (b'{"id": 1.5, "text": "y"}', "field 'id' holds 1.5; it has to be a string"),
-        (b'{"id": "x", "text": 7}', "field 'text' holds 7; it has to be a string"),
-        (b'{"id": "x", "text": ["y"]}', "field 'text' holds .*; it has to be a string"),
-        (b'{"id": "x", "text": "y", "title": 3}', "field 'title' holds 3; it has to be a string"),
-        (b'{"id": "x", "text": "ab\\ud83d"}', "field 'text' holds half of a surrogate pair at character 2"),
+        (b'{"id": true, "text": "y"}', "field 'id' holds True; it must be a string"),
+        (b'{"id": 1.5, "text": "y"}', "field 'id' holds 1.5; it must be a string"),
+        (b'{"id": "x", "text": 7}', "field 'text' holds 7; it must be a string"),
+        (b'{"id": "x", "text": ["y"]}', "field 'text' holds .*; it must be a string"),
+        (b'{"id": "x", "text": "y", "title": 3}', "field 'title' holds 3; it must be a string"),
+        (b'{"id": "x", "text": "ab\\ud83d"}', "field 'text' holds a lone surrogate at character 2"),
     ],
 )
 def test_a_broken_corpus_line_is_named(tmp_path, line, reason):
@@ -139,13 +139,13 @@ def test_a_broken_corpus_line_is_named(tmp_path, line, reason):
         ({"question": None}, "field 'question' is missing"),
         ({"question": " \n"}, "field 'question' is empty"),
         ({"id": ""}, "field 'id' is empty"),
-        ({"answers": "this"}, "field 'answers' is 'this'; it has to be a list of strings"),
-        ({"answers": [1]}, "field 'answers' holds 1; it has to be a list of strings"),
-        ({"answers": ["\ud83d"]}, "field 'answers' holds half of a surrogate pair at character 0"),
-        ({"gold": {"a": 1}}, "field 'gold' is .*; it has to be a list of strings"),
-        ({"gold": [None]}, "field 'gold' holds None; it has to be a list of strings"),
-        ({"candidates": "a"}, "field 'candidates' is 'a'; it has to be a list of strings"),
-        ({"split": 1}, "field 'split' holds 1; it has to be a string"),
+        ({"answers": "this"}, "field 'answers' is 'this'; it must be a list of strings"),
+        ({"answers": [1]}, "field 'answers' holds 1; it must be a list of strings"),
+        ({"answers": ["\ud83d"]}, "field 'answers' holds a lone surrogate at character 0"),
+        ({"gold": {"a": 1}}, "field 'gold' is .*; it must be a list of strings"),
+        ({"gold": [None]}, "field 'gold' holds None; it must be a list of strings"),
+        ({"candidates": "a"}, "field 'candidates' is 'a'; it must be a list of strings"),
+        ({"split": 1}, "field 'split' holds 1; it must be a string"),
     ],
     ids=str,
 )
@@ -157,10 +157,10 @@ def test_a_broken_question_is_named(tmp_path, change, reason):
 
 def test_repeated_ids_are_refused_with_both_lines(tmp_path):
     write(tmp_path, [*CORPUS, b"", CORPUS[0]])
-    with pytest.raises(DataError, match="line 4: id 'a' stands in line 1 already"):
+    with pytest.raises(DataError, match="line 4: id 'a' is already used in line 1"):
         read_corpus(tmp_path)
     write(tmp_path, queries=[QUERY, QUERY])
-    with pytest.raises(DataError, match=r"queries\.jsonl, line 2: id 'q1' stands in line 1 already"):
+    with pytest.raises(DataError, match=r"queries\.jsonl, line 2: id 'q1' is already used in line 1"):
         DataFolder.open(tmp_path)
 
 

@@ -150,7 +150,7 @@ def test_a_question_without_end_is_refused(reader, question):
 
 
 def test_contexts_and_questions_come_in_pairs(reader):
-    with pytest.raises(InputError, match="2 questions came with 1 contexts"):
+    with pytest.raises(InputError, match="got 2 questions and 1 contexts"):
         reader.answer_many(["a", "b"], ["c"])
 
 

@@ -256,7 +256,7 @@ def test_the_longest_partial_text_survives_the_later_tries():
         (Reply(), "empty reply.*`ollama run llama3.1:8b`"),
         (Reply(""), "empty reply"),
         (Reply(" ", "\n"), "empty reply"),
-        (Reply("Par", done_reason="length"), "stopped after 3 characters.*limit of length; raise num_ctx"),
+        (Reply("Par", done_reason="length"), "stopped after 3 characters.*length limit; raise num_ctx"),
     ],
 )
 @pytest.mark.parametrize("stream", [True, False])
@@ -375,9 +375,9 @@ def test_an_error_of_on_token_passes_through():
 @pytest.mark.parametrize("query", ["", " \n"])
 def test_an_empty_query(query):
     reader = OllamaReader()
-    with pytest.raises(InputError, match="query must hold a question"):
+    with pytest.raises(InputError, match="query must be a question"):
         reader.answer(query, CONTEXT)
-    with pytest.raises(InputError, match="query must hold a question"):
+    with pytest.raises(InputError, match="query must be a question"):
         reader.stream(query, CONTEXT)
 
 

@@ -202,11 +202,13 @@ def test_settings_out_of_range_are_refused(max_tokens, overlap, message):
 
 
 def test_a_title_without_room_is_refused():
-    with pytest.raises(InputError, match="document 'd': its title of 5 characters leaves no token of max_tokens=6"):
+    with pytest.raises(
+        InputError, match="document 'd': its title of 5 characters leaves no room for text within max_tokens=6"
+    ):
         chunk_document(Document("d", "text", "Title"), CHARACTERS, ChunkConfig(6))
 
 
 def test_a_character_that_costs_too_much_is_refused():
     bytes_counter = CallableCounter(lambda text: list(text.encode()))
-    with pytest.raises(InputError, match="document 'd': the character '🙂' at 2 alone costs more than the 3 tokens"):
+    with pytest.raises(InputError, match="document 'd': the single character '🙂' at 2 needs more than the 3 tokens"):
         chunk_document(Document("d", "ab🙂"), bytes_counter, ChunkConfig(3))

@@ -137,7 +137,7 @@ def test_callables_return_numbers_or_tokens(result, expected):
 )  # fmt: skip
 def test_callables_that_return_something_else_are_refused(result):
     counter = CallableCounter(lambda _: result, name="mine")
-    with pytest.raises(InputError, match=r"'mine' returned .* for a text of 9 characters; it has to return a whole"):
+    with pytest.raises(InputError, match=r"'mine' returned .* for a text of 9 characters; it must return a whole"):
         counter.count(["some text"])
 
 
