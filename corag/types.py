@@ -211,10 +211,18 @@ class SummaryRequest:
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors."""
+    """Turns texts into vectors.
 
-    name: str
-    dimension: int
+    Attributes:
+        name: Its name.
+        dimension: Numbers of a vector.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
+
+    @property
+    def dimension(self) -> int: ...  # noqa: D102 - see Attributes
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, `[len(texts), dimension]`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -46,27 +46,48 @@ def checked_problem(costs: ArrayLike, budget: int) -> tuple[IntArray, int]:
     return _checked_costs(costs), _checked_budget(budget)
 
 
-def checked_values(values: object, asked: Sequence[object], source: str = "score_orders") -> FloatArray:
-    """Return the answer of a scorer, called `source`, as one finite float per thing `asked`, or raise `SearchError`."""
+def checked_values(
+    values: object,
+    asked: Sequence[Any],
+    source: str = "score_orders",
+    named: Callable[[Sequence[Any]], str] | None = None,
+) -> FloatArray:
+    """Return the answer of a scorer as floats, `[len(asked)]`.
+
+    Args:
+        values: The answer.
+        asked: The orders that it was asked for.
+        source: The scorer's name in errors.
+        named: Names some of these orders in errors; by default their number, or the only one.
+
+    Raises:
+        SearchError: It is no array of numbers, has another number of them, or one is not finite.
+    """
+    named = named or _number_or_one
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise SearchError(
-            f"{source} returned {type(values).__name__}, which is no array of numbers; "
-            f"it must return one value per order"
+            f"{source} returned {type(values).__name__}, which is no array of numbers ({error}), for {named(asked)}; "
+            "it must return one value per order"
         ) from error
     if array.shape != (len(asked),):
         raise SearchError(
-            f"{source} returned values of shape {array.shape} for {len(asked)} orders; "
-            f"it must return one value per order, in the order in which it was asked"
+            f"{source} returned values of shape {array.shape} for {named(asked)}; "
+            "it must return one value per order, in the order in which it was asked"
         )
-    if not np.isfinite(array).all():
-        worst = int(np.flatnonzero(~np.isfinite(array))[0])
+    finite = np.isfinite(array)
+    if not finite.all():
+        worst = int(np.argmin(finite))
         raise SearchError(
-            f"{source} returned {array[worst]} for {asked[worst]!r}; values must be finite: "
-            f"look for an overflow or an empty text in the scorer"
+            f"{source} returned {array[worst]} for {named([asked[worst]])}; values must be finite: "
+            "look for an overflow, a low precision or an empty text in the scorer"
         )
     return array
+
+
+def _number_or_one(asked: Sequence[Any]) -> str:
+    return (f"{asked[0]!r}" if len(asked) == 1 else f"{len(asked)} orders") if len(asked) else "no order"
 
 
 def _checked_costs(costs: ArrayLike) -> IntArray:

@@ -1,7 +1,6 @@
 """`extractive`: the sentences of the context that are closest to the question, in their own order.
 
-Runs offline. Sentences are embedded by all-MiniLM-L6-v2 and remembered, so a sentence that stands in many
-contexts is embedded once.
+Runs offline. Sentences are embedded by all-MiniLM-L6-v2, each once while its embedding is in the cache.
 """
 
 from __future__ import annotations
@@ -9,12 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from corag.errors import InputError
-from corag.memory.cache import BoundedCache
-from corag.models.minilm import Backend, minilm_encoder
+from corag.models.cached import CachedEmbedder
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.engine.backends import Backend
 from corag.readers.headings import headings
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
-from corag.types import Answer, FloatArray
+from corag.types import Answer
 
 
 class ExtractiveReader:
@@ -22,17 +22,16 @@ class ExtractiveReader:
 
     Args:
         sentences: The most sentences of an answer, at least 1.
-        cache_sentences: Sentences whose embeddings are kept (1.5 KB each).
-        backend: `auto`, `openvino` or `torch`; see `corag.models.minilm`.
+        cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each); 0 keeps none.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
     """
 
-    def __init__(self, *, sentences: int = 2, cache_sentences: int = 65_536, backend: Backend = "auto") -> None:
+    def __init__(self, *, sentences: int = 2, cache_mb: float = 200, backend: Backend = "auto") -> None:
         if not isinstance(sentences, int) or sentences < 1:
             raise InputError(f"sentences must be a whole number of at least 1, got {sentences!r}; 1 to 3 are usual")
         self.name = "extractive"
         self.sentences = sentences
-        self._encoder = minilm_encoder(backend)
-        self._cache: BoundedCache[str, FloatArray] = BoundedCache(cache_sentences)
+        self._embedder = CachedEmbedder(MiniLMEmbedder(backend=backend), cache_mb=cache_mb)
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""
@@ -49,7 +48,7 @@ class ExtractiveReader:
         for start, end in spans:
             first.setdefault(" ".join(context[start:end].split()), (start, end))
         texts = list(first)
-        vectors = self._embed([query, *texts])
+        vectors = self._embedder.vectors([query, *texts])
         cosines = vectors[1:] @ vectors[0]
         best = np.argsort(-cosines, kind="stable")[: self.sentences].tolist()
         chosen = [texts[index] for index in sorted(best)]
@@ -60,17 +59,6 @@ class ExtractiveReader:
             spans=found,
             chunk=context.count(SEPARATOR, 0, found[0][0]),
         )
-
-    def _embed(self, texts: list[str]) -> FloatArray:
-        known = self._cache.take(texts)
-        unseen = [text for text in dict.fromkeys(texts) if text not in known]
-        vectors = self._encoder.sentence_embeddings(self._encoder.tokenize(unseen).ids)
-        fresh: dict[str, FloatArray] = {
-            text: vector.astype(np.float64) for text, vector in zip(unseen, vectors, strict=True)
-        }
-        self._cache.put(fresh)
-        known.update(fresh)
-        return np.array([known[text] for text in texts])
 
 
 def _stripped(text: str, start: int, end: int) -> Span | None:

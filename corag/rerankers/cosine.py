@@ -1,7 +1,7 @@
 """`minilm-cosine`: the cosine of question and joined text, both embedded by all-MiniLM-L6-v2.
 
-The joined text is embedded as a whole, so chunks influence each other and order matters (a little). It is
-the value a bi-encoder retriever would give the finished prompt.
+The joined text is embedded as a whole, so chunks influence each other and order matters a little: the value is the one
+that a bi-encoder retriever would give the finished prompt.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
-from corag.rerankers.window import FittedScorer, Fitter, Window
+from corag.rerankers.window import Window, WindowingScorer
 from corag.types import Chunk, FloatArray, Order
 
 
 class MiniLMCosine:
-    """Cosine similarity in [0, 1]; negative cosines, which mean unrelated as 0 does, count as 0.
+    """Cosine similarity in [0, 1]; negative cosines count as 0.
 
     Args:
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
-        max_tokens: The window: tokens of text, special tokens not among them, 1 to 510. The model was published with
-            254, and trained on shorter texts still.
+        max_tokens: The window: tokens of text without special tokens, 1 to 510. The model was published with 254 and
+            trained on even shorter texts.
 
     Attributes:
         max_tokens: The window; see `corag.rerankers.window`.
-        identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
+        identity: Everything that values depend on besides question and texts; see `corag.rerankers.cached`.
     """
 
     def __init__(
@@ -57,32 +57,24 @@ class MiniLMCosine:
         return CosineScorer(self, query, chunks)
 
 
-class CosineScorer(FittedScorer):
-    """Joins the token ids of chunks, which for this tokenizer equals tokenising the joined text.
+class CosineScorer(WindowingScorer):
+    """Joins the token ids of chunks; with this tokenizer that equals tokenising the joined text.
 
     Attributes:
         reranker: Scorers of one reranker share batches.
-        window: What of an order is seen at once.
     """
-
-    order_matters = True
 
     def __init__(self, reranker: MiniLMCosine, query: str, chunks: Sequence[Chunk]) -> None:
         self.reranker = reranker
         self._query = reranker.query_vector(query)
         self._ids = reranker.encoder.whole_ids([chunk.text for chunk in chunks])
-        self.window = Window(reranker.max_tokens, np.array([len(ids) for ids in self._ids], dtype=np.int64))
-        self._fitter = Fitter(reranker.max_tokens)
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        return self.score_jointly([(self, orders)])[0]
+        super().__init__(Window(reranker.max_tokens, np.array([len(ids) for ids in self._ids], dtype=np.int64)))
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CosineScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, embedded in shared batches."""
         given = [
-            scorer._fitter.rows(orders, [np.concatenate([scorer._ids[i] for i in order]) for order in orders])
+            scorer.rows(orders, [np.concatenate([scorer._ids[i] for i in order]) for order in orders])
             for scorer, orders in requests
         ]
         encoder = requests[0][0].reranker.encoder
@@ -95,7 +87,7 @@ class CosineScorer(FittedScorer):
 
 
 def _cosines(query: FloatArray, vectors: NDArray[np.float32], ids: Sequence[NDArray[np.int64]]) -> FloatArray:
-    """Return the value of each text `[n]`, given its vector `[n, 384]` and token ids, for a query vector `[384]`."""
+    """Return the value of each text, `[n]`, from vectors `[n, 384]`, token ids and the query's vector `[384]`."""
     cosines = vectors.astype(np.float64) @ query
     # The vector of a text without tokens is that of the special tokens alone, which is near many questions.
     cosines[[len(row) == 0 for row in ids]] = 0.0

@@ -1,7 +1,7 @@
 """`cross-encoder`: any transformers model that reads question and text together and gives one logit.
 
 The text of an order is its chunks joined, so chunks influence each other and order matters. Question and chunks are
-tokenised once; the pair for an order is put together from token ids.
+tokenised once; the input for an order is assembled from token ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from corag.models.engine.engine import Engine
 from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Source
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.rerankers.window import FittedScorer, Fitter, Window
+from corag.rerankers.window import Window, WindowingScorer
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
@@ -39,11 +39,10 @@ class CrossEncoder:
 
     Attributes:
         name: The model's name on the hub; `cross-encoder` for a folder.
-        card: The model's window, licence and scale of values; of a model that is not among the known ones, what its
-            files say.
+        card: The model's window, licence and scale of values; of an unknown model, only what its files say.
         max_tokens: The window: tokens of question and text together, special tokens included. A question is never
             cut; see `corag.rerankers.window` for texts.
-        identity: What values depend on besides question and texts; see `corag.rerankers.stored`.
+        identity: Everything that values depend on besides question and texts; see `corag.rerankers.cached`.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
@@ -120,19 +119,16 @@ class CrossEncoder:
         return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
-class CrossEncoderScorer(FittedScorer):
+class CrossEncoderScorer(WindowingScorer):
     """Scores orders from the token ids of their chunks.
 
-    Where the tokenizer gives the joined text other ids than its chunks have side by side, the joined text of each
-    order is tokenised instead: slower, equal values. The lengths in `window` are then near, not exact: an order that
-    fits by them and yet is longer is, under `forbid`, worth 0 and not handed to the model.
+    Some tokenizers give the joined text other ids than its chunks side by side. Then the joined text of each order is
+    tokenised: slower, with equal values. The lengths in `window` are then approximate: under `forbid`, an order that
+    fits by these lengths but is in fact longer gets the value 0 and does not reach the model.
 
     Attributes:
         reranker: Scorers of one reranker share batches.
-        window: What of an order is seen at once.
     """
-
-    order_matters = True
 
     def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:
         self.reranker = reranker
@@ -141,17 +137,12 @@ class CrossEncoderScorer(FittedScorer):
         self._ids = reranker.tokenize(texts)
         separator_tokens = 0 if reranker.joins_ids else len(reranker.tokenize([SEPARATOR])[0])
         lengths = np.array([len(ids) for ids in self._ids], dtype=np.int64) + separator_tokens
-        self.window = Window(question.room, lengths, separator_tokens)
-        self._fitter = Fitter(question.room)
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        return self.score_jointly([(self, orders)])[0]
+        super().__init__(Window(question.room, lengths, separator_tokens))
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CrossEncoderScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, run in shared batches."""
-        given = [scorer._fitter.rows(orders, scorer._joined(orders)) for scorer, orders in requests]
+        given = [scorer.rows(orders, scorer._joined(orders)) for scorer, orders in requests]
         asked = [(scorer._question, rows.ids) for (scorer, _), rows in zip(requests, given, strict=True)]
         values = requests[0][0].reranker.values(asked)
         return [rows.pooled(of_rows) for rows, of_rows in zip(given, values, strict=True)]

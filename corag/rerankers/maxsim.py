@@ -4,50 +4,54 @@ For every token of the question, the best cosine among the tokens of the chosen 
 question (Khattab and Zaharia, "ColBERT", 2020, eq. 3, with a mean in place of the sum so that values of one chunk are
 in [0, 1]). Token embeddings are computed once per chunk; an order then costs a few operations on a few rows.
 
-In a combination `minilm-maxsim` takes the maximum over its chunks, so that all chunks beyond the first few are worth
-nothing, or what they add to words that mean little: at larger budgets a search for the best value leaves out evidence.
-`minilm-softsim` takes a norm of the chunks' cosines with the question token instead, a soft maximum.
+`minilm-maxsim` takes the maximum over the chunks of a combination, so chunks beyond the first few add almost nothing,
+and at larger budgets a search for the best value leaves out evidence. `minilm-softsim` takes a norm of the chunks'
+cosines with the question token instead: a soft maximum.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 import search
 from corag.errors import InputError
+from corag.models.cached import CachedTokenEmbeddings
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
-from corag.rerankers.token_states import TokenStates
+from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
 SOFT = 8.0
-"""Order of the norm of `minilm-softsim`. Chosen on training questions of HotpotQA and MuSiQue; anything from 4 to 12
-does about as well there."""
+"""Order of the norm of `minilm-softsim`, chosen on training questions of HotpotQA and MuSiQue; 4 to 12 do about as well
+there."""
 
 
 class MiniLMMaxSim:
-    """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter to it.
+    """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter.
 
     Args:
-        sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity, the default, is their
-            maximum.
+        sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
-        cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
-        encoder: Stands for the encoder of backend and precision.
+        cache_mb: Megabytes of token embeddings that are kept for later queries (about 150 KB a chunk); 0 keeps none.
+        encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
+        name: `minilm-maxsim`, or `minilm-softsim` for a finite sharpness.
         max_tokens: The window *of one chunk*; combinations are never cut.
+        search_policy: The default search policy of `corag` with this reranker; None for the policy's own default. With
+            a finite sharpness it is `beam`: values that cost microseconds are cheaper to compute than to predict with a
+            surrogate, which can also miss a chunk that fits beside no other.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
     """
 
-    name = "minilm-maxsim"
     max_tokens = MAX_TOKENS
 
     def __init__(
@@ -56,13 +60,16 @@ class MiniLMMaxSim:
         sharpness: float = math.inf,
         backend: Backend = "auto",
         precision: Precision = "fp32",
-        cache_chunks: int = 2048,
+        cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
         if not sharpness >= 1:
             raise InputError(f"sharpness must be at least 1, got {sharpness!r}; 4 to 12 are usual, inf is the maximum")
         self.sharpness = sharpness
-        self._states = TokenStates(encoder or minilm_encoder(backend, precision), cache_chunks)
+        soft = math.isfinite(sharpness)
+        self.name = "minilm-softsim" if soft else "minilm-maxsim"
+        self.search_policy: search.Policy | None = "beam" if soft else None
+        self._embeddings = CachedTokenEmbeddings(encoder or minilm_encoder(backend, precision), cache_mb)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
@@ -80,79 +87,40 @@ class MiniLMMaxSim:
         Returns:
             `[len(texts), question tokens]` in [0, 1] (0 for an empty text), and `[len(texts)]`.
         """
-        query_tokens = self._states.of_query(query)
-        states, truncated = self._states.of_texts(texts)
+        query_tokens = self._embeddings.of_query(query)
+        embeddings, truncated = self._embeddings(texts)
         maxima = np.zeros((len(texts), max(1, len(query_tokens))), dtype=np.float64)
-        for row, vectors in enumerate(states):
+        for row, vectors in enumerate(embeddings):
             if len(vectors) and len(query_tokens):
                 maxima[row] = np.clip((vectors @ query_tokens.T).max(axis=0), 0.0, 1.0)
         return maxima, truncated
 
 
-class MiniLMSoftSim(MiniLMMaxSim):
-    """`minilm-maxsim` with a soft maximum over the chunks of a combination; values of one chunk are the same.
-
-    Args:
-        sharpness: Order of the norm that pools the chunks of a combination, at least 1; infinity is their maximum.
-        backend: See `MiniLMMaxSim`.
-        precision: See `MiniLMMaxSim`.
-        cache_chunks: See `MiniLMMaxSim`.
-        encoder: See `MiniLMMaxSim`.
-
-    Attributes:
-        search_policy: How `corag` searches with it by default. Values that take microseconds are sooner computed than
-            foretold by a model of them, which, moreover, can miss a chunk that fits beside no other.
-    """
-
-    name = "minilm-softsim"
-    search_policy: search.Policy = "beam"
-
-    def __init__(
-        self,
-        *,
-        sharpness: float = SOFT,
-        backend: Backend = "auto",
-        precision: Precision = "fp32",
-        cache_chunks: int = 2048,
-        encoder: TextEncoder | None = None,
-    ) -> None:
-        super().__init__(
-            sharpness=sharpness, backend=backend, precision=precision, cache_chunks=cache_chunks, encoder=encoder
-        )
+minilm_softsim = partial(MiniLMMaxSim, sharpness=SOFT)
+"""`minilm-maxsim` with a soft maximum over the chunks of a combination; values of single chunks are the same."""
 
 
-class MaxSimScorer:
+class MaxSimScorer(ChunkScorer):
     """Late interaction over precomputed maxima.
 
     Args:
         maxima: Best cosine of each question token in each chunk, `[chunks, question tokens]`.
         truncated: Which chunks did not fit the window, `[chunks]`.
         sharpness: See `MiniLMMaxSim`.
-
-    Attributes:
-        num_truncated: Distinct orders so far that hold such a chunk.
     """
 
     order_matters = False
 
     def __init__(self, maxima: FloatArray, truncated: NDArray[np.bool_], sharpness: float = math.inf) -> None:
+        super().__init__(truncated)
         self._maxima = maxima
         self._sharpness = sharpness
-        self._cut_chunks = set(np.flatnonzero(truncated).tolist())
-        self._truncated: set[Order] = set()
-        self.num_truncated = 0
 
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        self._truncated.update(order for order in orders if self._cut_chunks.intersection(order))
-        self.num_truncated = len(self._truncated)
+    def _values(self, orders: Sequence[Order]) -> FloatArray:
         values = np.empty(len(orders), dtype=np.float64)
-        lengths = np.array([len(order) for order in orders])
-        for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length).tolist()
-            # In one order, so that rounding does not tell permutations apart.
-            chosen = np.sort([orders[row] for row in rows], axis=1)
-            values[rows] = self._pooled(self._maxima[chosen]).mean(axis=1)
+        for rows, chunks in by_length(orders):
+            # Ascending, so that rounding is the same for every order of the same chunks.
+            values[rows] = self._pooled(self._maxima[np.sort(chunks, axis=1)]).mean(axis=1)
         return values
 
     def _pooled(self, maxima: FloatArray) -> FloatArray:

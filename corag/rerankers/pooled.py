@@ -16,9 +16,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.models.cached import CachedTokenEmbeddings
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, minilm_encoder
-from corag.rerankers.token_states import TokenStates
+from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -28,8 +29,8 @@ class MiniLMPooled:
     Args:
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
-        cache_chunks: Chunks whose token embeddings are kept for later queries (about 150 KB each).
-        encoder: Stands for the encoder of backend and precision.
+        cache_mb: Megabytes of token embeddings that are kept for later queries (about 150 KB a chunk); 0 keeps none.
+        encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
@@ -42,12 +43,12 @@ class MiniLMPooled:
         *,
         backend: Backend = "auto",
         precision: Precision = "fp32",
-        cache_chunks: int = 2048,
+        cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
         self.name = "minilm-pooled"
         self._encoder: TextEncoder = encoder or minilm_encoder(backend, precision)
-        self._states = TokenStates(self._encoder, cache_chunks)
+        self._embeddings = CachedTokenEmbeddings(self._encoder, cache_mb)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
@@ -58,7 +59,7 @@ class MiniLMPooled:
         return self._scorer(query, [chunk.text for chunk in chunks])
 
     def _scorer(self, query: str, texts: Sequence[str]) -> PooledScorer:
-        states, truncated = self._states.of_texts(texts)
+        states, truncated = self._embeddings(texts)
         pooled = np.zeros((len(texts), DIMENSION))
         for row, vectors in enumerate(states):
             if len(vectors):
@@ -67,7 +68,7 @@ class MiniLMPooled:
         return PooledScorer(pooled @ vector, pooled @ pooled.T, truncated)
 
 
-class PooledScorer:
+class PooledScorer(ChunkScorer):
     """Cosines of sums of vectors, from products of their parts.
 
     Args:
@@ -79,25 +80,14 @@ class PooledScorer:
     order_matters = False
 
     def __init__(self, with_query: FloatArray, among: FloatArray, truncated: NDArray[np.bool_]) -> None:
+        super().__init__(truncated)
         self._with_query, self._among = with_query, among
-        self._cut_chunks = set(np.flatnonzero(truncated).tolist())
-        self._truncated: set[Order] = set()
 
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that hold a chunk that was cut."""
-        return len(self._truncated)
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        if self._cut_chunks:
-            self._truncated.update(order for order in orders if self._cut_chunks.intersection(order))
+    def _values(self, orders: Sequence[Order]) -> FloatArray:
         values = np.zeros(len(orders))
-        lengths = np.array([len(order) for order in orders])
-        for length in np.unique(lengths):
-            rows = np.flatnonzero(lengths == length).tolist()
+        for rows, chunks in by_length(orders):
             # Ascending, so that rounding is the same for every order of the same chunks.
-            chosen = np.sort(np.array([orders[row] for row in rows]), axis=1)
+            chosen = np.sort(chunks, axis=1)
             squared = self._among[chosen[:, :, None], chosen[:, None, :]].sum(axis=(1, 2))
             # Chunks without tokens have no length; rounding may leave a little less than none.
             norms = np.sqrt(np.maximum(squared, 1e-24))

@@ -1,17 +1,20 @@
-"""Scoring functions over candidate indices, and what they share: joining, checking, remembering."""
+"""Scoring functions over candidate indices: joining texts, caching and checking values, sharing batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import ScoringError
 from corag.rerankers.window import Window, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
+from search.errors import SearchError
+from search.validation import checked_values
 
 
 class JoinedTextScorer:
@@ -36,11 +39,46 @@ class JoinedTextScorer:
         return self._reranker.score(self._query, [SEPARATOR.join(self._texts[i] for i in order) for order in orders])
 
 
-class MemoScorer:
-    """Remembers every value and refuses what cannot be ranked.
+class ChunkScorer(ABC):
+    """A scorer of orders from what was computed per chunk: a chunk can exceed the window, an order cannot.
 
-    Values depend on the query, the reranker and the order alone, so one `MemoScorer` serves every setting of
-    a search over the same candidates.
+    Args:
+        truncated: Which chunks were cut to fit the window, `[chunks]`.
+    """
+
+    def __init__(self, truncated: NDArray[np.bool_]) -> None:
+        self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
+        self.truncated_orders: set[Order] = set()
+
+    @property
+    def num_truncated(self) -> int:
+        """Distinct orders so far that contain a chunk that was cut."""
+        return len(self.truncated_orders)
+
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        if self._cut_chunks:
+            self.truncated_orders.update(order for order in orders if self._cut_chunks.intersection(order))
+        return self._values(orders)
+
+    @abstractmethod
+    def _values(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+
+
+def by_length(orders: Sequence[Order]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Yield the orders of each length: their positions, `[n]`, and their chunks, `[n, length]`."""
+    lengths = np.array([len(order) for order in orders])
+    for length in np.unique(lengths).tolist():
+        rows = np.flatnonzero(lengths == length)
+        yield rows, np.array([orders[row] for row in rows.tolist()], dtype=np.intp).reshape(-1, length)
+
+
+class CachedScorer:
+    """Computes each value once, and refuses values that cannot be ranked.
+
+    Values depend on the query, the reranker and the order alone, so one scorer serves every setting of a search over
+    the same candidates. Nothing is dropped while it lives.
 
     Args:
         scorer: Computes values.
@@ -48,8 +86,8 @@ class MemoScorer:
         ids: Ids of the chunks that orders index, for error messages.
 
     Attributes:
-        window: What of an order the reranker sees at once; None where it declares no window.
-        policy: What becomes of longer orders; None likewise.
+        window: How much of an order the reranker sees; None where it declares no window.
+        policy: How it handles longer orders; None likewise.
     """
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
@@ -78,14 +116,14 @@ class MemoScorer:
         return len(self._values)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`; only unseen orders reach the reranker.
+        """Return one value per order, `[len(orders)]`; only new orders reach the reranker.
 
         Raises:
-            ScoringError: The reranker returned another number of values, or what is no finite number.
+            ScoringError: The reranker returned the wrong number of values, or one that is not finite.
         """
         if new := self.missing(orders):
-            self.learn(new, self.scorer(new))
-        return self.recall(orders)
+            self.put(new, self.scorer(new))
+        return self.get(orders)
 
     def _key(self, order: Order) -> Order:
         return order if self.order_matters else tuple(sorted(order))
@@ -95,43 +133,23 @@ class MemoScorer:
         keys = dict.fromkeys(map(self._key, orders))
         return [key for key in keys if key not in self._values]
 
-    def learn(self, orders: list[Order], answer: ArrayLike) -> None:
-        """Take in what the reranker said about `missing` orders.
+    def put(self, orders: list[Order], answer: ArrayLike) -> None:
+        """Keep the reranker's answer for `missing` orders.
 
         Raises:
-            ScoringError: It is another number of values, or no finite numbers.
+            ScoringError: It is the wrong number of values, or one is not finite.
         """
-        self._values.update(zip(orders, self._checked(orders, answer), strict=True))
+        try:
+            values = checked_values(answer, orders, f"reranker {self._name!r}", self._named)
+        except SearchError as error:
+            raise ScoringError(str(error)) from error
+        self._values.update(zip(orders, values.tolist(), strict=True))
 
-    def recall(self, orders: Sequence[Order]) -> FloatArray:
+    def get(self, orders: Sequence[Order]) -> FloatArray:
         """Return the known values of orders, `[len(orders)]`."""
         return np.array([self._values[self._key(order)] for order in orders], dtype=np.float64)
 
-    def _checked(self, orders: list[Order], answer: ArrayLike) -> list[float]:
-        """Return the values in a reranker's answer, if they can be ranked."""
-        try:
-            values = np.asarray(answer, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ScoringError(
-                f"reranker {self._name!r} returned a {type(answer).__name__} that is no array of numbers "
-                f"({error}) for {self._named(orders)}; it has to return one number for each order"
-            ) from error
-        if values.shape != (len(orders),):
-            raise ScoringError(
-                f"reranker {self._name!r} returned values of shape {values.shape} for {self._named(orders)}; "
-                "it has to return one number for each order"
-            )
-        finite = np.isfinite(values)
-        if not finite.all():
-            bad = int(np.argmin(finite))
-            raise ScoringError(
-                f"reranker {self._name!r} returned {values[bad]} for {self._named([orders[bad]])}; values "
-                "have to be finite: check the model's precision, or leave out the chunk that causes it"
-            )
-        found: list[float] = values.tolist()
-        return found
-
-    def _named(self, orders: list[Order]) -> str:
+    def _named(self, orders: Sequence[Order]) -> str:
         """Return the ids of the first order's chunks, and how many orders more there are."""
         chunks = ", ".join(repr(self._ids[index]) for index in orders[0])
         return f"the chunks {chunks}" + (f" and {len(orders) - 1} more orders" if len(orders) > 1 else "")
@@ -152,7 +170,7 @@ class JointScorer(Protocol):
         ...
 
 
-def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> list[FloatArray]:
+def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
     """Score orders of many questions, in shared batches where their scorers are `JointScorer`s.
 
     Args:
@@ -162,19 +180,19 @@ def score_together(requests: Sequence[tuple[MemoScorer, Sequence[Order]]]) -> li
         Per request the values of its orders.
 
     Raises:
-        ScoringError: A reranker returned another number of values, or what is no finite number.
+        ScoringError: A reranker returned the wrong number of values, or one that is not finite.
     """
-    groups: dict[tuple[Callable[..., list[FloatArray]], int], list[tuple[MemoScorer, list[Order]]]] = {}
-    for memo, orders in requests:
-        if not (new := memo.missing(orders)):
+    groups: dict[tuple[Callable[..., list[FloatArray]], int], list[tuple[CachedScorer, list[Order]]]] = {}
+    for cached, orders in requests:
+        if not (new := cached.missing(orders)):
             continue
-        joint = getattr(memo.scorer, "score_jointly", None)
+        joint = getattr(cached.scorer, "score_jointly", None)
         if joint is None:
-            memo.learn(new, memo.scorer(new))
+            cached.put(new, cached.scorer(new))
         else:
-            groups.setdefault((joint, id(cast(JointScorer, memo.scorer).reranker)), []).append((memo, new))
+            groups.setdefault((joint, id(cast(JointScorer, cached.scorer).reranker)), []).append((cached, new))
     for (joint, _), members in groups.items():
-        answers = joint([(memo.scorer, new) for memo, new in members])
-        for (memo, new), values in zip(members, answers, strict=True):
-            memo.learn(new, values)
-    return [memo.recall(orders) for memo, orders in requests]
+        answers = joint([(cached.scorer, new) for cached, new in members])
+        for (cached, new), values in zip(members, answers, strict=True):
+            cached.put(new, values)
+    return [cached.get(orders) for cached, orders in requests]

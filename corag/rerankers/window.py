@@ -1,14 +1,15 @@
-"""What a reranker sees at once, and what becomes of orders that are longer.
+"""The window of a reranker: how much of an order it sees at once, and how longer orders are handled.
 
-Knows neither models nor texts: token ids in, the rows that a model is given out.
+Knows neither models nor texts: token ids in, rows of token ids for a model out.
 """
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, Self, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,13 @@ from corag.types import FloatArray, Order, Scorer
 Int64 = NDArray[np.int64]
 
 WindowPolicy = Literal["forbid", "windows", "truncate"]
-"""What becomes of an order that is longer than the window: `forbid`: it is no candidate; `windows`: it is scored in
-overlapping windows, and is worth what the best of them is; `truncate`: its end is cut off, and that is counted."""
+"""How an order longer than the window is handled. `forbid` excludes it. `windows` scores overlapping windows and takes
+the best value. `truncate` cuts its end off and counts it."""
 
 DEFAULT_POLICY: WindowPolicy = "windows"
-"""On 69 questions (HotpotQA, 2Wiki, MuSiQue), each policy taking the best of the same combinations of up to six chunks
-by `minilm-cosine` with 254 tokens of window and 512 of budget, the whole evidence was selected for 22 questions with
-windows, for 19 with cut texts and for 15 where long ones were forbidden. The mean of the windows gave 19."""
+"""Measured on 69 questions (HotpotQA, 2Wiki, MuSiQue), taking the best combination of up to six chunks by
+`minilm-cosine` with a window of 254 tokens and a budget of 512: the whole evidence was selected for 22 questions with
+`windows`, 19 with `truncate` and 15 with `forbid`. The mean of the windows in place of their maximum gave 19."""
 
 
 def check_policy(policy: WindowPolicy) -> WindowPolicy:
@@ -41,12 +42,12 @@ def check_policy(policy: WindowPolicy) -> WindowPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a reranker sees at once of the chunks of one question, in its own tokens.
+    """How much a reranker sees at once of the chunks of one question, in its own tokens.
 
     An order fits when the lengths of its chunks add up to at most `tokens + separator_tokens`.
 
     Attributes:
-        tokens: The most tokens of an order's text; question and special tokens are not among them.
+        tokens: The most tokens of an order's text, without question and special tokens.
         lengths: Tokens of each chunk plus one separator, `[chunks]`.
         separator_tokens: Tokens of one separator; 0 where the tokenizer drops it.
     """
@@ -57,10 +58,7 @@ class Window:
 
 
 class WindowedScorer(Scorer, Protocol):
-    """A scorer whose reranker sees only so much of an order.
-
-    A scorer that never looks at more than one chunk at a time declares no window.
-    """
+    """A scorer whose reranker has a window. A scorer that looks at one chunk at a time declares none."""
 
     @property
     def window(self) -> Window:
@@ -69,27 +67,27 @@ class WindowedScorer(Scorer, Protocol):
 
     @property
     def policy(self) -> WindowPolicy:
-        """What becomes of longer orders."""
+        """How longer orders are handled."""
         ...
 
     @property
     def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer."""
+        """Orders so far that were longer than the window."""
         ...
 
     def under(self, policy: WindowPolicy) -> Self:
-        """Return the same scorer with a policy of its own, and nothing counted yet."""
+        """Return the same scorer with another policy, and nothing counted yet."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Token ids that a model is given, and the orders that they are of.
+    """Token ids for a model, and the orders that they belong to.
 
     Attributes:
         ids: Token ids of each row, `[R]`.
-        owners: Position of the order that each row is of, `[R]`.
-        num_orders: Orders, those without any row included.
+        owners: Position of the order that each row belongs to, `[R]`.
+        num_orders: Number of orders, including those without a row.
     """
 
     ids: list[Int64]
@@ -103,29 +101,47 @@ class Rows:
         return pooled
 
 
-class Fitter:
-    """Makes rows that fit a window of orders of any length.
+class WindowingScorer(ABC):
+    """Base of scorers that join token ids of chunks into rows that fit a window.
 
     Args:
-        tokens: The most tokens of a row.
-        policy: What becomes of longer orders.
+        window: How much of an order the reranker sees.
 
     Attributes:
-        overlong_orders: Orders so far that were longer.
+        window: The same.
+        policy: How orders longer than the window are handled.
+        overlong_orders: Such orders so far.
     """
 
-    def __init__(self, tokens: int, policy: WindowPolicy = "truncate") -> None:
-        self.tokens = tokens
-        self.policy = policy
+    order_matters = True
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.policy: WindowPolicy = "truncate"
         self.overlong_orders: set[Order] = set()
+
+    def under(self, policy: WindowPolicy) -> Self:
+        """Return the same scorer with another policy, and nothing counted yet."""
+        scorer = copy.copy(self)
+        scorer.policy, scorer.overlong_orders = policy, set()
+        return scorer
 
     @property
     def num_truncated(self) -> int:
         """Distinct orders so far that were cut."""
         return len(self.overlong_orders) if self.policy == "truncate" else 0
 
+    def __call__(self, orders: Sequence[Order]) -> FloatArray:
+        """Return one value per order, `[len(orders)]`."""
+        return self.score_jointly([(self, orders)])[0]
+
+    @staticmethod
+    @abstractmethod
+    def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
+        """Return the values of each scorer's orders, run in shared batches."""
+
     def rows(self, orders: Sequence[Order], ids: Sequence[Int64]) -> Rows:
-        """Return what a model is given of orders, whose joined texts have these token ids, `[len(orders)]`.
+        """Return the rows of orders whose joined texts have these token ids, `[len(orders)]`.
 
         Under `forbid` a longer order, which a search does not ask for, has no row.
         """
@@ -134,46 +150,15 @@ class Fitter:
         return Rows([row for rows in of_orders for row in rows], owners, len(of_orders))
 
     def _split(self, order: Order, ids: Int64) -> list[Int64]:
-        if len(ids) <= self.tokens:
+        tokens = self.window.tokens
+        if len(ids) <= tokens:
             return [ids]
         self.overlong_orders.add(order)
         if self.policy == "forbid":
             return []
         if self.policy == "truncate":
-            return [ids[: self.tokens]]
-        return [ids[start : start + self.tokens] for start in window_starts(len(ids), self.tokens)]
-
-
-class FittedScorer:
-    """What scorers share that cut or window the orders they are given; they set both attributes.
-
-    Attributes:
-        window: What of an order is seen at once.
-    """
-
-    window: Window
-    _fitter: Fitter
-
-    def under(self, policy: WindowPolicy) -> Self:
-        """Return the same scorer with a policy of its own, and nothing counted yet."""
-        scorer = copy.copy(self)
-        scorer._fitter = Fitter(self.window.tokens, policy)
-        return scorer
-
-    @property
-    def policy(self) -> WindowPolicy:
-        """What becomes of orders that are longer than the window."""
-        return self._fitter.policy
-
-    @property
-    def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer than the window."""
-        return self._fitter.overlong_orders
-
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that were cut."""
-        return self._fitter.num_truncated
+            return [ids[:tokens]]
+        return [ids[start : start + tokens] for start in window_starts(len(ids), tokens)]
 
 
 def window_starts(length: int, tokens: int) -> list[int]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
-from corag.rerankers.scorers import MemoScorer
+from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.selectors.limits import Limits, combined
 from corag.text.documents import SEPARATOR
@@ -72,9 +72,9 @@ class Problem:
         counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
         self.separator_tokens = int(counts[0])
         self.costs: NDArray[np.int64] = counts[1:] + self.separator_tokens
-        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, MemoScorer]] = {}
+        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
 
-    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> MemoScorer:
+    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
         """Return the reranker bound to this query, with a memory that lasts as long as the problem.
 
         Args:
@@ -87,18 +87,18 @@ class Problem:
             bound = reranker.scorer(self.query, self.chunks)
             if getattr(bound, "window", None) is not None:
                 bound = cast(WindowedScorer, bound).under(window)
-            scorer = MemoScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
+            scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             self._scorers[key] = (reranker, scorer)
         return self._scorers[key][1]
 
-    def limits(self, scorer: MemoScorer, budget_tokens: int) -> Limits:
+    def limits(self, scorer: CachedScorer, budget_tokens: int) -> Limits:
         """Return what may be chosen within a budget for the sum of `costs`, and, where it forbids more, a window."""
         window = scorer.window
         if window is None or scorer.policy != "forbid":
             return Limits(self.costs, budget_tokens)
         return combined(self.costs, budget_tokens, window.lengths, window.tokens + window.separator_tokens)
 
-    def window_trace(self, scorer: MemoScorer, limits: Limits) -> dict[str, Any]:
+    def window_trace(self, scorer: CachedScorer, limits: Limits) -> dict[str, Any]:
         """Return what to note about the reranker's window: nothing where it declares none.
 
         `binds` says whether it kept any order from being chosen, cut or split one; `overlong` counts the longer orders

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from corag.models.cached import CachedEmbedder
 from corag.selectors.base import Problem
 from corag.selectors.clustering.kmeans import ChooseK, check_k, kmeans
 from corag.selectors.summarizing import Fallback, SummarizingSelector
-from corag.selectors.vectors import Vectors
 from corag.types import Embedder, Summarizer, TokenCounter
 
 
@@ -62,10 +62,10 @@ class Crag(SummarizingSelector):
         check_k(k, max_k)
         self._k, self._max_k, self._seed = k, max_k, seed
         self._with_query = with_query
-        self._vectors = Vectors(embedder)
+        self._embedder = CachedEmbedder(embedder)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
-        vectors = self._vectors.of([chunk.text for chunk in problem.chunks])
+        vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         labels = kmeans(vectors, self._k, max_k=self._max_k, seed=self._seed)
         groups = [[int(index) for index in (labels == label).nonzero()[0]] for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.similarities[index] for index in group))

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.errors import InputError
+from corag.models.cached import CachedEmbedder
 from corag.selectors.base import Problem
 from corag.selectors.summarizing import Fallback, SummarizingSelector
-from corag.selectors.vectors import Vectors, unit_vectors
+from corag.selectors.vectors import unit_vectors
 from corag.types import Embedder, FloatArray, Summarizer, TokenCounter
 
 Variant = Literal["paper", "code"]
@@ -175,11 +176,11 @@ class Edc2(SummarizingSelector):
         self.clustering: Clustering = clustering
         self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
         self._seed = seed
-        self._vectors = Vectors(embedder)
+        self._embedder = CachedEmbedder(embedder)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
-        vectors = self._vectors.of([chunk.text for chunk in problem.chunks])
-        query = self._vectors.of([problem.query])[0]
+        vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
+        query = self._embedder.vectors([problem.query])[0]
         if self.clustering == "average":
             return average_clusters(query, vectors, **self._sizes)
         if self.clustering == "random":

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
+from corag.models.cached import CachedEmbedder
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.ranked import unscored
-from corag.selectors.vectors import Vectors, unit_vectors
+from corag.selectors.vectors import unit_vectors
 from corag.types import Embedder, Order, TokenCounter
 
 
@@ -98,12 +99,12 @@ class Mmr(BudgetedSelector):
         if k is not None and (not isinstance(k, int) or k < 1):
             raise InputError(f"k must be a whole number of at least 1, or None, got {k!r}; 3 to 20 are usual")
         self.relevance_weight, self.k = relevance_weight, k
-        self._vectors = Vectors(embedder)
+        self._embedder = CachedEmbedder(embedder)
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
         order = marginal_relevance(
             problem.similarities,
-            self._vectors.of([chunk.text for chunk in problem.chunks]),
+            self._embedder.vectors([chunk.text for chunk in problem.chunks]),
             relevance_weight=self.relevance_weight,
             costs=problem.costs,
             budget=budget_tokens,

@@ -12,8 +12,7 @@ from corag.errors import InputError
 from corag.registry import summarizer as make_summarizer
 from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
 from corag.selectors.ranked import by_similarity, unscored
-from corag.summarizers.runs import Summary, summarize_all
-from corag.summarizers.store import SummaryStore
+from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.documents import SEPARATOR
 from corag.types import Summarizer, SummaryRequest, TokenCounter
 
@@ -53,7 +52,7 @@ class SummarizingSelector(BudgetedSelector):
 
     Args:
         summarizer: Name or object.
-        store: Folder that remembers summaries between runs.
+        store: SQLite file that keeps summaries between runs.
         fallback: What stands in for a missing summary: the group's chunks (`original`) or nothing (`skip`).
         min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
         tokens: The answering model's token counter; handed on to a summarizer given by name.
@@ -82,7 +81,7 @@ class SummarizingSelector(BudgetedSelector):
         else:
             self.summarizer = summarizer
         self.fallback, self.min_summary_tokens = fallback, min_summary_tokens
-        self._store = None if store is None else SummaryStore(store)
+        self._store = summary_store(store)
 
     @abstractmethod
     def _groups(self, problem: Problem) -> list[list[int]]:

@@ -1,49 +1,12 @@
-"""Embeddings of questions and chunks, each text embedded once while it is remembered."""
+"""Vectors of unit length."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from corag.errors import InputError
-from corag.memory.cache import BoundedCache
-from corag.registry import embedder as make_embedder
-from corag.types import Embedder, FloatArray
-
-
-class Vectors:
-    """An embedder with a memory; built when it is first asked.
-
-    Args:
-        embedder: Name or object.
-        remembered: Texts whose vectors are kept (3 KB each with 384 dimensions).
-    """
-
-    def __init__(self, embedder: str | Embedder, *, remembered: int = 16_384) -> None:
-        self._given = embedder
-        self._embedder: Embedder | None = None if isinstance(embedder, str) else embedder
-        self._cache: BoundedCache[str, FloatArray] = BoundedCache(remembered)
-
-    @property
-    def embedder(self) -> Embedder:
-        """The embedder."""
-        if self._embedder is None:
-            assert isinstance(self._given, str)
-            self._embedder = make_embedder(self._given)
-        return self._embedder
-
-    def of(self, texts: Sequence[str]) -> FloatArray:
-        """Return the unit vector of each text, `[len(texts), dimension]`."""
-        known = self._cache.take(texts)
-        unseen = [text for text in dict.fromkeys(texts) if text not in known]
-        if unseen:
-            found = self.embedder.embed(unseen).astype(np.float64)
-            fresh = dict(zip(unseen, found, strict=True))
-            self._cache.put(fresh)
-            known.update(fresh)
-        return np.array([known[text] for text in texts]).reshape(len(texts), self.embedder.dimension)
+from corag.types import FloatArray
 
 
 def unit_vectors(vectors: ArrayLike) -> FloatArray:

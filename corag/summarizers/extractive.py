@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from corag.errors import InputError
+from corag.models.cached import CachedEmbedder
 from corag.selectors.mmr import marginal_relevance
-from corag.selectors.vectors import Vectors
 from corag.summarizers.cut import cut_to_tokens
 from corag.text.chunking import sentence_spans
 from corag.text.tokens import token_counter
@@ -47,7 +47,7 @@ class ExtractiveSummarizer:
         self.tokens: TokenCounter = tokens or token_counter()
         embedder_name = embedder if isinstance(embedder, str) else embedder.name
         self.identity = f"extractive 1 {embedder_name} {relevance_weight} {query_weight} {self.tokens.name}"
-        self._vectors = Vectors(embedder)
+        self._embedder = CachedEmbedder(embedder)
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return sentences of the texts, those of one text on one line; empty for texts without any."""
@@ -72,12 +72,12 @@ class ExtractiveSummarizer:
 
     def _worth(self, texts: list[str], query: str) -> tuple[FloatArray, FloatArray]:
         """Return what each sentence counts for, `[N]`, and its vector, `[N, D]`."""
-        vectors = self._vectors.of(texts)
+        vectors = self._embedder.vectors(texts)
         # The mean cosine to all sentences is the cosine to their mean, but for its length.
         centrality: FloatArray = vectors @ vectors.mean(axis=0)
         if not query:
             return centrality, vectors
-        relevance = vectors @ self._vectors.of([query])[0]
+        relevance = vectors @ self._embedder.vectors([query])[0]
         return self.query_weight * relevance + (1 - self.query_weight) * centrality, vectors
 
 

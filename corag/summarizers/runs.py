@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
+from corag.memory import TEXT, Memory
 from corag.summarizers.cut import cut_to_tokens
-from corag.summarizers.store import SummaryStore, request_key
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
+
+SummaryStore = Memory[bytes, str]
+"""Summaries under the hash of what they were made from."""
 
 # Summaries of parts are at most this share of the window, so that several of them are summarized together.
 _PART_SHARE = 4
@@ -26,13 +32,28 @@ class Summary:
         text: The summary; empty when the texts hold nothing that matters, or it failed.
         sources: Ids of the chunks that it was made from.
         failure: Why the request failed; None if it succeeded, also with an empty summary.
-        num_calls: Requests to the summarizer; 0 when it was remembered, more than 1 for texts beyond its window.
+        num_calls: Requests to the summarizer; 0 when it was stored, more than 1 for texts beyond its window.
     """
 
     text: str
     sources: tuple[str, ...]
     failure: str | None = None
     num_calls: int = 0
+
+
+def summary_store(path: str | Path | None) -> SummaryStore | None:
+    """Return the summaries in a SQLite file, made when missing; None without a path.
+
+    Raises:
+        DataError: The file cannot be used.
+    """
+    return None if path is None else SummaryStore(0, path=path, codec=TEXT)
+
+
+def request_key(summarizer: Summarizer, request: SummaryRequest) -> bytes:
+    """Return the hash of everything that a summary depends on; ids of sources do not count."""
+    parts = [summarizer.identity, request.query, request.max_tokens, request.texts]
+    return hashlib.sha256(json.dumps(parts).encode()).digest()
 
 
 def summarize_all(
@@ -47,7 +68,7 @@ def summarize_all(
     Args:
         summarizer: Makes the summaries.
         requests: What to summarize.
-        store: Remembers summaries between runs.
+        store: Keeps summaries between runs.
 
     Raises:
         DataError: The store cannot be used.
@@ -78,13 +99,11 @@ def summarize_all(
 
 def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: SummaryStore | None) -> list[Summary]:
     keys = [request_key(summarizer, request) for request in requests]
-    first: dict[str, SummaryRequest] = {}
-    for key, request in zip(keys, requests, strict=True):
-        first.setdefault(key, request)
+    known = {} if store is None else store.get(keys)
+    made = {key: Summary(text, ()) for key, text in known.items()}
+    new = {key: request for key, request in zip(keys, requests, strict=True) if key not in known}
 
-    def make(key: str, request: SummaryRequest) -> Summary:
-        if store is not None and (known := store.get(key)) is not None:
-            return Summary(known, request.sources)
+    def make(key: bytes, request: SummaryRequest) -> Summary:
         try:
             text = summarizer.summarize(request).strip()
         except DataError:
@@ -95,20 +114,20 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
             return Summary("", request.sources, str(error) or type(error).__name__, 1)
         text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
         if store is not None:
-            store.put(key, text, summarizer=summarizer.name, sources=request.sources)
+            store.put({key: text})
         return Summary(text, request.sources, num_calls=1)
 
-    with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(first)))) as pool:
-        futures = {key: pool.submit(make, key, request) for key, request in first.items()}
+    with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(new)))) as pool:
+        futures = {key: pool.submit(make, key, request) for key, request in new.items()}
         try:
-            made = {key: future.result() for key, future in futures.items()}
+            made |= {key: future.result() for key, future in futures.items()}
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     failures = [summary.failure for summary in made.values() if summary.failure is not None]
     if failures:
         logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(made), failures[0])
-    paid: set[str] = set()
+    paid: set[bytes] = set()
     results = []
     for key, request in zip(keys, requests, strict=True):
         summary = replace(made[key], sources=request.sources)

@@ -160,7 +160,7 @@ def _pools(rounds: int) -> list[list[Candidate]]:
 def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock) -> list[_Search]:
     """Search by policy `paper` and by the reranker's own, each order scored anew."""
     now = CLOCKS[clock]
-    own: search.Policy = getattr(reranker, "search_policy", "bayesian")
+    own: search.Policy = getattr(reranker, "search_policy", None) or "bayesian"
     found: list[_Search] = []
     for policy in dict.fromkeys(("paper", own)):
         problem = Problem(QUESTION, candidates, token_counter())

@@ -15,7 +15,7 @@ from typing import Any, cast
 import search
 from corag.models.embedders import MiniLMEmbedder
 from corag.registry import reranker as make_reranker
-from corag.rerankers.stored import Stored
+from corag.rerankers.cached import CachedReranker
 from corag.selectors.base import Problem
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.selectors.exhaustive import Upper
@@ -89,7 +89,7 @@ def bench_real(
 
     Args:
         root: Folder of data folders.
-        values: File in which the reranker's values are kept for the next time; see `corag.rerankers.stored`.
+        values: File in which the reranker's values are kept for the next time; see `corag.rerankers.cached`.
         sets: The questions.
         caps: The most orders scored, for each of which every searcher is run.
         reranker: Values joined texts.
@@ -103,7 +103,7 @@ def bench_real(
     judge = make_reranker(reranker) if isinstance(reranker, str) else reranker
     ranker = make_reranker(surrogate) if isinstance(surrogate, str) else surrogate
     if values is not None:
-        judge = cast(Reranker, Stored(judge, values))
+        judge = cast(Reranker, CachedReranker(judge, values))
     settings = _settings(judge, ranker, caps)
     rows = [row for some in sets for row in _rows(some, Path(root), judge, settings)]
     kinds = dict.fromkeys((row["set"], row["kind"]) for row in rows)

@@ -28,7 +28,7 @@ from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Forward, Source, quiet
 from corag.models.minilm import model_folder
 from corag.optional import require
-from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import SEPARATOR, Document
@@ -541,7 +541,7 @@ class Remembering:
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> RememberingScorer:
         """Return the scoring function of a question, always the same one."""
         if query not in self._scorers:
-            memo = MemoScorer(self._reranker.scorer(query, chunks), self.name, [chunk.id for chunk in chunks])
+            memo = CachedScorer(self._reranker.scorer(query, chunks), self.name, [chunk.id for chunk in chunks])
             self._scorers[query] = RememberingScorer(self, memo)
         return self._scorers[query]
 
@@ -556,7 +556,7 @@ class RememberingScorer:
     order_matters = True
     num_truncated = 0
 
-    def __init__(self, reranker: Remembering, memo: MemoScorer) -> None:
+    def __init__(self, reranker: Remembering, memo: CachedScorer) -> None:
         self.reranker = reranker
         self._memo = memo
 

@@ -23,8 +23,8 @@ import numpy as np
 import corag
 from corag.cli.console import say
 from corag.errors import CoragError, InputError
+from corag.memory import TEXT, Memory
 from corag.models.ollama_chat import OllamaChat
-from corag.summarizers.store import SummaryStore
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
@@ -120,28 +120,26 @@ class OllamaRewriter:
 
     Args:
         chat: The model.
-        store: Folder that remembers rewritings, so that an interrupted run pays for none twice.
+        store: SQLite file that keeps rewritings, so that an interrupted run pays for none twice.
     """
 
     def __init__(self, chat: OllamaChat, store: str | Path) -> None:
-        self._chat, self._store = chat, SummaryStore(store)
+        self._chat = chat
+        self._store: Memory[bytes, str] = Memory(0, path=store, codec=TEXT)
         self._template = Template((files("experiments") / "prompts" / "rewrite.txt").read_text(encoding="utf-8"))
 
     def __call__(self, text: str, number: int) -> str:
         """Return a rewriting.
 
         Raises:
-            OllamaError: The server gave none; what was rewritten before is remembered.
+            OllamaError: The server gave none; what was rewritten before is kept.
         """
         parts = [self._chat.model, self._chat.options, self._template.template, text, number]
-        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-        if (known := self._store.get(key)) is not None:
-            return known
+        key = hashlib.sha256(json.dumps(parts).encode()).digest()
         # The number keeps a greedy model from giving the same rewriting twice.
         prompt = self._template.substitute(passage=text) + f"\nThis is rewriting number {number}.\n"
-        found = self._chat.ask([{"role": "user", "content": prompt}]).strip()
-        self._store.put(key, found, summarizer=f"ollama/{self._chat.model}", sources=())
-        return found
+        message = {"role": "user", "content": prompt}
+        return self._store.get_many([key], lambda _: [self._chat.ask([message]).strip()])[0]
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ class StressConfig:
         seed: Of that draw.
         random_pools: Draws passages of both kinds at random too, where else the best-ranked of both are taken.
         model: A model of an Ollama server that rewrites; without one, sentences change places.
-        store: Folder that remembers its rewritings.
+        store: SQLite file that keeps its rewritings.
         quiet: No progress.
     """
 
@@ -181,7 +179,7 @@ class StressConfig:
     seed: int = 0
     random_pools: bool = False
     model: str | None = None
-    store: str = "runs/rewritings"
+    store: str = "runs/rewritings.sqlite"
     quiet: bool = False
 
     def __post_init__(self) -> None:

@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 import corag
 from corag.cli.console import progress, say
 from corag.errors import CoragError, InputError
-from corag.models.minilm import minilm_encoder
-from corag.rerankers.evidence.passages import StateEncoder
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import TextEncoder, minilm_encoder
+from corag.readers.cached import CachedReader
+from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.rerankers.stored import Stored
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.text.data import Query
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
-from corag.types import Answer, Candidate, Reader, Reranker, Selector, TokenCounter
+from corag.types import Candidate, Reader, Reranker, Selector, TokenCounter
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.adapters.evidence.pools import Pooled, open_corpus, pools, questions_of
-from experiments.adapters.evidence.states import KeptStates
 from experiments.data.pools import Pool, content_hash
 from experiments.evaluation.compare_rerankers_table import replace_table, table_of
 from experiments.evaluation.diversity import diversity, mean_interval
@@ -39,8 +39,8 @@ from experiments.evaluation.methods import make_methods, parse_method
 from experiments.run.journal import Journal, fingerprint, write_atomically
 
 MISTAKE = 2
-PASSAGES_IN_CACHE = 64
-"""Passages that a reranker remembers: those of one question, which both budgets ask for."""
+CACHE_MB = 16
+"""Megabytes of passages that a reranker keeps: those of one question, which both budgets ask for."""
 Rows = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Of one question: its row by budget and method."""
 
@@ -111,28 +111,6 @@ class CompareConfig:
         return tuple(parse_method(text).name for text in self.selectors)
 
 
-class RereadingNothing:
-    """A reader that answers a question from a context once, for the budgets and methods of one question.
-
-    Args:
-        reader: Answers.
-    """
-
-    def __init__(self, reader: Reader) -> None:
-        self.name = reader.name
-        self._reader = reader
-        self._query = ""
-        self._answers: dict[str, Answer] = {}
-
-    def answer(self, query: str, context: str) -> Answer:
-        """Return the answer that the context supports."""
-        if query != self._query:
-            self._query, self._answers = query, {}
-        if context not in self._answers:
-            self._answers[context] = self._reader.answer(query, context)
-        return self._answers[context]
-
-
 def compare_rerankers(config: CompareConfig) -> dict[str, Any]:
     """Run a comparison; one that was stopped goes on with the questions that are missing.
 
@@ -162,7 +140,7 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
     source = replace(source, unanswerable=0.0)
     tokens = token_counter()
     # One encoder for all: every passage is encoded once for the pools and the adapters, and kept for the next run.
-    encoder = KeptStates(minilm_encoder(), out / "states" / source.data)
+    encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=out / f"{source.data}.states.sqlite")
     corpus = open_corpus(config.data, source.data, encoder)
     queries = questions_of(corpus.folder, source)
     settings = asdict(config)
@@ -182,7 +160,7 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
                 },
             )
             reading = parse_method(config.reader)
-            reader = RereadingNothing(corag.reader(reading.name, **reading.settings))
+            reader = CachedReader(corag.reader(reading.name, **reading.settings))
             selectors = _selectors(config, tokens, encoder, out / f"{source.data}.values.sqlite")
             with progress(f"compare on {source.data}", quiet=config.quiet) as told:
                 for number, query in enumerate(queries, start=1):
@@ -193,7 +171,7 @@ def _measured(config: CompareConfig, source: EvidenceSource, out: Path) -> tuple
     return {budget: _ceiling(questions, budget, tokens) for budget in config.budgets}, rows
 
 
-def _selectors(config: CompareConfig, tokens: TokenCounter, encoder: StateEncoder, values: Path) -> dict[str, Selector]:
+def _selectors(config: CompareConfig, tokens: TokenCounter, encoder: TextEncoder, values: Path) -> dict[str, Selector]:
     """Return every selector with every reranker, by their names."""
     rerankers = {parse_method(text).name: _reranker(text, encoder, values) for text in config.rerankers}
     offered = {"tokens": tokens, "surrogate": rerankers.get(DEFAULT_SURROGATE)}
@@ -206,13 +184,13 @@ def _selectors(config: CompareConfig, tokens: TokenCounter, encoder: StateEncode
     return found
 
 
-def _reranker(text: str, encoder: StateEncoder, values: Path) -> Reranker:
+def _reranker(text: str, encoder: TextEncoder, values: Path) -> Reranker:
     """Return a reranker that does nothing twice: not over selectors and budgets, and where it can over adapters."""
     method = parse_method(text)
     made = corag.reranker(method.name, **method.settings)
     if isinstance(made, EvidenceReranker):
-        return EvidenceReranker(made.parts, encoder=encoder, cache_chunks=PASSAGES_IN_CACHE)
-    return Stored(made, values) if getattr(made, "identity", None) else made
+        return EvidenceReranker(made.parts, encoder=encoder, cache_mb=CACHE_MB)
+    return CachedReranker(made, values) if getattr(made, "identity", None) else made
 
 
 def _rows(

@@ -22,16 +22,16 @@ import numpy as np
 import corag
 from corag.cli.console import progress, say
 from corag.errors import CoragError, DataError, InputError
+from corag.models.cached import CachedEmbedder
+from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
 from corag.text.data import DataFolder, Query
 from corag.text.tokens import token_counter
 from corag.types import Reader
-from experiments.data.embedding import RememberingEmbedder
 from experiments.data.pools import Pool, PoolName, check_counts, content_hash, drawn, open_pool
 from experiments.evaluation.comparison_tables import markdown, methods_plot, show
 from experiments.evaluation.evaluate import FAILURES, average, measure, versions
 from experiments.evaluation.methods import Methods, make_methods, make_reader
-from experiments.evaluation.reading import RememberingReader
 from experiments.run.journal import Journal, fingerprint, output_file, write_atomically
 
 MISTAKE = 2
@@ -160,8 +160,8 @@ class _Run:
         self._journal_file = out / f"{questions.name}.journal.jsonl"
 
     @cached_property
-    def _embedder(self) -> RememberingEmbedder:
-        return RememberingEmbedder(corag.embedder(self.config.embedder))
+    def _embedder(self) -> CachedEmbedder:
+        return CachedEmbedder(corag.embedder(self.config.embedder))
 
     @cached_property
     def _pool(self) -> Pool:
@@ -201,7 +201,7 @@ class _Run:
 
     def measure_quality(self) -> None:
         """Write into the journal a row for each budget, question and method."""
-        reader, tokens = RememberingReader(make_reader(self.config.reader)), token_counter()
+        reader, tokens = CachedReader(make_reader(self.config.reader)), token_counter()
         selectors = self._methods(reader, shared=True).selectors
         with (
             Journal(self._journal_file, self._work) as journal,

@@ -19,6 +19,8 @@ import numpy as np
 import corag
 from corag.cli.console import progress
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
+from corag.models.cached import CachedEmbedder
+from corag.readers.cached import CachedReader
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
 from corag.selectors.defaults import default_reranker
 from corag.text.chunking import ChunkConfig
@@ -27,7 +29,6 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
 from corag.types import Chunk, Embedder, Reader, Selection, Selector, TokenCounter
 from experiments.data.config import SelectionSettings
-from experiments.data.embedding import RememberingEmbedder
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.evaluation.methods import make_methods, make_reader
 from experiments.evaluation.metrics import (
@@ -40,7 +41,6 @@ from experiments.evaluation.metrics import (
     substring_match,
     trade_off_efficiency,
 )
-from experiments.evaluation.reading import RememberingReader
 from experiments.run.journal import Journal, fingerprint, output_file, write_atomically
 from search import SearchError
 
@@ -110,7 +110,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     folder = DataFolder.open(config.data)
     queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
     tokens = token_counter(config.tokenizer)
-    embedder = RememberingEmbedder(corag.embedder(config.embedder))
+    embedder = CachedEmbedder(corag.embedder(config.embedder))
     reader = make_reader(config.reader)
     offered = _offered(config, tokens, embedder, reader)
     methods = make_methods(config.methods, offered)
@@ -234,7 +234,7 @@ def compare(
         Per method one row per question.
     """
     units: dict[str, Mapping[str, dict[str, Any]]] = dict(journal.units) if journal else {}
-    remembering = RememberingReader(reader)
+    remembering = CachedReader(reader)
     with progress(f"select at {budget_tokens} tokens", quiet=quiet) as report:
         for number, query in enumerate(queries, start=1):
             if query.id not in units:
@@ -249,7 +249,7 @@ def measure(
     query: Query,
     pool: Pool,
     selectors: Mapping[str, Selector],
-    reader: RememberingReader,
+    reader: CachedReader,
     budget_tokens: int,
     tokens: TokenCounter,
     embedder: Embedder | None,

@@ -14,7 +14,7 @@ import numpy as np
 
 import corag
 from corag.errors import InputError
-from corag.memory.shared_encoder import EncoderCounts, SharedEncoder
+from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
@@ -22,7 +22,6 @@ from corag.selectors.base import Problem
 from corag.text.data import Query
 from corag.text.tokens import token_counter
 from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
-from experiments.data.embedding import EachAlone
 from experiments.data.pools import Pool
 from experiments.evaluation.methods import parse_method
 from experiments.evaluation.metrics import answer_figures, evidence_figures
@@ -81,7 +80,7 @@ class Labeller:
         tokens: TokenCounter,
         budget_tokens: int,
         window: WindowPolicy,
-        encoder: SharedEncoder | None = None,
+        encoder: CachedEncoder | None = None,
     ) -> None:
         self.embedder = embedder
         self._rerankers = rerankers
@@ -103,17 +102,18 @@ class Labeller:
         grid = config.grid()
         wants = [name for name in grid.rerankers if _shares(name)]
         shares = bool(wants) or config.embedder == "minilm"
-        encoder = SharedEncoder(minilm_encoder()) if shares else None
+        encoder = CachedEncoder(minilm_encoder()) if shares else None
         given = {"encoder": encoder}
-        # What a reranker remembered by itself would be charged to nobody.
-        remembering = {**given, "cache_chunks": 0}
+        # Work that a reranker saved with a cache of its own would be charged to nobody.
+        uncached = {**given, "cache_mb": 0}
         takes = config.embedder in EMBEDDERS.names and "encoder" in EMBEDDERS.settings(config.embedder)
+        embedder = corag.embedder(config.embedder, **(given if takes else {}))
         reader = parse_method(config.reader)
         return cls(
-            [corag.reranker(name, **(remembering if name in wants else {})) for name in grid.rerankers],
+            [corag.reranker(name, **(uncached if name in wants else {})) for name in grid.rerankers],
             grid,
             corag.reader(reader.name, **reader.settings),
-            corag.embedder(config.embedder, **given) if takes else EachAlone(corag.embedder(config.embedder)),
+            embedder if takes else CachedEmbedder(embedder, batch=1, cache_mb=0),
             token_counter(config.tokenizer),
             config.budget,
             config.window,
@@ -274,4 +274,4 @@ def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[A
 
 
 def _shares(name: str) -> bool:
-    return name in RERANKERS.names and {"encoder", "cache_chunks"} <= set(RERANKERS.settings(name))
+    return name in RERANKERS.names and {"encoder", "cache_mb"} <= set(RERANKERS.settings(name))

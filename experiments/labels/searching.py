@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import search
-from corag.rerankers.scorers import MemoScorer
+from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import Problem
 from corag.selectors.corag.selector import Corag, scaled
@@ -41,7 +41,7 @@ class TimedScorer:
         memo: The same.
     """
 
-    def __init__(self, memo: MemoScorer) -> None:
+    def __init__(self, memo: CachedScorer) -> None:
         self.memo = memo
         self._seconds: dict[Order, float] = {}
 

@@ -9,10 +9,10 @@ import pytest
 import corag
 from corag.errors import InputError, ModelError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.parts import FORM, EvidenceParts
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.values import Weights
-from corag.rerankers.stored import Stored
 from corag.selectors.corag.selector import Corag
 from corag.types import Candidate, Chunk, Reranker
 from tests.corag.evidence_worlds import WordEncoder, linear_parts
@@ -134,7 +134,7 @@ def test_with_single_hypotheses_pairs_are_not_looked_at():
 
 def test_its_values_depend_on_the_pool_so_they_are_not_stored(tmp_path):
     with pytest.raises(InputError, match="no `identity`"):
-        Stored(reranker_of(), tmp_path / "values")
+        CachedReranker(reranker_of(), tmp_path / "values")
 
 
 # --- Adapters ---

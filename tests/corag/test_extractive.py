@@ -105,7 +105,7 @@ def test_spans_point_at_what_was_said(reader, context):
 
 def test_what_is_remembered_changes_no_answer():
     contexts = [f"{CAPITAL} {OTHERS}", f"{SEAT} {OTHERS} {CAPITAL}", f"{CAPITAL} {OTHERS}"]
-    remembering, forgetting = ExtractiveReader(), ExtractiveReader(cache_sentences=0)
+    remembering, forgetting = ExtractiveReader(), ExtractiveReader(cache_mb=0)
     for context in contexts:
         one, other = remembering.answer(QUESTION, context), forgetting.answer(QUESTION, context)
         assert (one.text, one.spans) == (other.text, other.spans)
@@ -119,5 +119,5 @@ def test_number_of_sentences_is_checked(sentences):
 
 
 def test_size_of_the_cache_is_checked():
-    with pytest.raises(InputError, match="a cache of -1 entries"):
-        ExtractiveReader(cache_sentences=-1)
+    with pytest.raises(InputError, match="cache_mb must be at least 0, got -1"):
+        ExtractiveReader(cache_mb=-1)

@@ -11,9 +11,9 @@ import corag
 from corag.errors import InputError
 from corag.selectors.mmr import marginal_relevance
 from corag.selectors.reorder import Reorder, best_at_both_ends
-from corag.selectors.vectors import Vectors, unit_vectors
+from corag.selectors.vectors import unit_vectors
 from corag.text.tokens import CallableCounter
-from tests.corag.selector_worlds import HashEmbedder, HashReranker, offer
+from tests.corag.selector_worlds import HashReranker, offer
 
 CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
@@ -165,19 +165,5 @@ def test_reorder_needs_a_selector_whose_budget_it_can_keep():
         Reorder(selector=Foreign())
 
 
-def test_vectors_embed_a_text_once():
-    class Counting(HashEmbedder):
-        asked = ()
-
-        def embed(self, texts):
-            self.asked += tuple(texts)
-            return super().embed(texts)
-
-    embedder = Counting()
-    vectors = Vectors(embedder)
-    first = vectors.of(["a", "b", "a"])
-    assert first.shape == (3, 8)
-    assert (vectors.of(["b", "a"]) == first[[1, 0]]).all()
-    assert vectors.of([]).shape == (0, 8)
-    assert embedder.asked == ("a", "b")
+def test_unit_vectors():
     assert np.linalg.norm(unit_vectors([[3.0, 4.0]])) == pytest.approx(1)

@@ -9,11 +9,11 @@ import pytest
 import corag
 from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
+from corag.models.cached import CachedEmbedder
 from corag.selectors.clustering.mixture import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import Node, RaptorTree
-from corag.selectors.vectors import Vectors
 from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashEmbedder, offer
 from tests.corag.test_summarizing_selectors import Says
@@ -70,7 +70,7 @@ def topics(number, size):
 
 def builder(summarizer=None, **config):
     return RaptorBuilder(
-        Vectors(TopicEmbedder()),
+        CachedEmbedder(TopicEmbedder()),
         summarizer or FirstOfAll(),
         RaptorConfig(reduction="pca", **{"min_nodes": 3, **config}),
     )
@@ -234,7 +234,7 @@ def test_later_chunks_change_only_what_is_above_them():
         with pytest.raises(InputError, match="chunk id 'summary/1/0' begins with 'summary/'"):
             grow([Chunk("summary/1/0", "x")])
     with pytest.raises(IndexMismatchError, match="made with the embedder 'topic', not 'hash'"):
-        RaptorBuilder(Vectors(HashEmbedder()), summarizer).add(tree, [new])
+        RaptorBuilder(CachedEmbedder(HashEmbedder()), summarizer).add(tree, [new])
 
 
 def hand_made():

@@ -17,7 +17,7 @@ from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim, MiniLMSoftSim
+from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim
 from corag.text.documents import SEPARATOR
 from corag.types import Reranker
 from tests.corag.engine_worlds import save_bert
@@ -216,7 +216,7 @@ def test_maxsim_equals_the_naive_loop(order, sharpness):
 
 def test_softsim_is_maxsim_with_a_norm_of_order_eight():
     soft, chunks = corag.reranker("minilm-softsim"), chunks_of(PASSAGES)
-    assert (type(soft), soft.name, soft.search_policy) == (MiniLMSoftSim, "minilm-softsim", "beam")
+    assert (type(soft), soft.name, soft.search_policy) == (MiniLMMaxSim, "minilm-softsim", "beam")
     orders = [(0,), (2,), (1, 3), (4, 0, 2)]
     assert soft.scorer(QUESTION, chunks)(orders) == pytest.approx(
         MiniLMMaxSim(sharpness=8.0).scorer(QUESTION, chunks)(orders)
@@ -264,13 +264,13 @@ def test_maxsim_never_falls_with_another_chunk():
     assert (np.diff(values) >= 0).all()
 
 
-@pytest.mark.parametrize("cache_chunks", [0, 1, 3])
-def test_maxsim_with_a_small_cache(cache_chunks):
-    large, small = MiniLMMaxSim(), MiniLMMaxSim(cache_chunks=cache_chunks)
+@pytest.mark.parametrize("cache_mb", [0, 0.05, 0.15])
+def test_maxsim_with_a_small_cache(cache_mb):
+    large, small = MiniLMMaxSim(), MiniLMMaxSim(cache_mb=cache_mb)
     for passages in (PASSAGES, PASSAGES[::-1], PASSAGES[1:3] * 2):
         assert small.score(QUESTION, passages) == pytest.approx(large.score(QUESTION, passages), abs=1e-5)
-    with pytest.raises(InputError, match="cache of -1"):
-        MiniLMMaxSim(cache_chunks=-1)
+    with pytest.raises(InputError, match="cache_mb must be at least 0, got -1"):
+        MiniLMMaxSim(cache_mb=-1)
 
 
 # bm25

@@ -1,7 +1,6 @@
 """Scoring functions over candidate indices, and the reranker for tests."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import numpy as np
@@ -11,8 +10,7 @@ from hypothesis import strategies as st
 
 from corag import Chunk
 from corag.errors import InputError, ScoringError
-from corag.memory.cache import BoundedCache
-from corag.rerankers.scorers import JoinedTextScorer, MemoScorer, score_together
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
 from corag.testing import TableReranker
 from corag.types import Reranker
 from tests.corag.selector_worlds import HashReranker
@@ -57,54 +55,54 @@ class Replying:
 
 @settings(deadline=None)
 @given(batches, st.booleans())
-def test_memo_equals_the_scorer_and_never_asks_twice(batches, order_matters):
+def test_cached_equals_the_scorer_and_never_asks_twice(batches, order_matters):
     recorder = Recorder(order_matters)
-    memo = MemoScorer(recorder, "recorder", IDS)
+    cached = CachedScorer(recorder, "recorder", IDS)
     for batch in batches:
-        values = memo(batch)
+        values = cached(batch)
         assert (values.dtype, values.shape) == (np.float64, (len(batch),))
         assert values.tolist() == [recorder.value(order) for order in batch]
     keys = {order if order_matters else frozenset(order) for batch in batches for order in batch}
-    assert len(recorder.asked) == len(set(recorder.asked)) == memo.num_computed == len(keys)
-    assert memo.order_matters == order_matters
+    assert len(recorder.asked) == len(set(recorder.asked)) == cached.num_computed == len(keys)
+    assert cached.order_matters == order_matters
 
 
-def test_memo_lets_permutations_share_a_value_where_order_does_not_matter():
+def test_cached_lets_permutations_share_a_value_where_order_does_not_matter():
     recorder = Recorder(order_matters=False)
-    memo = MemoScorer(recorder, "recorder", IDS)
-    assert memo([(2, 0), (0, 2), (1,)]).tolist() == [1.25, 1.25, 0.5]
-    assert memo([(2, 0)]).tolist() == [1.25]
+    cached = CachedScorer(recorder, "recorder", IDS)
+    assert cached([(2, 0), (0, 2), (1,)]).tolist() == [1.25, 1.25, 0.5]
+    assert cached([(2, 0)]).tolist() == [1.25]
     assert recorder.asked == [(0, 2), (1,)]
 
 
-def test_memo_asks_for_nothing_when_nothing_is_new():
-    memo = MemoScorer(Recorder(), "recorder", IDS)
-    assert memo([]).shape == (0,)
-    assert memo.num_computed == 0
+def test_cached_asks_for_nothing_when_nothing_is_new():
+    cached = CachedScorer(Recorder(), "recorder", IDS)
+    assert cached([]).shape == (0,)
+    assert cached.num_computed == 0
 
 
 @pytest.mark.parametrize("reply", [[0.5], [0.5] * 3, [[0.5, 0.5]], 0.5, None, np.zeros((2, 1))])
 def test_wrong_number_of_values(reply):
     with pytest.raises(ScoringError, match=r"'odd' returned values of shape \(.*\) for the chunks 'c', 'a' and 1"):
-        MemoScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
+        CachedScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
 
 
 @pytest.mark.parametrize("reply", [["high", "low"], [[1.0], [1.0, 2.0]], {"a": 1.0}])
 def test_values_that_are_no_numbers(reply):
-    with pytest.raises(ScoringError, match=r"'odd' returned a .* no array of numbers .* for the chunks 'c', 'a'"):
-        MemoScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
+    with pytest.raises(ScoringError, match=r"'odd' returned .* no array of numbers .* for the chunks 'c', 'a'"):
+        CachedScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_values_that_are_not_finite(value):
-    memo = MemoScorer(Replying([0.5, value]), "odd", IDS)
-    with pytest.raises(ScoringError, match=rf"reranker 'odd' returned {value} for the chunks 'b'; values have"):
-        memo([(2, 0), (1,)])
-    assert memo.num_computed == 0
+    cached = CachedScorer(Replying([0.5, value]), "odd", IDS)
+    with pytest.raises(ScoringError, match=rf"reranker 'odd' returned {value} for the chunks 'b'; values must"):
+        cached([(2, 0), (1,)])
+    assert cached.num_computed == 0
 
 
-def test_memo_passes_on_what_was_truncated():
-    assert MemoScorer(Replying([]), "odd", IDS).num_truncated == 5
+def test_cached_passes_on_what_was_truncated():
+    assert CachedScorer(Replying([]), "odd", IDS).num_truncated == 5
 
 
 @settings(deadline=None)
@@ -114,37 +112,6 @@ def test_joined_text_scorer_scores_joined_texts(batch):
     values = JoinedTextScorer(reranker, "who?", CHUNKS)(batch)
     texts = ["\n\n".join("abcd"[index] for index in order) for order in batch]
     assert values.tolist() == reranker.score("who?", texts).tolist()
-
-
-def test_bounded_cache_forgets_what_was_used_longest_ago():
-    cache = BoundedCache(2)
-    cache.put({"a": 1, "b": 2})
-    assert cache.take(["a"]) == {"a": 1}
-    cache.put({"c": 3})
-    assert cache.take("abc") == {"a": 1, "c": 3}
-    cache.put({"a": 4})
-    assert (cache.take("a"), len(cache)) == ({"a": 4}, 2)
-
-
-def test_cache_of_no_entries():
-    cache = BoundedCache(0)
-    cache.put({"a": 1})
-    assert len(cache) == 0
-    with pytest.raises(InputError, match="a cache of -1 entries is impossible"):
-        BoundedCache(-1)
-
-
-def test_cache_is_shared_by_threads():
-    cache = BoundedCache(8)
-
-    def work(seed):
-        for key in np.random.default_rng(seed).integers(0, 32, 2000).tolist():
-            cache.put({key: key})
-            assert all(kept == value for kept, value in cache.take(range(32)).items())
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4)))
-    assert len(cache) == 8
 
 
 class Joint(Recorder):
@@ -164,12 +131,14 @@ class Joint(Recorder):
 def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
     Joint.batches.clear()
     recorders = [(Joint if joint else Recorder)(order_matters) for _, order_matters, joint in worlds]
-    memos = [MemoScorer(recorder, "recorder", IDS) for recorder in recorders]
+    scorers = [CachedScorer(recorder, "recorder", IDS) for recorder in recorders]
     for turn in range(max((len(world[0]) for world in worlds), default=0)):
         asked = [world[0][turn] if turn < len(world[0]) else [] for world in worlds]
-        wanted = sum(len(memo.missing(o)) for memo, o, (_, _, joint) in zip(memos, asked, worlds, strict=True) if joint)
+        wanted = sum(
+            len(cached.missing(o)) for cached, o, (_, _, joint) in zip(scorers, asked, worlds, strict=True) if joint
+        )
         before = len(Joint.batches)
-        together = score_together(list(zip(memos, asked, strict=True)))
+        together = score_together(list(zip(scorers, asked, strict=True)))
         assert Joint.batches[before:] == ([wanted] if wanted else [])
         for found, recorder, of_one in zip(together, recorders, asked, strict=True):
             keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]

@@ -1,6 +1,5 @@
 """Summarizers: exact limits, nothing paid twice, failures that lose nothing."""
 
-import json
 import threading
 import time
 
@@ -14,8 +13,7 @@ from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.ollama import OllamaSummarizer
 from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
-from corag.summarizers.runs import summarize_all
-from corag.summarizers.store import SummaryStore, request_key
+from corag.summarizers.runs import request_key, summarize_all, summary_store
 from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Summarizer, SummaryRequest
 from tests.corag.selector_worlds import COUNTERS, TEXTS, HashEmbedder
@@ -119,15 +117,17 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     requests = [request(f"word{number} more") for number in range(6)]
     broken = FirstWords(fails={"word3 more": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
-        summarize_all(broken, requests, store=SummaryStore(tmp_path))
+        summarize_all(broken, requests, store=summary_store(tmp_path / "a"))
     assert len(broken.asked) >= 4
     again = FirstWords()
-    made = summarize_all(again, requests, store=SummaryStore(tmp_path))
+    made = summarize_all(again, requests, store=summary_store(tmp_path / "a"))
     assert [summary.text for summary in made] == [f"word{number}" for number in range(6)]
     paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
     assert not paid_before & {asked.texts for asked in again.asked}
     third = FirstWords()
-    assert all(summary.num_calls == 0 for summary in summarize_all(third, requests, store=SummaryStore(tmp_path)))
+    assert all(
+        summary.num_calls == 0 for summary in summarize_all(third, requests, store=summary_store(tmp_path / "a"))
+    )
     assert third.asked == []
 
 
@@ -148,19 +148,14 @@ def test_what_a_summary_depends_on_makes_its_key():
 
 
 def test_a_store_tells_a_damaged_file(tmp_path):
-    store = SummaryStore(tmp_path / "store")
-    assert store.get("abcd") is None
-    store.put("abcd", "é", summarizer="s", sources=("x",))
-    assert store.get("abcd") == "é"
-    (file,) = (tmp_path / "store").rglob("*.json")
-    assert json.loads(file.read_text(encoding="utf-8")) == {"summary": "é", "summarizer": "s", "sources": ["x"]}
-    for content in ("{", "[]", '{"summary": 3}'):
-        file.write_text(content)
-        with pytest.raises(DataError, match="delete the file"):
-            store.get("abcd")
-    (tmp_path / "file").write_text("")
+    path = tmp_path / "summaries.sqlite"
+    summary_store(path).put({b"abcd": "é"})
+    assert summary_store(path).get([b"abcd", b"b"]) == {b"abcd": "é"}
+    path.write_bytes(b"{" * 5000)
+    with pytest.raises(DataError, match=r"summaries\.sqlite cannot be used"):
+        summary_store(path)
     with pytest.raises(DataError, match="cannot be used"):
-        SummaryStore(tmp_path / "file").put("abcd", "a", summarizer="s", sources=())
+        summary_store(tmp_path)
 
 
 # Texts beyond the window

@@ -125,7 +125,7 @@ def test_a_good_server_is_asked_side_by_side_and_once(tmp_path):
     with OllamaServer(Reply("ok")) as server:
         summarizer = OllamaSummarizer(host=server.host, max_concurrent=3)
         made = corag.selector(
-            "edc2", summarizer=summarizer, store=tmp_path, embedder=AxisEmbedder(), tokens=CHARACTERS,
+            "edc2", summarizer=summarizer, store=tmp_path / "store", embedder=AxisEmbedder(), tokens=CHARACTERS,
         )  # fmt: skip
         together = made.select_many(["Why?", "How?"], [POOL, POOL], 200)
         asked = len(server.chats)

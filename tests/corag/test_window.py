@@ -12,12 +12,12 @@ import corag
 from corag import Chunk
 from corag.errors import InputError
 from corag.models.minilm import MAX_TOKENS
+from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
-from corag.rerankers.scorers import MemoScorer, score_together
-from corag.rerankers.stored import Stored
-from corag.rerankers.window import Fitter, Window, WindowPolicy, window_starts
+from corag.rerankers.scorers import CachedScorer, score_together
+from corag.rerankers.window import Window, WindowingScorer, WindowPolicy, window_starts
 from corag.selectors.corag.selector import Corag
 from corag.selectors.exhaustive import Upper
 from corag.selectors.limits import combined, most
@@ -52,29 +52,19 @@ class Letters:
         return LettersScorer(self, query, [chunk.text for chunk in chunks])
 
 
-class LettersScorer:
-    order_matters = True
+class LettersScorer(WindowingScorer):
+    def __init__(self, reranker, query, texts):
+        super().__init__(Window(reranker.max_tokens, np.array([len(text) for text in texts]) + 2, 2))
+        self.reranker, self.query, self.texts = reranker, query, texts
 
-    def __init__(self, reranker, query, texts, policy="truncate"):
-        self.reranker, self.query, self.texts, self.policy = reranker, query, texts, policy
-        self.fitter = Fitter(reranker.max_tokens, policy)
-        self.window = Window(reranker.max_tokens, np.array([len(text) for text in texts]) + 2, 2)
+    @staticmethod
+    def score_jointly(requests):
+        return [scorer.values(orders) for scorer, orders in requests]
 
-    def under(self, policy):
-        return LettersScorer(self.reranker, self.query, self.texts, policy)
-
-    @property
-    def overlong_orders(self):
-        return self.fitter.overlong_orders
-
-    @property
-    def num_truncated(self):
-        return self.fitter.num_truncated
-
-    def __call__(self, orders):
+    def values(self, orders):
         joint = SEPARATOR + "+" * self.reranker.surcharge
         joined = [joint.join(self.texts[index] for index in order) for order in orders]
-        rows = self.fitter.rows(orders, [np.array([*text], dtype=object) for text in joined])
+        rows = self.rows(orders, [np.array([*text], dtype=object) for text in joined])
         texts = ["".join(row) for row in rows.ids]
         self.reranker.seen += texts
         return rows.pooled(self.reranker.score(self.query, texts))
@@ -112,11 +102,11 @@ def test_rows_by_hand():
     orders = [(0,), (0, 1), (2,)]
     rows = {}
     for policy in ("truncate", "windows", "forbid"):
-        fitter = Fitter(4, policy)
-        made = fitter.rows(orders, ids)
+        scorer = LettersScorer(Letters(4), "", []).under(policy)
+        made = scorer.rows(orders, ids)
         rows[policy] = [row.tolist() for row in made.ids], made.owners.tolist()
-        assert fitter.overlong_orders == {(0, 1)}
-        assert fitter.num_truncated == (policy == "truncate")
+        assert scorer.overlong_orders == {(0, 1)}
+        assert scorer.num_truncated == (policy == "truncate")
         assert made.pooled(np.array([0.5, 0.2, 0.7, 0.4, 0.1][: len(made.ids)])).tolist() == {
             "truncate": [0.5, 0.2, 0.7], "windows": [0.5, 0.7, 0.1], "forbid": [0.5, 0.0, 0.2],
         }[policy]  # fmt: skip
@@ -125,7 +115,7 @@ def test_rows_by_hand():
         "windows": ([[0, 1, 2, 3], [0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6], []], [0, 1, 1, 1, 2]),
         "forbid": ([[0, 1, 2, 3], []], [0, 2]),
     }
-    assert Fitter(4).rows([], []).pooled(np.zeros(0)).shape == (0,)
+    assert LettersScorer(Letters(4), "", []).rows([], []).pooled(np.zeros(0)).shape == (0,)
 
 
 def test_unknown_policy():
@@ -361,7 +351,7 @@ def test_orders_of_many_questions_share_batches(cross_encoders, monkeypatch):
     asked = [ORDERS[:9], ORDERS[3:20], ORDERS[::3]]
     alone = [scorer(orders) for scorer, orders in zip(scorers, asked, strict=True)]
     runs.clear()
-    memos = [MemoScorer(scorer, "cross-encoder", list("abcd")) for scorer in scorers]
+    memos = [CachedScorer(scorer, "cross-encoder", list("abcd")) for scorer in scorers]
     together = score_together(list(zip(memos, asked, strict=True)))
     assert len(runs) == 2
     for found, expected in zip(together, alone, strict=True):
@@ -371,7 +361,7 @@ def test_orders_of_many_questions_share_batches(cross_encoders, monkeypatch):
 
 def test_many_questions_selected_at_once(cross_encoders, tmp_path):
     questions, pool = [QUESTION, "who?", QUESTION], offer(*PASSAGES)
-    for reranker in (cross_encoders[0], Stored(cross_encoders[0], tmp_path / "values.sqlite")):
+    for reranker in (cross_encoders[0], CachedReranker(cross_encoders[0], tmp_path / "values.sqlite")):
         selector = Corag(reranker=reranker, window="windows")
         together = selector.select_many(questions, [pool, pool[::-1], pool[:2]], 20)
         for query, candidates, selection in zip(questions, [pool, pool[::-1], pool[:2]], together, strict=True):
@@ -384,7 +374,9 @@ def test_stored_values_of_policies_do_not_mix(cross_encoders, tmp_path):
     expected = {p: reranker.scorer(QUESTION, chunks_of(PASSAGES)).under(p) for p in ("windows", "truncate", "forbid")}
     for policy, plain in expected.items():
         for _ in range(2):
-            stored = Stored(reranker, tmp_path / "values.sqlite").scorer(QUESTION, chunks_of(PASSAGES)).under(policy)
+            stored = (
+                CachedReranker(reranker, tmp_path / "values.sqlite").scorer(QUESTION, chunks_of(PASSAGES)).under(policy)
+            )
             assert stored.window.tokens == plain.window.tokens
             assert stored(ORDERS) == pytest.approx(plain(ORDERS), abs=1e-5)
             assert (stored.overlong_orders, stored.num_truncated) == (plain.overlong_orders, plain.num_truncated)
@@ -392,7 +384,7 @@ def test_stored_values_of_policies_do_not_mix(cross_encoders, tmp_path):
 
 def test_stored_scorers_share_batches_and_compute_nothing_twice(cross_encoders, tmp_path):
     reranker = Letters(12)
-    stored = Stored(reranker, tmp_path / "values.sqlite")
+    stored = CachedReranker(reranker, tmp_path / "values.sqlite")
     scorers = [stored.scorer(query, chunks_of(PASSAGES)).under("windows") for query in ("who?", "where?", "who?")]
     asked = [ORDERS[:5], ORDERS[:5], ORDERS[2:9]]
     found = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))

@@ -8,7 +8,7 @@ from corag.errors import DataError, InputError
 from corag.registry import READERS
 from corag.types import Answer
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.evaluation.compare_rerankers import CompareConfig, RereadingNothing, compare_rerankers, main
+from experiments.evaluation.compare_rerankers import CompareConfig, compare_rerankers, main
 from experiments.evaluation.compare_rerankers_table import replace_table, table_of
 from experiments.evaluation.evaluate import EvaluateConfig, evaluate
 
@@ -102,13 +102,6 @@ def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_
     result = compare_rerankers(config_of(small_data, tmp_path / "parts", sources=fewer))
     assert result["sources"][0]["questions"] == 2
     assert len(reader.asked) == num_asked
-
-
-def test_equal_contexts_of_a_question_are_read_once(reader):
-    once = RereadingNothing(reader)
-    answers = [once.answer(*given) for given in [("q", "a b"), ("q", "c"), ("q", "a b"), ("r", "a b")]]
-    assert [answer.text for answer in answers] == ["a b", "c", "a b", "a b"]
-    assert reader.asked == [("q", "a b"), ("q", "c"), ("r", "a b")]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Corpus, pools, questions_of
-from experiments.adapters.evidence.states import KeptStates
 from tests.corag.evidence_worlds import WordEncoder
 from tests.corag.test_evidence_hypotheses import signals_of
 
@@ -133,35 +132,6 @@ def test_sources_that_offer_nothing_say_so(data, tmp_path):
         source = EvidenceSource("x", split="all", part="all")
         corpus = Corpus(DataFolder.open(tmp_path), WordEncoder())
         pools(corpus, source, questions_of(corpus.folder, source))
-
-
-# --- Kept states ---
-
-
-def test_states_are_encoded_once_and_survive(tmp_path):
-    encoder = WordEncoder()
-    ids = encoder.tokenize(["a b c", "b", "", "a b c"]).ids
-    kept = KeptStates(encoder, tmp_path / "states")
-    first = kept.states(ids)
-    assert encoder.texts_encoded == 3
-    again = KeptStates(encoder, tmp_path / "states")
-    for expected, one, other in zip(encoder.states(ids), first, again.states(ids), strict=True):
-        np.testing.assert_array_equal(one, expected)
-        np.testing.assert_array_equal(other, expected)
-    assert encoder.texts_encoded == 3 + 4
-
-
-@pytest.mark.parametrize("torn", ["index.bin", "states.f16"])
-def test_what_a_kill_leaves_behind_is_written_over(tmp_path, torn):
-    encoder = WordEncoder()
-    KeptStates(encoder, tmp_path).states(encoder.tokenize(["a b"]).ids)
-    with (tmp_path / torn).open("ab") as file:
-        file.write(b"torn")
-    kept = KeptStates(encoder, tmp_path)
-    ids = encoder.tokenize(["a b", "c d e"]).ids
-    kept.states(ids)
-    for one, expected in zip(KeptStates(encoder, tmp_path).states(ids), encoder.states(ids), strict=True):
-        np.testing.assert_array_equal(one, expected)
 
 
 # --- Fit ---

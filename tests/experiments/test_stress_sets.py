@@ -135,7 +135,7 @@ def test_settings_that_cannot_be(settings, message):
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
     with OllamaServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
-        rewrite = OllamaRewriter(OllamaChat(host=server.host), tmp_path)
+        rewrite = OllamaRewriter(OllamaChat(host=server.host), tmp_path / "store")
         assert [rewrite("A text.", 1), rewrite("A text.", 2), rewrite("A text.", 1)] == [
             "In other words.", "And again.", "In other words.",
         ]  # fmt: skip

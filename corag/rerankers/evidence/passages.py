@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory.cache import BoundedCache
+from corag.memory import Memory, megabytes
 from corag.models.engine.source import Float32
-from corag.models.minilm import Tokens, unit
+from corag.models.minilm import TextEncoder, unit
 from corag.text.chunking import sentence_spans
 
 MAX_TITLE = 150
@@ -65,41 +64,30 @@ class Passage:
     truncated: bool = False
 
 
-class StateEncoder(Protocol):
-    """What passages are read with: `MiniLMEncoder`, or what stands for it."""
-
-    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text."""
-        ...
-
-    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
-        """Return the last layer of each text, special tokens included."""
-        ...
-
-
 class PassageReader:
-    """Reads texts, each in one pass of the encoder, and remembers them; what does not fit the window is not seen.
+    """Describes texts, each in one pass of the encoder; what does not fit the window is not seen.
 
     Args:
-        encoder: The encoder.
-        cache_texts: Texts that are remembered (about 200 KB each).
+        encoder: The encoder; it encodes all new texts together.
+        cache_mb: Megabytes of passages that are kept (about 200 KB each); 0 keeps none.
+
+    Raises:
+        InputError: `cache_mb` is negative.
     """
 
-    def __init__(self, encoder: StateEncoder, cache_texts: int = 2048) -> None:
+    def __init__(self, encoder: TextEncoder, cache_mb: float = 400) -> None:
         self._encoder = encoder
-        self._cache: BoundedCache[str, Passage] = BoundedCache(cache_texts)
+        self._cache: Memory[str, Passage] = Memory(megabytes(cache_mb))
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
-        """Return what the features know of each text."""
-        known = self._cache.take(texts)
-        unseen = [text for text in dict.fromkeys(texts) if text not in known]
-        tokens = self._encoder.tokenize(unseen, offsets=True)
+        """Return the features of each text."""
+        return self._cache.get_many(texts, self._read)
+
+    def _read(self, texts: list[str]) -> list[Passage]:
+        tokens = self._encoder.tokenize(texts, offsets=True)
         states = self._encoder.states(tokens.ids)
-        given = zip(unseen, tokens.ids, tokens.starts, states, tokens.truncated.tolist(), strict=True)
-        fresh = {text: to_passage(text, *rest) for text, *rest in given}
-        self._cache.put(fresh)
-        known.update(fresh)
-        return [known[text] for text in texts]
+        given = zip(texts, tokens.ids, tokens.starts, states, tokens.truncated.tolist(), strict=True)
+        return [to_passage(*of_text) for of_text in given]
 
 
 def to_passage(

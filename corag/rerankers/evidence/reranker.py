@@ -10,10 +10,10 @@ import numpy as np
 
 import search
 from corag.models.engine.backends import Backend, Precision
-from corag.models.minilm import MAX_TOKENS, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.models.trained import shipped_adapter
 from corag.rerankers.evidence.parts import EvidenceParts
-from corag.rerankers.evidence.passages import PassageReader, StateEncoder
+from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.signals import read_question
 from corag.rerankers.evidence.values import EvidenceScorer
 from corag.types import Chunk, FloatArray
@@ -28,14 +28,14 @@ class EvidenceReranker:
         adapter: The adapter's folder, or its parts.
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
-        cache_chunks: Chunks whose states are kept for later queries (about 200 KB each).
-        encoder: Stands for the encoder of backend and precision.
+        cache_mb: Megabytes of passages that are kept for later queries (about 200 KB a chunk); 0 keeps none.
+        encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
         max_tokens: The window *of one chunk*; combinations are never cut.
-        search_policy: How `corag` searches with it by default. Values for microseconds are sooner computed than
-            foretold by a model of them: on 70 HotpotQA questions at 384 tokens `beam` reaches a utility of 1.724 in
-            18 ms, `model` 1.691 in 38 ms, `paper` 1.715 in 19 ms.
+        search_policy: The default search policy of `corag` with this reranker. Values that cost microseconds are
+            cheaper to compute than to predict with a surrogate: on 70 HotpotQA questions at 384 tokens `beam` reaches a
+            utility of 1.724 in 18 ms, `bayesian` 1.691 in 38 ms, `paper` 1.715 in 19 ms.
 
     Raises:
         ModelError: The adapter is missing, damaged or of another form, or its parts do not go together.
@@ -50,23 +50,23 @@ class EvidenceReranker:
         *,
         backend: Backend = "auto",
         precision: Precision = "fp32",
-        cache_chunks: int = 2048,
-        encoder: StateEncoder | None = None,
+        cache_mb: float = 400,
+        encoder: TextEncoder | None = None,
     ) -> None:
         self.parts = adapter if isinstance(adapter, EvidenceParts) else EvidenceParts.load(adapter)
         self.name = self.parts.name
         self._backend, self._precision = backend, precision
         self._given_encoder = encoder
-        self._cache_chunks = cache_chunks
+        self._cache_mb = cache_mb
 
     @cached_property
-    def encoder(self) -> StateEncoder:
+    def encoder(self) -> TextEncoder:
         """The encoder, loaded when first used."""
         return self._given_encoder or minilm_encoder(self._backend, self._precision)
 
     @cached_property
     def _read(self) -> PassageReader:
-        return PassageReader(self.encoder, self._cache_chunks)
+        return PassageReader(self.encoder, self._cache_mb)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
@@ -86,12 +86,12 @@ def _make(
     adapter: str | Path | None = None,
     backend: Backend = "auto",
     precision: Precision = "fp32",
-    cache_chunks: int = 2048,
-    encoder: StateEncoder | None = None,
+    cache_mb: float = 400,
+    encoder: TextEncoder | None = None,
 ) -> EvidenceReranker:
     """Return a reranker with the adapter of a name that ships with the project, or with another one."""
     folder = shipped_adapter(name) if adapter is None else adapter
-    return EvidenceReranker(folder, backend=backend, precision=precision, cache_chunks=cache_chunks, encoder=encoder)
+    return EvidenceReranker(folder, backend=backend, precision=precision, cache_mb=cache_mb, encoder=encoder)
 
 
 minilm_multihop = partial(_make, "minilm-multihop")

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.models.engine.source import Float32
-from corag.models.minilm import unit
-from corag.rerankers.evidence.passages import Passage, StateEncoder, plain
+from corag.models.minilm import TextEncoder, unit
+from corag.rerankers.evidence.passages import Passage, plain
 from corag.types import FloatArray
 
 SINGLES = (
@@ -97,7 +97,7 @@ class Signals:
     flags: FloatArray
 
 
-def read_question(encoder: StateEncoder, text: str, rarity: NDArray[np.floating]) -> Question:
+def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> Question:
     """Read a question in one pass of the encoder; see `to_question`."""
     ids = encoder.tokenize([text]).ids
     return to_question(text, ids[0], encoder.states(ids)[0], rarity)

@@ -1,4 +1,4 @@
-"""What an ordered combination is worth, given how likely each set of chunks is the evidence.
+"""Values of ordered combinations from the probability that each set of chunks is the evidence.
 
 N hypotheses, n candidates. Knows no text and no model.
 """
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.rerankers.evidence.hypotheses import Hypotheses
+from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import FloatArray, Order
 
 BLOCK = 512
@@ -26,12 +27,12 @@ LARGEST_EXPONENT = 500.0
 
 @dataclass(frozen=True)
 class Weights:
-    """How a value is put together.
+    """Weights of the terms of a value.
 
     Attributes:
-        temperature: Of the probabilities of the hypotheses.
+        temperature: Softmax temperature of the probabilities of the hypotheses.
         share: Weight of the expected share of the evidence, beside 1 for the probability that it is complete.
-        length: What 256 tokens cost.
+        length: Cost of 256 tokens.
         sequence: Weight of the reading order.
         slope: Of the calibration: the value is sigmoid(slope * utility + offset).
         offset: Of the calibration.
@@ -68,7 +69,7 @@ class Weights:
         return cls(**settings)
 
 
-class EvidenceScorer:
+class EvidenceScorer(ChunkScorer):
     """Values orders in [0, 1]: higher with more of the evidence, lower with more tokens, higher in a telling order.
 
     An order without any token is worth 0.
@@ -84,7 +85,6 @@ class EvidenceScorer:
         answerable: Probability that the evidence is among the candidates.
         probabilities: Of the sets that it could be, if it is, those that are negligible left out.
         shares: Expected share of the evidence that each candidate is, if it is among them, `[n]`.
-        truncated_orders: Orders so far that hold a candidate that did not fit the window.
     """
 
     def __init__(
@@ -95,10 +95,9 @@ class EvidenceScorer:
         weights: Weights,
         truncated: NDArray[np.bool_],
     ) -> None:
+        super().__init__(truncated)
         self._weights = weights
-        self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
         self._blanks = frozenset(np.flatnonzero(tokens == 0).tolist())
-        self.truncated_orders: set[Order] = set()
         # The empty hypothesis stands first. It says how much any value is worth, and nothing about which is best.
         probabilities = hypotheses.probabilities(weights.temperature)
         self.answerable = float(probabilities[1:].sum())
@@ -112,15 +111,7 @@ class EvidenceScorer:
         self._before: FloatArray = ((self._members.T * self.probabilities) @ self._members) * before
         self.order_matters = bool(weights.sequence and np.any(self._before))
 
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that did not fit the window."""
-        return len(self.truncated_orders)
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        if self._cut_chunks:
-            self.truncated_orders.update(order for order in orders if self._cut_chunks.intersection(order))
+    def _values(self, orders: Sequence[Order]) -> FloatArray:
         blocks = [self._utilities(orders[row : row + BLOCK]) for row in range(0, len(orders), BLOCK)]
         utilities = np.concatenate([np.zeros(0), *blocks])
         exponents = self._weights.slope * self.answerable * utilities + self._weights.offset
@@ -152,10 +143,7 @@ class EvidenceScorer:
     def _sequences(self, orders: Sequence[Order]) -> FloatArray:
         """Return the sum over all pairs of an order of how surely the first goes first."""
         sums = np.zeros(len(orders))
-        lengths = np.array([len(order) for order in orders])
-        for length in np.unique(lengths).tolist():
-            rows = np.flatnonzero(lengths == length)
-            places = np.array([orders[row] for row in rows.tolist()], dtype=np.intp).reshape(-1, length)
-            first, second = np.triu_indices(length, 1)
-            sums[rows] = self._before[places[:, first], places[:, second]].sum(axis=1)
+        for rows, chunks in by_length(orders):
+            first, second = np.triu_indices(chunks.shape[1], 1)
+            sums[rows] = self._before[chunks[:, first], chunks[:, second]].sum(axis=1)
         return sums

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import search
 from corag.errors import InputError
-from corag.rerankers.scorers import MemoScorer, score_together
+from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.corag.agents import (
@@ -153,7 +153,7 @@ class Corag(BudgetedSelector):
     def _default_policy(self, prefilter: float) -> search.Policy:
         if self.agent is not None:
             return "paper"
-        wanted: search.Policy = getattr(self._reranker, "search_policy", "bayesian")
+        wanted: search.Policy = getattr(self._reranker, "search_policy", None) or "bayesian"
         return wanted if prefilter == 1 else "bayesian"
 
     @cached_property
@@ -322,7 +322,7 @@ def search_choices(
     return [_choice(*found) for found in zip(results, problems, scorers, limits, plans, strict=True)]
 
 
-def _choice(result: search.SearchResult, problem: Problem, scorer: MemoScorer, limits: Limits, plan: Plan) -> Choice:
+def _choice(result: search.SearchResult, problem: Problem, scorer: CachedScorer, limits: Limits, plan: Plan) -> Choice:
     value = float(scorer([result.order])[0]) if result.order else 0.0
     singles = [(index,) for index in result.order]
     surrogate: dict[str, Any] = {}
@@ -367,13 +367,13 @@ class Scaling:
         return (values - self.low) / self.spread
 
 
-def scaled(scorer: MemoScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
+def scaled(scorer: CachedScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
     """Return the scorer on the scale on which values enter the search; see `Corag`."""
     (scaling,) = _scalings([scorer], [problem.limits(scorer, budget_tokens)], [scale])
     return lambda orders: scaling(scorer(orders))
 
 
-def _scalings(scorers: Sequence[MemoScorer], limits: Sequence[Limits], scales: Sequence[Scale]) -> list[Scaling]:
+def _scalings(scorers: Sequence[CachedScorer], limits: Sequence[Limits], scales: Sequence[Scale]) -> list[Scaling]:
     # The first expansion of a tree scores the same orders: they are remembered.
     singles = [
         [] if scale == "raw" else [(int(index),) for index in of_one.fitting]

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from corag.errors import IndexMismatchError, InputError
+from corag.models.cached import CachedEmbedder
 from corag.selectors.clustering.mixture import Reduction, check_reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
-from corag.selectors.vectors import Vectors
 from corag.summarizers.cut import cut_to_tokens
-from corag.summarizers.runs import summarize_all
-from corag.summarizers.store import SummaryStore
+from corag.summarizers.runs import SummaryStore, summarize_all
 from corag.types import Chunk, Summarizer, SummaryRequest
 
 
@@ -56,20 +55,20 @@ class RaptorBuilder:
     """Grows trees.
 
     Args:
-        vectors: Embeds chunks and summaries.
+        embedder: Embeds chunks and summaries.
         summarizer: Sums clusters up.
         config: How.
-        store: Remembers summaries, so that an interrupted build goes on where it stopped.
+        store: Keeps summaries, so that an interrupted build goes on where it stopped.
     """
 
     def __init__(
         self,
-        vectors: Vectors,
+        embedder: CachedEmbedder,
         summarizer: Summarizer,
         config: RaptorConfig | None = None,
         store: SummaryStore | None = None,
     ) -> None:
-        self.vectors, self.summarizer = vectors, summarizer
+        self.embedder, self.summarizer = embedder, summarizer
         self.config = config or RaptorConfig()
         self.store = store
 
@@ -86,7 +85,7 @@ class RaptorBuilder:
         if len({chunk.id for chunk in chunks}) < len(chunks):
             raise InputError("two chunks share an id; ids have to be unique: name chunks docid#start-end")
         layer = [_leaf(chunk) for chunk in chunks]
-        nodes, vectors, num_failed = list(layer), [self.vectors.of([node.text for node in layer])], 0
+        nodes, vectors, num_failed = list(layer), [self.embedder.vectors([node.text for node in layer])], 0
         for number in range(1, self.config.max_layers + 1):
             if len(layer) < self.config.min_nodes:
                 break
@@ -104,8 +103,8 @@ class RaptorBuilder:
             layer, failed = self._summed_up([f"{SUMMARY}{number}/{place}" for place in range(len(groups))], groups)
             num_failed += failed
             nodes += layer
-            vectors.append(self.vectors.of([node.text for node in layer]))
-        return RaptorTree(tuple(nodes), np.concatenate(vectors), self.vectors.embedder.name, num_failed)
+            vectors.append(self.embedder.vectors([node.text for node in layer]))
+        return RaptorTree(tuple(nodes), np.concatenate(vectors), self.embedder.name, num_failed)
 
     def add(self, tree: RaptorTree, chunks: Sequence[Chunk]) -> RaptorTree:
         """Return the tree with more chunks; only the summaries above them are made anew.
@@ -117,10 +116,9 @@ class RaptorBuilder:
             InputError: A chunk's id is in the tree already, or twice among the chunks.
             IndexMismatchError: The tree's vectors are of another embedder.
         """
-        if tree.embedder != self.vectors.embedder.name:
+        if tree.embedder != self.embedder.name:
             raise IndexMismatchError(
-                f"the tree was made with the embedder {tree.embedder!r}, not {self.vectors.embedder.name!r}; "
-                "give that one"
+                f"the tree was made with the embedder {tree.embedder!r}, not {self.embedder.name!r}; give that one"
             )
         _check_ids(chunks)
         known = {node.id for node in tree.layer(0)}
@@ -131,7 +129,7 @@ class RaptorBuilder:
         if tree.num_layers < 2:
             return self.build([*(Chunk(node.id, node.text) for node in tree.nodes), *chunks])
         leaves = [_leaf(chunk) for chunk in chunks]
-        new_vectors = self.vectors.of([leaf.text for leaf in leaves])
+        new_vectors = self.embedder.vectors([leaf.text for leaf in leaves])
         parents = tree.layer(1)
         nearest = (new_vectors @ tree.vectors_of(parents).T).argmax(axis=1)
         joined: dict[str, list[str]] = {}
@@ -157,7 +155,8 @@ class RaptorBuilder:
         # What did not change keeps its vector.
         same = {node.id for node in tree.nodes if nodes[node.id].text == node.text}
         fresh = [node for node in ordered if node.id not in same]
-        found = dict(zip((node.id for node in fresh), self.vectors.of([node.text for node in fresh]), strict=True))
+        fresh_vectors = self.embedder.vectors([node.text for node in fresh])
+        found = dict(zip((node.id for node in fresh), fresh_vectors, strict=True))
         vectors = [tree.vectors[tree.places[node.id]] if node.id in same else found[node.id] for node in ordered]
         return RaptorTree(tuple(ordered), np.array(vectors), tree.embedder, num_failed)
 

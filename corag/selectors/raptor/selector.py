@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from corag.errors import IndexMismatchError, InputError
-from corag.memory.cache import BoundedCache
+from corag.memory import Memory
+from corag.models.cached import CachedEmbedder
 from corag.registry import summarizer as make_summarizer
 from corag.selectors.base import BudgetedSelector, Choice, Problem
 from corag.selectors.ranked import keep_best, unscored
@@ -14,14 +15,13 @@ from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import RaptorTree
 from corag.selectors.summarizing import Piece, fit
-from corag.selectors.vectors import Vectors
-from corag.summarizers.store import SummaryStore
+from corag.summarizers.runs import summary_store
 from corag.types import Embedder, Summarizer, TokenCounter
 
 Retrieval = Literal["collapsed", "traversal"]
 
-# Trees over candidates that are kept, since several budgets and repeated questions share them.
-_TREES = 64
+# Trees over candidates are kept, since several budgets and repeated questions share them.
+_TREE_BYTES = 64_000_000
 
 
 class Raptor(BudgetedSelector):
@@ -35,7 +35,7 @@ class Raptor(BudgetedSelector):
         config: How trees are grown.
         embedder: Embeds question, chunks and summaries; name or object.
         summarizer: Name or object.
-        store: Folder that remembers summaries between runs.
+        store: SQLite file that keeps summaries between runs.
         tokens: The answering model's token counter; handed on to a summarizer given by name.
         summarizer_settings: Settings of a summarizer given by name.
     """
@@ -62,17 +62,17 @@ class Raptor(BudgetedSelector):
             raise InputError(f"top_k must be a whole number of at least 1, got {top_k!r}; 5 is usual")
         self.retrieval, self.top_k = retrieval, top_k
         self.tree = RaptorTree.load(tree) if isinstance(tree, str | Path) else tree
-        self._vectors = Vectors(embedder)
+        self._embedder = CachedEmbedder(embedder)
         if isinstance(summarizer, str):
             made = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
         else:
             made = summarizer
-        self.builder = RaptorBuilder(self._vectors, made, config, None if store is None else SummaryStore(store))
-        self._trees: BoundedCache[tuple[tuple[str, str], ...], RaptorTree] = BoundedCache(_TREES)
+        self.builder = RaptorBuilder(self._embedder, made, config, summary_store(store))
+        self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
 
     def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
         tree = self._tree(problem)
-        query = self._vectors.of([problem.query])[0]
+        query = self._embedder.vectors([problem.query])[0]
         ranked = collapsed(tree, query) if self.retrieval == "collapsed" else traversal(tree, query, top_k=self.top_k)
         places = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
         pieces: dict[str, Piece] = {}
@@ -98,17 +98,13 @@ class Raptor(BudgetedSelector):
 
     def _tree(self, problem: Problem) -> RaptorTree:
         if self.tree is not None:
-            if self.tree.embedder != self._vectors.embedder.name:
+            if self.tree.embedder != self._embedder.name:
                 raise IndexMismatchError(
                     f"the tree was made with the embedder {self.tree.embedder!r}, not "
-                    f"{self._vectors.embedder.name!r}; give that one"
+                    f"{self._embedder.name!r}; give that one"
                 )
             return self.tree
         # Questions about one document have the same candidates in another order: they share a tree.
         chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
         key = tuple((chunk.id, chunk.text) for chunk in chunks)
-        known = self._trees.take([key])
-        if key not in known:
-            known[key] = self.builder.build(chunks)
-            self._trees.put({key: known[key]})
-        return known[key]
+        return self._trees.get_many([key], lambda _: [self.builder.build(chunks)])[0]

@@ -112,7 +112,7 @@ class EvidenceTraining:
         fit: How the network is fitted.
         weights: How a value is put together; temperature, slope and offset are fitted.
         folds: Parts of the training questions that are foretold by networks that have not seen them, to calibrate.
-        states: Folder for token states, which several trainings may share, one after the other; in `out` if empty.
+        states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
         precision: Of the encoder.
         seed: Of every random choice.
         logger: Where the figures go.

@@ -11,9 +11,8 @@ import numpy as np
 
 from corag.errors import DataError
 from corag.models.engine.source import Float32
-from corag.models.minilm import unit
+from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.bm25 import Bm25
-from corag.rerankers.evidence.passages import StateEncoder
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.types import Chunk
@@ -54,7 +53,7 @@ class Corpus:
     """
 
     folder: DataFolder
-    encoder: StateEncoder
+    encoder: TextEncoder
     _vectors: dict[str, Float32] = field(default_factory=dict)
 
     def vectors(self, names: Sequence[str]) -> Float32:
@@ -67,7 +66,7 @@ class Corpus:
         return np.array([self._vectors[name] for name in names]).reshape(len(names), -1)
 
 
-def embed(encoder: StateEncoder, texts: Sequence[str]) -> Float32:
+def embed(encoder: TextEncoder, texts: Sequence[str]) -> Float32:
     """Return unit vectors, means of all token states, `[len(texts), 384]`."""
     return unit(np.array([states.mean(axis=0) for states in encoder.states(encoder.tokenize(texts).ids)]))
 
@@ -170,6 +169,6 @@ def _share(name: str, purpose: str) -> float:
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
 
 
-def open_corpus(data: str | Path, name: str, encoder: StateEncoder) -> Corpus:
+def open_corpus(data: str | Path, name: str, encoder: TextEncoder) -> Corpus:
     """Read a data folder."""
     return Corpus(DataFolder.open(Path(data) / name), encoder)

@@ -17,12 +17,13 @@ from safetensors.numpy import load_file, save_file
 from agent.training.loggers import open_logger
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.minilm import minilm_encoder
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import TextEncoder, minilm_encoder
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.passages import PassageReader, StateEncoder
+from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
@@ -51,7 +52,6 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Pooled, open_corpus, pools, questions_of
-from experiments.adapters.evidence.states import KeptStates
 from experiments.run.journal import fingerprint, write_atomically
 
 logger = logging.getLogger(__name__)
@@ -105,7 +105,8 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
         logger.info("%s is trained already; delete it to train again", report.adapter)
         return report
     started = time.perf_counter()
-    encoder = KeptStates(minilm_encoder(precision=config.precision), config.states or out / "states")
+    path = config.states or out / "states.sqlite"
+    encoder = CachedEncoder(minilm_encoder(precision=config.precision), batch=256, cache_mb=0, path=path)
     with open_logger(config.logger, out, settings) as tracker:
         rarity = _rarity(config, encoder)
         learnt = _learnt(config, encoder, rarity)
@@ -202,7 +203,7 @@ def _finished(out: Path, work: str) -> EvidenceReport | None:
     return None
 
 
-def _rarity(config: EvidenceTraining, encoder: StateEncoder) -> FloatArray:
+def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
     """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
     holders, total = np.zeros(VOCABULARY), 0
     for name in dict.fromkeys(source.data for source in config.sources):
@@ -213,7 +214,7 @@ def _rarity(config: EvidenceTraining, encoder: StateEncoder) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _learnt(config: EvidenceTraining, encoder: StateEncoder, rarity: FloatArray) -> list[_Learnt]:
+def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> list[_Learnt]:
     """Describe all training questions."""
     found: list[_Learnt] = []
     for source in config.sources:
@@ -305,7 +306,7 @@ def _scorer(one: _Learnt, found: Hypotheses, weights: Weights) -> EvidenceScorer
 
 
 def _measured(
-    config: EvidenceTraining, reranker: EvidenceReranker, encoder: StateEncoder
+    config: EvidenceTraining, reranker: EvidenceReranker, encoder: TextEncoder
 ) -> tuple[dict[str, dict[str, Figures]], dict[str, Reliability]]:
     figures: dict[str, dict[str, Figures]] = {}
     reliabilities: dict[str, Reliability] = {}

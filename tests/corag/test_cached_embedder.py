@@ -1,8 +1,8 @@
 import numpy as np
 
 import corag
+from corag.models.cached import CachedEmbedder
 from corag.types import Embedder
-from experiments.data.embedding import EachAlone, RememberingEmbedder
 
 
 class Counting:
@@ -18,21 +18,21 @@ class Counting:
 
 def test_each_text_is_embedded_once():
     counting = Counting()
-    remembering = RememberingEmbedder(counting)
-    assert isinstance(remembering, Embedder)
-    assert (remembering.name, remembering.dimension) == ("minilm", 384)
-    first = remembering.embed(["one", "two", "one"])
-    second = remembering.embed(["two", "three"])
+    cached = CachedEmbedder(counting)
+    assert isinstance(cached, Embedder)
+    assert (cached.name, cached.dimension) == ("minilm", 384)
+    first = cached.embed(["one", "two", "one"])
+    second = cached.embed(["two", "three"])
     assert counting.asked == ["one", "two", "three"]
     assert first.dtype == np.float32 and first.shape == (3, 384)
     np.testing.assert_array_equal(first[[0, 1]], first[[2, 1]])
     np.testing.assert_array_equal(second[0], first[1])
     np.testing.assert_allclose(first, corag.embedder().embed(["one", "two", "one"]), atol=1e-5)
-    assert remembering.embed([]).shape == (0, 384)
+    assert cached.embed([]).shape == (0, 384)
 
 
 def test_a_vector_does_not_depend_on_its_neighbours():
-    embedder = EachAlone(corag.embedder())
+    embedder = CachedEmbedder(corag.embedder(), batch=1, cache_mb=0)
     assert isinstance(embedder, Embedder)
     assert (embedder.name, embedder.dimension) == ("minilm", 384)
     texts = ["one", "two and a few words more", "three"]

@@ -1,5 +1,5 @@
+from corag.readers.cached import CachedReader
 from corag.types import Answer, Reader
-from experiments.evaluation.reading import RememberingReader
 
 
 class Echo:
@@ -21,7 +21,7 @@ class Together(Echo):
 
 def test_each_context_is_read_once_for_each_question():
     echo = Echo()
-    reader = RememberingReader(echo)
+    reader = CachedReader(echo)
     assert isinstance(reader, Reader) and reader.name == "echo"
     found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])
     assert [answer.text for answer in found] == ["q a", "q b", "p a", "q a"]
@@ -32,7 +32,7 @@ def test_each_context_is_read_once_for_each_question():
 
 def test_what_is_new_is_read_together():
     together = Together()
-    reader = RememberingReader(together)
+    reader = CachedReader(together)
     reader.answer("q", "a")
     assert [one.text for one in reader.answer_many(["q", "q", "q"], ["c", "a", "b"])] == ["q c", "q a", "q b"]
     assert together.asked == [(["q"], ["a"]), (["q", "q"], ["c", "b"])]
@@ -40,7 +40,7 @@ def test_what_is_new_is_read_together():
 
 def test_what_is_forgotten_is_read_again():
     echo = Echo()
-    reader = RememberingReader(echo, remembered=1)
+    reader = CachedReader(echo, cache_mb=0.0004)
     for context in ("a", "b", "a"):
         reader.answer("q", context)
     assert len(echo.asked) == 3

@@ -1,13 +1,14 @@
-"""One encoder for many rerankers: equal values, each text encoded once."""
+"""An encoder with a cache, for many rerankers and runs: equal values, each text encoded once."""
 
 import numpy as np
 import pytest
 
 import corag
-from corag.memory.shared_encoder import EncoderCounts, SharedEncoder
+from corag.models.cached import CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
 from corag.types import Chunk
+from tests.corag.evidence_worlds import WordEncoder
 
 TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
 QUESTION = "What is the capital of Varn?"
@@ -17,7 +18,7 @@ SHARING = [name for name in RERANKERS.names if "encoder" in RERANKERS.settings(n
 def test_states_are_those_of_the_encoder():
     encoder = minilm_encoder()
     ids = encoder.tokenize(TEXTS).ids
-    shared = SharedEncoder(encoder)
+    shared = CachedEncoder(encoder)
     for _ in range(2):
         for own, other in zip(shared.states(ids), encoder.states(ids), strict=True):
             np.testing.assert_allclose(own, other, atol=1e-5)
@@ -31,14 +32,14 @@ def test_states_are_those_of_the_encoder():
 def test_states_do_not_depend_on_what_was_asked_before():
     encoder = minilm_encoder()
     ids = encoder.tokenize(TEXTS).ids
-    forwards, backwards = SharedEncoder(encoder).states(ids), SharedEncoder(encoder).states(ids[::-1])[::-1]
+    forwards, backwards = CachedEncoder(encoder).states(ids), CachedEncoder(encoder).states(ids[::-1])[::-1]
     assert all(np.array_equal(one, other) for one, other in zip(forwards, backwards, strict=True))
     with pytest.raises(ValueError, match="read-only"):
         forwards[0][0] = 0
 
 
 def test_counts_by_hand():
-    shared = SharedEncoder(minilm_encoder(), size=2)
+    shared = CachedEncoder(minilm_encoder(), cache_mb=0.0145)
     ids = [np.array(row) for row in ([2000, 2001, 2002], [3000], [4000, 4001])]
     shared.states([ids[0], ids[1], ids[0]])
     first = shared.counts
@@ -51,12 +52,36 @@ def test_counts_by_hand():
     assert EncoderCounts() - EncoderCounts() == EncoderCounts()
 
 
+def test_states_on_disk_are_encoded_once_and_survive(tmp_path):
+    encoder = WordEncoder()
+    ids = encoder.tokenize(["a b c", "b", "", "a b c"]).ids
+    first = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite").states(ids)
+    assert encoder.texts_encoded == 3
+    again = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite")
+    for expected, one, other in zip(encoder.states(ids), first, again.states(ids), strict=True):
+        np.testing.assert_array_equal(one, expected)
+        np.testing.assert_array_equal(other, expected)
+    assert encoder.texts_encoded == 3 + 4
+    assert (again.counts.tokens_run, again.counts.tokens_asked) == (0, 5 + 3 + 2 + 5)
+
+
+def test_fresh_states_are_rounded_as_stored_ones(tmp_path):
+    encoder = minilm_encoder()
+    ids = encoder.tokenize(TEXTS).ids
+    kept = CachedEncoder(encoder, path=tmp_path / "states.sqlite")
+    again = CachedEncoder(encoder, path=tmp_path / "states.sqlite")
+    for fresh, stored in zip(kept.states(ids), again.states(ids), strict=True):
+        assert fresh.dtype == stored.dtype == np.float32
+        np.testing.assert_array_equal(fresh, stored)
+        np.testing.assert_array_equal(fresh, fresh.astype(np.float16))
+
+
 @pytest.mark.parametrize("name", SHARING)
 def test_rerankers_value_alike_with_a_shared_encoder(name):
-    shared = SharedEncoder(minilm_encoder())
+    shared = CachedEncoder(minilm_encoder())
     chunks = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
     orders = [(0,), (1,), (2,), (3,), (0, 3), (3, 0), (1, 0, 3)]
-    with_shared = corag.reranker(name, encoder=shared, cache_chunks=0)
+    with_shared = corag.reranker(name, encoder=shared, cache_mb=0)
     own = corag.reranker(name).scorer(QUESTION, chunks)(orders)
     np.testing.assert_allclose(with_shared.scorer(QUESTION, chunks)(orders), own, atol=1e-4)
     np.testing.assert_allclose(
@@ -65,7 +90,7 @@ def test_rerankers_value_alike_with_a_shared_encoder(name):
 
 
 def test_several_rerankers_encode_each_text_once():
-    shared = SharedEncoder(minilm_encoder())
+    shared = CachedEncoder(minilm_encoder())
     chunks = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
     tokens = shared.tokenize([QUESTION, *TEXTS]).ids
     for name in SHARING:

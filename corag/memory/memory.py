@@ -1,0 +1,155 @@
+"""The cache behind every `Cached...` part: keys to values, bounded by bytes, optionally kept on disk.
+
+Knows neither models nor texts.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from corag.errors import InputError
+from corag.memory.codecs import Codec
+from corag.memory.sqlite import SQLiteTable
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Memory(Generic[Key, Value]):
+    """Keys to values: the most recently used in RAM, all of them in a file where one is given.
+
+    Threads may share a memory, and processes its file.
+
+    Args:
+        max_bytes: The most bytes of keys and values in RAM; the least recently used go first, 0 keeps none.
+        nbytes: Returns the size of a key or value; by default its arrays and texts are added up.
+        path: SQLite file, made with its folder when missing. Keys then have to be bytes. What it holds is never
+            replaced: the first value of a key stays. It grows without bound, and may be deleted while nobody uses it.
+        codec: How the file holds values; required with `path`.
+
+    Raises:
+        InputError: `max_bytes` is negative.
+        DataError: The file is damaged, of another program or version, or cannot be opened.
+    """
+
+    def __init__(
+        self,
+        max_bytes: int,
+        *,
+        nbytes: Callable[[Any], int] | None = None,
+        path: str | Path | None = None,
+        codec: Codec[Value] | None = None,
+    ) -> None:
+        if max_bytes < 0:
+            raise InputError(f"a cache of {max_bytes} bytes is impossible; 0 turns it off")
+        self.max_bytes = max_bytes
+        self._nbytes = nbytes or size_of
+        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._used = 0
+        self._lock = threading.Lock()
+        self._codec = codec
+        self._file = None if path is None else SQLiteTable(path, cast(Codec[Value], codec).kind)
+
+    def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return those of the keys that are known, with their values.
+
+        Raises:
+            DataError: The file cannot be read.
+        """
+        wanted = dict.fromkeys(keys)
+        with self._lock:
+            found = {key: self._entries[key][0] for key in wanted if key in self._entries}
+            for key in found:
+                self._entries.move_to_end(key)
+        if self._file is not None and len(found) < len(wanted):
+            stored = self._file.get([cast(bytes, key) for key in wanted if key not in found])
+            loaded = {cast(Key, key): self._decoded(data) for key, data in stored.items()}
+            self._keep(loaded)
+            found |= loaded
+        return found
+
+    def put(self, entries: Mapping[Key, Value]) -> None:
+        """Keep entries; in the file all or none of them, and what it holds already stays.
+
+        Raises:
+            DataError: The file cannot be written.
+        """
+        if self._file is not None and entries:
+            encode = cast(Codec[Value], self._codec).encode
+            self._file.put({cast(bytes, key): encode(value) for key, value in entries.items()})
+        self._keep(entries)
+
+    def get_many(
+        self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
+    ) -> list[Value]:
+        """Return the value of each key, computing and keeping those that are not known.
+
+        Args:
+            keys: Keys, in any order and number.
+            compute_missing: Gets distinct unknown keys in the order of `keys` and returns their values.
+            batch: The most keys it gets at once; each batch is kept before the next. None passes them together.
+
+        Raises:
+            DataError: The file cannot be read or written.
+        """
+        found = self.get(keys)
+        missing = [key for key in dict.fromkeys(keys) if key not in found]
+        for start in range(0, len(missing), batch or max(1, len(missing))):
+            block = missing[start : start + (batch or len(missing))]
+            fresh = dict(zip(block, compute_missing(block), strict=True))
+            self.put(fresh)
+            found |= fresh
+        return [found[key] for key in keys]
+
+    def _keep(self, entries: Mapping[Key, Value]) -> None:
+        if not self.max_bytes:
+            return
+        sized = {key: (value, self._nbytes(key) + self._nbytes(value)) for key, value in entries.items()}
+        with self._lock:
+            for key, entry in sized.items():
+                if key in self._entries:
+                    self._used -= self._entries.pop(key)[1]
+                self._entries[key] = entry
+                self._used += entry[1]
+            while self._used > self.max_bytes:
+                self._used -= self._entries.popitem(last=False)[1][1]
+
+    def _decoded(self, data: bytes) -> Value:
+        assert self._file is not None and self._codec is not None
+        try:
+            return self._codec.decode(data)
+        except (ValueError, struct.error) as error:
+            raise self._file.unusable(f"a value in it is damaged ({error})") from error
+
+
+def megabytes(number: float, name: str = "cache_mb") -> int:
+    """Return megabytes (1e6 bytes) as bytes.
+
+    Raises:
+        InputError: The number is negative.
+    """
+    if not number >= 0:
+        raise InputError(f"{name} must be at least 0, got {number!r}; 0 turns the cache off")
+    return int(number * 1e6)
+
+
+def size_of(value: object) -> int:
+    """Return the bytes of a value: of its arrays, texts and numbers, and of what it contains."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if is_dataclass(value):
+        return sum(size_of(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, tuple | list | set | frozenset):
+        return sys.getsizeof(value) + sum(map(size_of, value))
+    if isinstance(value, Mapping):
+        return sys.getsizeof(value) + sum(size_of(key) + size_of(held) for key, held in value.items())
+    return sys.getsizeof(value)

@@ -1,0 +1,200 @@
+"""Encoders and embedders that run each text once."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.memory import Codec, Memory, megabytes
+from corag.models.engine.source import Float32
+from corag.models.minilm import DIMENSION, TextEncoder, Tokens, unit
+from corag.registry import embedder as make_embedder
+from corag.types import Embedder, FloatArray
+
+
+class CachedEmbedder:
+    """An embedder that embeds each text once while its vector is in the cache.
+
+    Args:
+        embedder: Name, or object; one given by name is built when it is first used.
+        batch: The most texts that it embeds at once. With 1, the vector of a text is the same to the last bit whatever
+            is embedded beside it.
+        cache_mb: Megabytes of vectors that are kept; 0 keeps none.
+
+    Raises:
+        InputError: `cache_mb` is negative.
+    """
+
+    def __init__(self, embedder: str | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
+        self._given = embedder
+        self._batch = batch
+        self._vectors: Memory[str, FloatArray] = Memory(megabytes(cache_mb))
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder itself."""
+        return make_embedder(self._given) if isinstance(self._given, str) else self._given
+
+    @cached_property
+    def name(self) -> str:
+        """The embedder's name."""
+        return self.embedder.name
+
+    @cached_property
+    def dimension(self) -> int:
+        """Numbers of a vector."""
+        return self.embedder.dimension
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return unit vectors, `[len(texts), dimension]`."""
+        return self.vectors(texts).astype(np.float32)
+
+    def vectors(self, texts: Sequence[str]) -> FloatArray:
+        """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
+        found = self._vectors.get_many(texts, lambda new: self.embedder.embed(new).astype(np.float64), self._batch)
+        return np.array(found).reshape(len(texts), self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderCounts:
+    """Work that an encoder was asked for, and work that it did.
+
+    Attributes:
+        tokens_asked: Tokens of all texts, special tokens and cached texts included.
+        tokens_run: Tokens that went through the model.
+        seconds_asked: Seconds that all texts took when they went through the model.
+        seconds_run: Seconds that the texts took that were not cached.
+    """
+
+    tokens_asked: int = 0
+    tokens_run: int = 0
+    seconds_asked: float = 0.0
+    seconds_run: float = 0.0
+
+    def __sub__(self, before: EncoderCounts) -> EncoderCounts:
+        return EncoderCounts(
+            self.tokens_asked - before.tokens_asked,
+            self.tokens_run - before.tokens_run,
+            self.seconds_asked - before.seconds_asked,
+            self.seconds_run - before.seconds_run,
+        )
+
+
+class CachedEncoder:
+    """An encoder that runs each text once, for several rerankers, embedders or runs.
+
+    Args:
+        encoder: The encoder.
+        batch: The most texts that it encodes at once. With 1, the default, the states of a text are the same to the
+            last bit whatever was encoded before; on one core that is as fast as larger batches (4,000 tokens a second
+            on 200 SQuAD paragraphs either way).
+        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); 0 keeps none.
+        path: SQLite file that keeps them, too, in half precision, which then is the precision of all states.
+
+    Attributes:
+        counts: Work so far.
+
+    Raises:
+        InputError: `cache_mb` is negative.
+        DataError: The file cannot be used.
+    """
+
+    def __init__(
+        self, encoder: TextEncoder, *, batch: int = 1, cache_mb: float = 800, path: str | Path | None = None
+    ) -> None:
+        self._encoder = encoder
+        self._batch = batch
+        self._dtype = np.dtype("<f4" if path is None else "<f2")
+        self._states: Memory[bytes, tuple[NDArray[np.floating], float]] = Memory(
+            megabytes(cache_mb), path=path, codec=_STATES
+        )
+        self.counts = EncoderCounts()
+
+    def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
+        """Return the token ids of each text; see `MiniLMEncoder`."""
+        return self._encoder.tokenize(texts, offsets=offsets)
+
+    def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return the last layer of each text, special tokens included, one read-only `[length + 2, 384]` per text."""
+        keys = [hashlib.sha256(row.astype("<i8").tobytes()).digest() for row in ids]
+        rows = dict(zip(keys, ids, strict=True))
+        tokens_run, seconds_run = 0, 0.0
+
+        def run(new: list[bytes]) -> list[tuple[NDArray[np.floating], float]]:
+            nonlocal tokens_run, seconds_run
+            started = perf_counter()
+            found = self._encoder.states([rows[key] for key in new])
+            seconds = perf_counter() - started
+            tokens_run += sum(map(len, found))
+            seconds_run += seconds
+            return [(states.astype(self._dtype, copy=False), seconds / len(found)) for states in found]
+
+        found = self._states.get_many(keys, run, self._batch)
+        self.counts = EncoderCounts(
+            self.counts.tokens_asked + sum(len(states) for states, _ in found),
+            self.counts.tokens_run + tokens_run,
+            self.counts.seconds_asked + sum(seconds for _, seconds in found),
+            self.counts.seconds_run + seconds_run,
+        )
+        asked = [states.astype(np.float32, copy=False) for states, _ in found]
+        for states in asked:
+            states.flags.writeable = False
+        return asked
+
+    def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
+        """Return unit vectors of every token in its context, one `[length, 384]` per text."""
+        return [unit(states[1:-1]) for states in self.states(ids)]
+
+    def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
+        """Return unit vectors: means of all token embeddings, special tokens included, `[n, 384]`."""
+        return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))
+
+
+class CachedTokenEmbeddings:
+    """Token embeddings of texts, for late interaction.
+
+    Args:
+        encoder: The encoder; it embeds all new texts together.
+        cache_mb: Megabytes of token embeddings that are kept (about 150 KB a text); 0 keeps none.
+
+    Raises:
+        InputError: `cache_mb` is negative.
+    """
+
+    def __init__(self, encoder: TextEncoder, cache_mb: float) -> None:
+        self._encoder = encoder
+        self._cache: Memory[str, tuple[Float32, bool]] = Memory(megabytes(cache_mb))
+
+    def __call__(self, texts: Sequence[str]) -> tuple[list[Float32], NDArray[np.bool_]]:
+        """Return unit vectors of the tokens of each text, `[tokens, d]`, and which texts were cut, `[len(texts)]`."""
+        found = self._cache.get_many(texts, self._embed)
+        return [vectors for vectors, _ in found], np.array([cut for _, cut in found], dtype=bool)
+
+    def of_query(self, query: str) -> Float32:
+        """Return a unit vector of each token of a question, `[query tokens, d]`; not kept."""
+        return self._embed([query])[0][0]
+
+    def _embed(self, texts: Sequence[str]) -> list[tuple[Float32, bool]]:
+        tokens = self._encoder.tokenize(texts)
+        return list(zip(self._encoder.token_embeddings(tokens.ids), tokens.truncated.tolist(), strict=True))
+
+
+def _encode_states(entry: tuple[NDArray[np.floating], float]) -> bytes:
+    states, seconds = entry
+    return struct.pack("<d", seconds) + states.tobytes()
+
+
+def _decode_states(data: bytes) -> tuple[NDArray[np.floating], float]:
+    states = np.frombuffer(data, dtype="<f2", offset=8).reshape(-1, DIMENSION)
+    return states, struct.unpack_from("<d", data)[0]
+
+
+_STATES = Codec("states", _encode_states, _decode_states)

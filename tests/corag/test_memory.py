@@ -1,0 +1,245 @@
+"""The keyed memory: bounded by bytes, computed once, shared by threads and processes, refused when damaged."""
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Barrier
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.errors import DataError, InputError
+from corag.memory import TEXT, Memory, megabytes, structs
+from corag.memory.memory import size_of
+
+NUMBERS = structs("numbers", "<d?")
+
+
+def on_disk(path, max_bytes=0):
+    return Memory(max_bytes, path=path, codec=NUMBERS)
+
+
+# In RAM
+
+
+def test_what_was_used_longest_ago_goes_first():
+    memory = Memory(4, nbytes=lambda _: 1)  # an entry is two bytes: its key and its value
+    memory.put({"a": 1, "b": 2})
+    assert memory.get(["a"]) == {"a": 1}
+    memory.put({"c": 3})
+    assert memory.get("abc") == {"a": 1, "c": 3}
+    memory.put({"a": 4})
+    assert memory.get("abc") == {"a": 4, "c": 3}
+
+
+def test_entries_are_counted_in_bytes():
+    memory = Memory(10_000)
+    memory.put({"large": np.zeros(2000)})
+    assert memory.get(["large"]) == {}
+    memory.put({number: np.zeros(100) for number in range(50)})
+    kept = memory.get(range(50))
+    assert 10 <= len(kept) <= 12
+    assert set(kept) == set(range(50 - len(kept), 50))
+    memory.put({49: np.zeros(500)})  # a larger value in the place of a smaller one
+    assert set(memory.get(range(50))) < set(kept)
+
+
+def test_sizes():
+    @dataclass
+    class Pair:
+        vector: np.ndarray
+        name: str
+
+    assert size_of(np.zeros((3, 4))) == 96
+    assert size_of("a" * 1000) >= 1000
+    assert size_of([b"ab" * 500, {"key": np.zeros(10)}]) >= 1080
+    assert size_of(Pair(np.zeros(10), "x" * 100)) >= 180
+
+
+def test_a_memory_of_no_bytes():
+    memory = Memory(0)
+    memory.put({"a": 1})
+    assert memory.get("a") == {}
+    assert memory.get_many("aba", lambda new: [key.upper() for key in new]) == ["A", "B", "A"]
+    with pytest.raises(InputError, match="a cache of -1 bytes is impossible"):
+        Memory(-1)
+    with pytest.raises(InputError, match=r"cache_mb must be at least 0, got -0\.5"):
+        megabytes(-0.5)
+    assert megabytes(1.5) == 1_500_000
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"]), (5, ["cb"])])
+def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
+    memory, asked = Memory(10_000), []
+
+    def compute(new):
+        asked.append("".join(new))
+        return [key.upper() for key in new]
+
+    memory.put({"a": "A"})
+    assert memory.get_many("cabca", compute, batch) == ["C", "A", "B", "C", "A"]
+    assert memory.get_many("abc", compute, batch) == ["A", "B", "C"]
+    assert memory.get_many("", compute, batch) == []
+    assert asked == expected
+
+
+def test_batches_before_a_failure_are_kept(tmp_path):
+    def compute(new):
+        if new == [b"c"]:
+            raise RuntimeError
+        return [(1.0, False)] * len(new)
+
+    with pytest.raises(RuntimeError):
+        on_disk(tmp_path / "file").get_many([b"a", b"b", b"c", b"d"], compute, 1)
+    assert set(on_disk(tmp_path / "file").get([b"a", b"b", b"c", b"d"])) == {b"a", b"b"}
+
+
+def test_another_number_of_values_is_an_error():
+    with pytest.raises(ValueError, match="zip"):
+        Memory(100).get_many("ab", lambda new: ["A"])
+
+
+def test_threads_share_a_memory():
+    memory = Memory(16, nbytes=lambda _: 1)
+
+    def work(seed):
+        for key in np.random.default_rng(seed).integers(0, 32, 2000).tolist():
+            memory.put({key: key})
+            assert all(kept == value for kept, value in memory.get(range(32)).items())
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert len(memory.get(range(32))) == 8
+
+
+# On disk
+
+keys = st.binary(min_size=1, max_size=8)
+entries = st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
+
+
+@given(st.lists(st.dictionaries(keys, entries, max_size=5), max_size=4), st.lists(keys, max_size=5), st.booleans())
+def test_a_file_is_a_dictionary_that_keeps_what_came_first(tmp_path_factory, batches, others, in_ram):
+    path = tmp_path_factory.mktemp("memory") / "values.sqlite"
+    expected = {}
+    for batch in batches:
+        on_disk(path).put(batch)
+        expected = {**batch, **expected}
+    memory = on_disk(path, 10_000 if in_ram else 0)
+    for _ in range(2):
+        found = memory.get([*expected, *others])
+        assert found == {key: expected[key] for key in [*expected, *others] if key in expected}
+
+
+def test_more_keys_than_a_statement_takes(tmp_path):
+    memory = on_disk(tmp_path / "file")
+    memory.put({b"%d" % number: (number, True) for number in range(2100)})
+    found = memory.get([b"%d" % number for number in range(3000)])
+    assert {int(key): value for key, (value, _) in found.items()} == {number: number for number in range(2100)}
+
+
+def test_kinds_of_values_stay_apart_in_one_file(tmp_path):
+    path = tmp_path / "file"
+    texts, numbers = Memory(0, path=path, codec=TEXT), on_disk(path)
+    texts.put({b"a": "äöü \ud800"})
+    assert numbers.get([b"a"]) == {}
+    numbers.put({b"a": (1.5, True)})
+    assert (texts.get([b"a"]), numbers.get([b"a"])) == ({b"a": "äöü \ud800"}, {b"a": (1.5, True)})
+
+
+def test_a_file_in_a_folder_that_is_not_there(tmp_path):
+    path = tmp_path / "new" / "folder" / "values.sqlite"
+    assert on_disk(path).get([b"a"]) == {}
+    assert path.is_file()
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be read as one " * 50, b"\x00" * 5000])
+def test_what_is_no_cache_is_refused(tmp_path, content):
+    path = tmp_path / "values.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"the cache file .*values.sqlite cannot be used: .*; delete it, which"):
+        on_disk(path)
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE mine (a)", "PRAGMA user_version = 1"])
+def test_another_database_is_left_alone(tmp_path, statement):
+    path = tmp_path / "values.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.close()
+    content = path.read_bytes()
+    with pytest.raises(DataError, match="another program's database, or one of another version; delete it"):
+        on_disk(path)
+    assert path.read_bytes() == content
+
+
+def test_a_file_damaged_later(tmp_path):
+    path = tmp_path / "values.sqlite"
+    memory = on_disk(path)
+    memory.put({bytes([row]) * 32: (0.5, False) for row in range(200)})
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"cannot be used: .*malformed.*; delete it"):
+        memory.get([bytes([7]) * 32])
+    with pytest.raises(DataError, match="cannot be used"):
+        memory.put({b"new": (0.5, False)})
+
+
+def test_a_damaged_value(tmp_path):
+    memory = on_disk(tmp_path / "file")
+    memory.put({b"a": (0.5, False)})
+    connection = sqlite3.connect(tmp_path / "file")
+    with connection:
+        connection.execute("UPDATE numbers SET value = x'00'")
+    connection.close()
+    with pytest.raises(DataError, match="cannot be used: a value in it is damaged"):
+        memory.get([b"a"])
+
+
+def test_a_folder_in_the_place_of_the_file(tmp_path):
+    with pytest.raises(DataError, match="cannot be used: unable to open"):
+        on_disk(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be used"):
+        on_disk(tmp_path / "file" / "values.sqlite")
+
+
+def test_threads_share_a_file(tmp_path):
+    memory = on_disk(tmp_path / "values.sqlite")
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda row: memory.put({b"%d" % row: (row, False)}), range(40)))
+    found = memory.get([b"%d" % row for row in range(40)])
+    assert {int(key): value for key, (value, _) in found.items()} == {row: row for row in range(40)}
+
+
+def test_processes_share_a_file(tmp_path):
+    path = tmp_path / "values.sqlite"
+    code = (
+        "import sys\n"
+        "from corag.memory import TEXT, Memory\n"
+        "first = int(sys.argv[2])\n"
+        "for row in range(first, first + 20):\n"
+        "    Memory(0, path=sys.argv[1], codec=TEXT).put({b'%d' % row: str(row)})\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(20 * number)]) for number in range(4)]
+    assert [worker.wait(timeout=60) for worker in workers] == [0] * 4
+    assert len(Memory(0, path=path, codec=TEXT).get([b"%d" % row for row in range(80)])) == 80
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path):
+    together = Barrier(8)
+
+    def opened(row, path):
+        together.wait()
+        on_disk(path).put({b"%d" % row: (row, False)})
+
+    with ThreadPoolExecutor(8) as pool:
+        for path in (tmp_path / f"{number}.sqlite" for number in range(30)):
+            list(pool.map(opened, range(8), [path] * 8))
+            assert len(on_disk(path).get([b"%d" % row for row in range(8)])) == 8
