@@ -1,9 +1,10 @@
-"""Optional dependencies: imported where they are used, with a clear error where they are missing."""
+"""What is imported only where it is used; optional dependencies with a clear error where they are missing."""
 
 from __future__ import annotations
 
 import importlib
 from types import ModuleType
+from typing import Any
 
 from corag.errors import MissingExtraError
 
@@ -24,3 +25,9 @@ def require(module: str, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"{module} is needed here but cannot be imported ({error}); install it with: pip install 'corag[{extra}]'"
         ) from error
+
+
+def load(path: str) -> Any:
+    """Import and return what `module:attribute` names."""
+    module, _, attribute = path.partition(":")
+    return getattr(importlib.import_module(module), attribute)

@@ -6,7 +6,6 @@ here, or call `register` from your own code, or pass the object itself wherever 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import InputError
 from corag.models.known import KNOWN_RERANKERS
+from corag.optional import load
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
 
 Part = TypeVar("Part")
@@ -69,10 +69,7 @@ class Registry(Generic[Part]):
         if name not in self._parts:
             raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
         part = self._parts[name]
-        if isinstance(part, str):
-            module, _, attribute = part.partition(":")
-            part = cast(Callable[..., Part], getattr(importlib.import_module(module), attribute))
-        return part
+        return cast(Callable[..., Part], load(part)) if isinstance(part, str) else part
 
     def _listed(self) -> str:
         return ", ".join(self._parts) or "(none)"

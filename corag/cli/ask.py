@@ -1,0 +1,105 @@
+"""`corag ask`: from a question to an answer."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from corag.errors import InputError
+from corag.index.search import Retrieval
+
+
+@dataclass(frozen=True)
+class AskConfig:
+    """Answer one question from an index, under a token budget.
+
+    Attributes:
+        question: The question.
+        index: Where `corag index` put the index.
+        budget: The most tokens of the context.
+        method: Selector.
+        agent: Checkpoint folder; method `corag` then takes reranker and settings from it. `default`: the one that ships
+            with the project, where it can be used and neither reranker nor prefilter is given; `none`: fixed settings.
+        strict: An error where the agent, or a reranker that it names, cannot be used here, instead of the next best.
+        reranker: Values chunks, for methods that rerank, in place of the one that an agent names.
+        window: What becomes of orders that are longer than the reranker's window, for methods that rerank: they are no
+            candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
+        prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
+        num_candidates: Chunks that the index offers.
+        retrieval: How the index finds them: by cosine similarity (vector), by the words that they share with the
+            question (text, BM25), or by both rankings joined (hybrid).
+        reader: Answers from the context.
+        model: Model of reader `ollama` or `transformers`.
+        host: Server of reader `ollama`.
+        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
+        embedder: Embeds the question; by default the one that made the index.
+        json: Print JSON for machines.
+    """
+
+    question: str
+    index: str = "runs/index"
+    budget: int = 256
+    method: str = "corag"
+    agent: str = "default"
+    strict: bool = False
+    reranker: str | None = None
+    window: str | None = None
+    prefilter: float | None = None
+    num_candidates: int = 20
+    retrieval: Retrieval = "vector"
+    reader: str = "minilm-reader"
+    model: str | None = None
+    host: str | None = None
+    tokenizer: str = "minilm"
+    embedder: str | None = None
+    json: bool = False
+
+
+def run(config: AskConfig) -> None:
+    """Answer one question."""
+    import corag
+    from corag.cli.show import show_reply
+    from corag.index import ChunkIndex
+    from corag.reply import ask
+    from corag.selectors.base import check_budget, check_query
+    from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+    from corag.text.tokens import token_counter
+
+    check_query(config.question)
+    check_budget(config.budget)
+    index = ChunkIndex.open(config.index)
+    embedder = corag.embedder(config.embedder or index.embedder_name)
+    if config.embedder is not None:
+        index = ChunkIndex.open(config.index, embedder)
+    settings: dict[str, Any] = {"tokens": token_counter(config.tokenizer)}
+    if config.method in ("corag", "corag-fixed"):
+        settings["agent"] = config.agent
+    elif config.agent not in (DEFAULT_AGENT, NO_AGENT):
+        raise InputError(
+            f"method {config.method!r} does not use an agent; leave out --agent, or use method corag or corag-fixed"
+        )
+    if config.strict:
+        settings["strict"] = True
+    if config.reranker is not None:
+        settings["reranker"] = config.reranker
+    if config.window is not None:
+        settings["window"] = config.window
+    if config.prefilter is not None:
+        settings["prefilter"] = config.prefilter
+    reading = {name: value for name, value in (("model", config.model), ("host", config.host)) if value is not None}
+    reply = ask(
+        config.question,
+        index,
+        embedder,
+        corag.selector(config.method, **settings),
+        corag.reader(config.reader, **reading),
+        budget_tokens=config.budget,
+        num_candidates=config.num_candidates,
+        retrieval=config.retrieval,
+    )
+    if config.json:
+        sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")
+    else:
+        show_reply(reply)

@@ -1,0 +1,86 @@
+"""The commands of `experiments`: each runs its job and says where the result lies.
+
+This module is the one door through which the library reaches up to `experiments`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corag.cli.console import say, stderr
+
+
+def label(config: Any) -> None:
+    """Measure every configuration on every question."""
+    from experiments.labels.label import label, read_table
+
+    path = label(config)
+    if config.shard and not path.exists():
+        say(f"shard {config.shard} is done; whoever does the last one writes {path}")
+        return
+    rows, metadata = read_table(path)
+    tokens = metadata["tokens"]
+    say(
+        f"{tokens['spent']:,} tokens read by models for {tokens['configurations']:,} configurations, "
+        f"{tokens['alone_ratio']:.0f} times fewer than by searching each from scratch, "
+        f"{tokens['brute_force_ratio']:.0f} times fewer than by reading every scored order as one text"
+    )
+    say(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
+
+
+def train(config: Any) -> None:
+    """Train an agent."""
+    from experiments.agents.train import train
+
+    report = train(config)
+    best = report.history[report.best_epoch]
+    figures = ", ".join(f"{name} {value:.4f}" for name, value in best.items())
+    say(f"best epoch {report.best_epoch + 1} of {len(report.history)}: {figures}")
+    say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
+
+
+def evaluate_agent(config: Any) -> None:
+    """Compare the agent with what it has to beat."""
+    from experiments.agents.evaluate import evaluate_agent
+
+    evaluate_agent(config)
+    say(f"written to {config.out}", stderr())
+
+
+def sweep(config: Any) -> None:
+    """Train with every combination of some settings."""
+    from experiments.agents.sweep import MARKDOWN_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
+
+    if config.wandb_sweep is not None:
+        say(f"W&B sweep in {(path := write_wandb_sweep(config))}; start it with: wandb sweep {path}")
+        return
+    sweep(config)
+    say(f"summary in {config.base.out}: {SUMMARY_FILE} and {MARKDOWN_FILE}")
+
+
+def train_adapter(config: Any) -> None:
+    """Train an adapter."""
+    from experiments.adapters.train import train_adapter
+
+    adapter = train_adapter(config)
+    say(f"adapter in {adapter}; its README.md says what it achieves")
+
+
+def evaluate(config: Any) -> None:
+    """Compare selectors."""
+    from experiments.evaluation.evaluate import evaluate
+    from experiments.run.tables import show
+
+    result = evaluate(config)
+    if not config.quiet:
+        title = f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens"
+        show(result, title)
+    if config.out is not None:
+        say(f"written to {config.out}", stderr())
+
+
+def report(config: Any) -> None:
+    """Draw a report."""
+    from experiments.run.report import report
+
+    say(f"report in {report(config)}")

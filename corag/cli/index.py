@@ -1,0 +1,56 @@
+"""`corag index`: from a corpus to an index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corag.cli.console import progress, say
+
+
+@dataclass(frozen=True)
+class IndexConfig:
+    """Cut the corpus of a data folder into chunks and index them; goes on where an interrupted run stopped.
+
+    Attributes:
+        data: Data folder with corpus.jsonl[.gz].
+        out: Where to put the index: a local folder, or an object-storage URI (s3://, gs://, az://).
+        max_tokens: The most tokens of a chunk, its title included; 128, 256, 512 and 1024 are usual.
+        overlap_tokens: About how many tokens of a chunk's end stand again at the start of the next.
+        embedder: Embeds the chunks.
+        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
+        batch_size: Chunks embedded and stored at a time.
+        overwrite: Replace another index that is there.
+        quiet: No progress.
+    """
+
+    data: str
+    out: str = "runs/index"
+    max_tokens: int = 256
+    overlap_tokens: int = 0
+    embedder: str = "minilm"
+    tokenizer: str = "minilm"
+    batch_size: int = 256
+    overwrite: bool = False
+    quiet: bool = False
+
+
+def run(config: IndexConfig) -> None:
+    """Index a corpus."""
+    import corag
+    from corag.index import build_index
+    from corag.text.chunking import ChunkConfig
+    from corag.text.tokens import token_counter
+
+    chunking = ChunkConfig(config.max_tokens, config.overlap_tokens)
+    with progress("index", quiet=config.quiet) as report:
+        index = build_index(
+            config.data,
+            config.out,
+            corag.embedder(config.embedder),
+            chunking,
+            tokens=token_counter(config.tokenizer),
+            overwrite=config.overwrite,
+            batch_size=config.batch_size,
+            report=report,
+        )
+    say(f"{len(index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
