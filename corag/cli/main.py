@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, cast, get_type_hints
 
 from rich.logging import RichHandler
@@ -109,7 +110,7 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
     """
     switches = {f"--{name}" for name in _switches(load(COMMANDS[command][0]))} if command in COMMANDS else set()
     spelt_out = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in pairwise([*arguments, ""]):
         if argument.startswith("--"):
             flag, equals, value = argument[2:].partition("=")
             argument = f"--{flag.replace('-', '_')}{equals}{value}"
