@@ -123,26 +123,26 @@ class TrainConfig:
         lr: Learning rate.
         batch_size: Questions per step; pairs are formed within a batch, so at least 2.
         epochs: Passes over the training questions.
-        margin: Distance beyond which a negative pair costs nothing.
+        margin: Distance beyond which a negative pair adds no loss.
         contrastive_weight: Weight of the contrastive loss in the total.
         reranker_weight: Weight of the classification loss in the total.
         settings_weight: Weight of the regression loss in the total.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
-            rerankers in place of the best one's label.
-        standardize: Shift and stretch every feature so that on the training questions its mean is 0 and its deviation
-            1 / sqrt(features): a vector then has a length of about 1, as an embedding has, and no part of it drowns the
-            others. The first layer of the finished agent does it, so that features always enter as they are.
-        balanced: Weigh rerankers by the inverse of their frequency in the classification loss.
-        seed: The one source of randomness: initial weights and the order of the questions.
+            rerankers instead of the label of the best one.
+        standardize: Scale every feature to mean 0 and standard deviation 1 / sqrt(features) on the training questions,
+            so that a vector has a length of about 1, as an embedding has, and no part dominates. The scaling is folded
+            into the first layer of the trained agent, so its inputs stay as they are.
+        balanced: Weight rerankers by the inverse of their frequency in the classification loss.
+        seed: Seed of the initial weights and of the order of the questions.
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
-        accelerator: Where to train, as Lightning names it: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
-        devices: How many devices, as Lightning takes it; the batch is divided among them.
-        strategy: How several devices work together, as Lightning names it: "ddp", "ddp_spawn", ...
-        num_nodes: How many machines.
+        accelerator: Lightning accelerator: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
+        devices: Number of devices; the batch is divided among them.
+        strategy: Lightning strategy for several devices: "ddp", "ddp_spawn", ...
+        num_nodes: Number of machines.
         precision: Arithmetic of the training steps; weights are always float32.
-        logger: Where the figures of each epoch go besides the report.
+        logger: Where the figures of each epoch are logged besides the report.
     """
 
     lr: float = 1e-3

@@ -50,24 +50,23 @@ class EvaluateAgentConfig:
     """Compare the configuration agent with baselines, ablations and the oracle.
 
     Attributes:
-        labels: The tables that `corag label` wrote, separated by commas.
-        out: Folder for the result: `result.json`, `result.md`, `agents.svg`. An interrupted run goes on there.
-        methods: Names separated by commas; by default all.
+        labels: Tables of `corag label`, separated by commas.
+        out: Folder for the result: `result.json`, `result.md`, `agents.svg`. An interrupted run resumes.
+        methods: Methods, separated by commas; by default all.
         protocols: What to measure, separated by commas. held-out: questions of the test share. unseen-folder: each
             data folder in turn by methods that learned from the others. learning-curve: held-out, with a part of the
             training questions.
-        seeds: How many seeds; each divides the questions that are not tested anew into training and validation.
+        seeds: Number of seeds; each splits the questions that are not tested into training and validation.
         shares: Shares of the questions for training, validation and test.
-        split_seed: Seed that decides which questions are tested.
+        split_seed: Seed of the choice of test questions.
         features: Parts of the agent's feature vector; see `corag train`.
         hidden: Sizes of the agent's hidden layers.
         map_dim: Size of its feature map.
-        caution: How clear a prediction has to be for the agent to depart from the best single configuration; see
-            `corag train`.
+        caution: Lead that a prediction needs over the best single configuration; see `corag train`.
         target: What makes one configuration better than another.
-        training: The agent's training.
-        logger: Whether the table also goes to W&B (offline unless WANDB_MODE says otherwise).
-        quiet: No progress, no table.
+        training: Settings of the agent's training.
+        logger: `wandb` also logs the table to W&B (offline unless WANDB_MODE is set).
+        quiet: Show no progress and no table.
     """
 
     labels: str

@@ -40,12 +40,12 @@ class SweepConfig:
     """Train agents with every combination of some settings, over seeds, and rank them by validation regret.
 
     Attributes:
-        base: What all runs share; its `out` is the folder of the sweep, with a folder for each run in it.
+        base: Settings that all runs share; its `out` is the folder of the sweep, with a subfolder for each run.
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
-            What changes the utility that is learnt, such as `target.metric`, changes the unit of the regret with it.
+            A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
-        wandb_sweep: Write this sweep as a W&B sweep file of this name instead of running it.
-        quiet: No progress and no table.
+        wandb_sweep: Write the sweep as a W&B sweep file of this name instead of running it.
+        quiet: Show no progress and no table.
     """
 
     base: TrainAgentConfig

@@ -25,21 +25,20 @@ class TargetConfig:
     """What makes one configuration better than another.
 
     Attributes:
-        metric: Figure of the labels; several joined by `+` count with their mean, such as `f1+full_evidence`.
-        token_weight: Quality that a whole budget of tokens must bring to be worth it: a selection pays this times its
-            share of the budget. 0 asks for the best answer at any price, 0.1 and more for cheap ones.
-        latency_weight: Quality that a second of search must bring.
+        metric: Figure of the labels; several joined by `+`, such as `f1+full_evidence`, are averaged.
+        token_weight: Penalty for using the whole budget, in units of the metric; a selection pays its share of it. 0
+            ignores tokens, 0.1 and more favours short selections.
+        latency_weight: Penalty for a second of search, in units of the metric.
         noise: Configurations whose utility is within this of the best count as equally good: the cheapest of them (in
-            tokens, then orders scored) names the reranker, and their mean the settings.
-        weighting: How much a question counts for the reranker label: by how much the best reranker is better than the
-            next (margin); 1 if it is better by more than the share `margin`, else 0 (rule; the paper's is 10% of
-            ROUGE-L, see `PAPER`); or 1 if it is better by more than `noise`, else 0 (equal).
+            tokens, then orders scored) gives the reranker, their mean the settings.
+        weighting: Weight of a question for the reranker label: the lead of the best reranker over the next (margin); 1
+            if it leads by more than the share `margin`, else 0 (rule; the paper has 10% of ROUGE-L, see `PAPER`); or 1
+            if it leads by more than `noise`, else 0 (equal).
         margin: See `weighting`.
-        reranker_value: What a reranker is worth on a question: the best that any settings gave with it, or their mean,
-            which is less noisy.
-        shrink: Share, from 0 to 1, by which each question's utilities are drawn to what its data folder's questions
-            have on average. One answer says little about a configuration; a folder's answers say more, and less about
-            the single question. What is learned from changes, what a prediction is measured by does not.
+        reranker_value: Utility of a reranker on a question: the best over its settings, or their mean, which is less
+            noisy.
+        shrink: Share, from 0 to 1, by which each question's utilities are shrunk to the mean of its data folder,
+            because single answers are noisy labels. It changes the targets, not how predictions are evaluated.
     """
 
     metric: str = "f1"

@@ -26,21 +26,21 @@ class TrainAgentConfig:
     """Train the configuration agent on label tables.
 
     Attributes:
-        labels: The tables that `corag label` wrote, separated by commas; those of several readers are averaged.
+        labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
         out: Folder for the checkpoint (`checkpoint/`), logs, and the state of an unfinished training.
-        train_split: Split to learn from; by default the questions are divided by `shares`.
-        val_split: Split that chooses the best epoch; empty for none where `train_split` is given.
+        train_split: Split to learn from; by default the questions are split by `shares`.
+        val_split: Split that chooses the best epoch, with `train_split`; empty for none.
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
-        split_seed: Seed of that division.
+        split_seed: Seed of that split.
         features: Parts of the feature vector, separated by commas: query, candidates, curve.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
-        caution: How much more probable than the best single configuration's reranker another has to be for the agent
-            to depart from that configuration, from 0 (as it predicts) to 1 (never).
+        caution: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
+            configuration for the agent to depart from it. 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
-        training: The training's own settings.
-        quiet: No progress.
+        training: Settings of the training.
+        quiet: Show no progress.
     """
 
     labels: str

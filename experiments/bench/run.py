@@ -22,21 +22,20 @@ class BenchConfig:
     """Measure a part of CORAG.
 
     Attributes:
-        part: `search`: the search core's time with a scorer that costs next to nothing, and how many optima of small
-            problems each policy finds with how many scored orders. `scoring`: the scoring engine against the bare
-            encoder and against FlagEmbedding on joined texts, factor by factor; some minutes on two idle cores.
-            `real`: what share of the best value each policy reaches on real questions; an hour the first time, when
-            every order is scored, and seconds with the values that it keeps in `out`. `selectors`: the simpler
-            selectors' own work without their models, and the memory that clusters of up to 10,000 chunks take.
-            `orders`: how many orders a second each reranker values in a search, and how long it takes to load.
-            `agent`: a prediction beside the embedding of its question.
-        rounds: Interleaved runs of each setting that is timed; their median counts. By default 51 for `search`, 3 for
+        part: `search`: time of the search core with a scorer that costs almost nothing, and optima of small problems
+            found per scored order, by policy. `scoring`: the scoring engine against the bare encoder and against
+            FlagEmbedding on joined texts, factor by factor; some minutes on two idle cores. `real`: share of the best
+            value that each policy reaches on real questions; an hour the first time, when every order is scored, and
+            seconds with the values cached in `out`. `selectors`: work of the simpler selectors without their models,
+            and memory of clusters of up to 10,000 chunks. `orders`: orders a second of each reranker in a search, and
+            its load time. `agent`: a prediction beside the embedding of its question.
+        rounds: Interleaved runs of each timed setting; the median counts. By default 51 for `search`, 3 for
             `scoring` and `orders`, and 11 for `selectors` and `agent`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
-        questions: Questions that are searched in every way; `scoring` only.
-        queries: Questions for `select_many` at once; `scoring` only.
-        clock: `wall`: seconds by the clock. `cpu`: seconds of all threads together, for a machine that is shared;
-            `scoring`, `selectors`, `orders` and `agent` only, and best with one thread.
+        questions: Questions searched with every setting; `scoring` only.
+        queries: Questions that `select_many` gets at once; `scoring` only.
+        clock: `wall` time, or `cpu` time of all threads together for a shared machine; `scoring`, `selectors`, `orders`
+            and `agent` only, best with one thread.
         data: Folder of the data folders hotpotqa and 2wikimultihopqa; `real` only.
         model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
             in its head.

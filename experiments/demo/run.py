@@ -44,12 +44,12 @@ class DemoConfig:
     """Index a real corpus, label questions, train the agent, load it, and answer held-out questions.
 
     Attributes:
-        out: Folder for everything the demo makes.
+        out: Folder for all files of the demo.
         budgets: Token budgets to compare, separated by commas; labels and the printed table are for the middle one.
-        max_tokens: Tokens of a chunk.
-        num_candidates: Chunks that the index offers per question.
+        max_tokens: Maximum tokens of a chunk.
+        num_candidates: Chunks offered per question.
         limit: Only the first questions of each split, for a quick look.
-        logger: Where the training's curves go: W&B (offline unless logged in), CSV, or nowhere.
+        logger: Where the curves of the training are logged: W&B (offline unless logged in), CSV, or nowhere.
     """
 
     out: str = "runs/demo"

@@ -71,19 +71,19 @@ class EvaluateConfig(SelectionSettings):
 
     Attributes:
         data: Data folder.
-        split: Which questions.
+        split: Split of the questions.
         methods: Selectors, separated by commas, each with settings of its own if need be: `top-k:k=3`,
             `car:method=dbscan`. `corag-plain` is `corag` with its default settings, agent or not; `all` stands for
             every selector that can run with what is given.
-        reranker: Values chunks for every method that reranks; see `corag.selectors.defaults` for the default.
-        prefilter: Share of orders that `corag` asks the reranker about; below 1 a surrogate ranks them first.
+        reranker: Reranker of every method that uses one.
+        prefilter: Share of orders that the reranker scores in `corag`; below 1 a surrogate ranks them first.
         agent: Checkpoint folder, or `default` for the one that ships with the project; `corag` then predicts its
             settings, `corag-fixed` uses its best single one. Without it, or with `none`,
             `corag` keeps its default settings.
-        strict: An error where a reranker that the agent names cannot be used here, instead of the next most probable.
-        summarizer: Makes texts shorter, for methods that put summaries into the prompt.
-        seed: Of the draw.
-        out: Writes the result as JSON, and one line per question beside it (`.rows.jsonl`).
+        strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
+        summarizer: Summarizer of methods that put summaries into the prompt.
+        seed: Seed of the sample.
+        out: File for the result as JSON, with one line per question beside it (`.rows.jsonl`).
     """
 
     data: str

@@ -20,10 +20,10 @@ class LabelSource(CandidateSettings):
 
     Attributes:
         data: Name of the data folder.
-        split: Which questions.
-        part: `training`: without the held-out share; `held-out`: that share alone; `all`.
-        held_out: Share of the split that is held out, cut between documents as the shipped adapters do.
-        with_gold: Only questions all of whose evidence is in the corpus.
+        split: Split of the questions.
+        part: `training`, without the held-out share; `held-out`, only that share; or `all`.
+        held_out: Held-out share, split by documents as for the shipped adapters.
+        with_gold: Only questions whose whole evidence is in the corpus.
     """
 
     data: str
@@ -42,26 +42,27 @@ class LabelSource(CandidateSettings):
 class LabelConfig(SelectionSettings):
     """Measure every configuration on every question of data folders.
 
-    With sources, each has its own pool, number of candidates, limit and sample, and its corpus is indexed by itself.
+    Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
 
     Attributes:
-        out: The table to write (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run goes
-            on where it stopped.
+        out: File for the table (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run
+            resumes.
         data: Data folder; with sources, the folder that holds their data folders.
-        splits: Which questions, splits separated by commas; without sources.
+        splits: Splits of the questions, separated by commas; without sources.
         sources: Questions of several data folders.
         rerankers: Separated by commas; by default those that need no download.
-        iterations: Counts, separated by commas.
+        iterations: Numbers of iterations, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
         reader: Answers the questions; with settings of its own if need be: `minilm-reader:precision=bf16`.
-        merge: Finished tables, separated by commas, to put together into `out`, in place of any labelling.
+        merge: Finished tables, separated by commas, to merge into `out` instead of labelling.
         shard: `i/n` for the i-th of n parts of the questions, so that n processes share the work. Each keeps a journal
-            beside `out`; whoever ends last writes the table. On machines without a common disk, copy the journals
-            together and run the command without `shard`.
-        engine: `local`, this process; `ray`, workers of a Ray cluster. Both give the same table.
-        address: The Ray cluster; by default one is started on this machine. Paths have to mean the same on all of it.
-        workers: Ray workers, one CPU each; by default as many as the cluster has CPUs.
+            beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
+            journals into one folder and run the command without `shard`.
+        engine: `local` for this process, `ray` for workers of a Ray cluster. Both give the same table.
+        address: Address of the Ray cluster; by default one is started on this machine. All its machines must see the
+            same paths.
+        workers: Number of Ray workers, one CPU each; by default one per CPU of the cluster.
     """
 
     out: str

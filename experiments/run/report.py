@@ -33,9 +33,9 @@ class ReportConfig:
     """Draw one HTML report from results of `corag evaluate`.
 
     Attributes:
-        results: JSON files that `corag evaluate --out` wrote, separated by commas; one per budget makes a curve.
-        out: The HTML file.
-        title: Its heading.
+        results: JSON files of `corag evaluate --out`, separated by commas; one per budget makes a curve.
+        out: HTML file to write.
+        title: Heading of the report.
     """
 
     results: str

@@ -21,16 +21,15 @@ class EvidenceSource:
 
     Attributes:
         data: Name of the data folder.
-        split: Which questions.
-        held_out: Share of them that is never learnt from, cut between documents.
-        part: `training`: without that share; `held-out`: that share; `all`.
-        within: The question's own `candidates`; or the gold passages and those nearest to the question `within` the
-            same `article` (field `article` of the question) or the whole `corpus`: half of them by the cosine of
-            embeddings, half by BM25.
-        num_candidates: Candidates of a question, unless it brings its own; 0 for all there are.
-        limit: The most questions, drawn by a hash of their ids; 0 for all.
-        unanswerable: Share of the questions that are shown a second time without their evidence.
-        weight: Of a question in the loss.
+        split: Split of the questions.
+        held_out: Share of them that is never trained on, split by documents.
+        part: `training`, without that share; `held-out`, only that share; or `all`.
+        within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
+            (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
+        num_candidates: Candidates of a question that has none of its own; 0 for all there are.
+        limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
+        unanswerable: Share of the questions that are repeated without their evidence.
+        weight: Weight of a question in the loss.
     """
 
     data: str
@@ -56,18 +55,18 @@ class EvidenceSource:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How the network that weighs hypotheses is fitted.
+    """Training of the network that scores hypotheses.
 
     Attributes:
-        members: Networks of the ensemble, alike but for their random numbers.
-        hidden: Hidden units of each; 0 for the linear floor alone.
+        members: Networks in the ensemble, which differ in their seed.
+        hidden: Hidden units of each; 0 for a linear model.
         epochs: Passes over the questions.
-        batch_size: Questions of a batch.
-        learning_rate: The highest of the one-cycle schedule.
-        weight_decay: Of AdamW.
-        dropout: Of the hidden units.
-        max_drawn: The most sets of one size of three or more that are looked at for a question.
-        max_rows: The most sets of a question in one batch.
+        batch_size: Questions in a batch.
+        learning_rate: Peak of the one-cycle schedule.
+        weight_decay: Weight decay of AdamW.
+        dropout: Dropout of the hidden units.
+        max_drawn: Maximum number of sets of each size from three up that are sampled for a question.
+        max_rows: Maximum number of sets of a question in one batch.
     """
 
     members: int = 5
@@ -83,13 +82,13 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class EvidenceTest:
-    """What an adapter is measured on.
+    """A test of an adapter.
 
     Attributes:
         source: Questions and candidates.
-        kind: `selection`: share of the questions whose whole evidence is selected under each budget; `ranking`: ranks
-            of single passages.
-        budgets: Tokens.
+        kind: `selection`, the share of questions whose whole evidence is selected within each budget; or `ranking`, the
+            ranks of single passages.
+        budgets: Token budgets.
     """
 
     source: EvidenceSource
@@ -99,24 +98,24 @@ class EvidenceTest:
 
 @dataclass(frozen=True)
 class EvidenceTraining:
-    """Train a reranker that values combinations by how likely they hold the evidence.
+    """Train a reranker that scores combinations by the probability that they hold the evidence.
 
     Attributes:
-        name: Of the adapter, such as `minilm-multihop`.
-        data: Folder that holds the data folders.
-        out: Folder for the adapter (`adapter/`), the log, and what an unfinished training has done.
-        sources: What to learn from.
-        tests: What to measure on; nothing of it is learnt from.
-        max_size: The most passages that the evidence is spread over.
-        order_sources: Data folders that name the evidence in the order in which it is to be read.
-        fit: How the network is fitted.
-        weights: How a value is put together; temperature, slope and offset are fitted.
-        folds: Parts of the training questions that are foretold by networks that have not seen them, to calibrate.
+        name: Name of the adapter, such as `minilm-multihop`.
+        data: Folder of the data folders.
+        out: Folder for the adapter (`adapter/`), the log, and the state of an unfinished training.
+        sources: Training data.
+        tests: Test data; none of it is trained on.
+        max_size: Maximum number of passages that the evidence is spread over.
+        order_sources: Data folders that list the evidence in reading order.
+        fit: Training of the network.
+        weights: Weights of the parts of a value; temperature, slope and offset are fitted.
+        folds: Folds of the training questions for calibration; each is predicted by networks trained on the others.
         states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
-        precision: Of the encoder.
-        seed: Of every random choice.
-        logger: Where the figures go.
-        quiet: No progress.
+        precision: Precision of the encoder.
+        seed: Seed of every random choice.
+        logger: Where the figures are logged.
+        quiet: Show no progress.
     """
 
     name: str

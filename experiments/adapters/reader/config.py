@@ -11,14 +11,14 @@ from corag.models.engine.backends import Backend
 
 @dataclass(frozen=True)
 class RowSettings:
-    """How rows are made.
+    """Training rows: a question with a window of context.
 
     Attributes:
         min_tokens: Windows are drawn between this length and `max_tokens`.
-        max_tokens: The most tokens of a row.
-        unanswerable: Rows without an answer for each row with one: another passage on the same matter.
-        distractor: Share of the rows in which such a passage stands beside the gold one.
-        hard: A distractor is drawn from this many most similar passages.
+        max_tokens: Maximum tokens of a row.
+        unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
+        distractor: Share of rows that hold such a passage beside the gold one.
+        hard: Number of most similar passages that a distractor is drawn from.
     """
 
     min_tokens: int = 96
@@ -35,7 +35,7 @@ class ReaderSource:
     Attributes:
         data: The folder's name under the training's `data`.
         split: Its split with the training questions.
-        held_out: Share of these questions, cut between documents, that is never learned from.
+        held_out: Share of these questions that is never trained on, split by documents.
         repeat: Rows per question and epoch, each with other distractors.
     """
 
@@ -51,8 +51,8 @@ class ReaderTest:
 
     Attributes:
         data: The folder's name under the training's `data`.
-        split: Which questions.
-        limit: The most questions, drawn with the training's seed; 0 for all.
+        split: Split of the questions.
+        limit: Maximum number of questions, sampled with the training's seed; 0 for all.
     """
 
     data: str
@@ -76,34 +76,34 @@ class ReaderTraining:
     """Train the extractive reader.
 
     Attributes:
-        data: Folder that holds the data folders.
+        data: Folder of the data folders.
         out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
-        sources: What to learn from.
-        tests: What to measure besides the held-out questions.
-        rows: How rows are made.
-        rank: Of the updates of the weights.
-        epochs: Passes over the questions; may end within one.
-        learning_rate: The highest; kept between warm-up and decay.
+        sources: Training data.
+        tests: Test data besides the held-out questions.
+        rows: Settings of the training rows.
+        rank: Rank of the weight updates.
+        epochs: Passes over the questions; may be fractional.
+        learning_rate: Peak learning rate, kept between warm-up and decay.
         warmup_steps: Batches in which the learning rate rises.
         decay: Share of the training, at its end, in which the learning rate falls to zero.
-        weight_decay: Of AdamW, for matrices.
-        clip: The largest norm of the gradient.
-        average: Weight of the past in the running average of the weights, which is what is shipped; 0 for the last.
-        dropout: Behind every layer.
+        weight_decay: Weight decay of AdamW, for matrices.
+        clip: Maximum norm of the gradient.
+        average: Decay of the running average of the weights, which is what is shipped; 0 for the last weights.
+        dropout: Dropout after every layer.
         kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
-        batch_tokens: The most tokens of a batch, all processes together.
-        bf16: Compute in bfloat16 where that is safe; the weights stay fp32.
-        backend: What runs the trained reader when it is measured; see `corag.models.engine.backends`.
-        processes: Processes that share the work of each batch.
-        threads: CPU threads of each process; 0 for PyTorch's own choice.
-        seed: Of every random choice.
+        batch_tokens: Maximum tokens of a batch, over all processes.
+        bf16: Compute in bfloat16 where it is safe; the weights stay fp32.
+        backend: Backend that evaluates the trained reader; see `corag.models.engine.backends`.
+        processes: Processes that share each batch.
+        threads: CPU threads of each process; 0 for PyTorch's default.
+        seed: Seed of every random choice.
         save_every_s: Seconds between two states on disk.
         validate_every: Batches between two validations; 0 for one at the end.
-        validation: The most held-out questions of each source in a validation.
-        window_tokens: The most tokens that the trained reader sees at once.
-        init_from: Adapter folder to go on from; empty for the plain encoder.
-        logger: Where figures go: wandb, csv or none.
-        quiet: No progress.
+        validation: Maximum number of held-out questions of each source in a validation.
+        window_tokens: Maximum tokens that the trained reader sees at once.
+        init_from: Adapter folder to start from; empty for the plain encoder.
+        logger: Where figures are logged: wandb, csv or none.
+        quiet: Show no progress.
     """
 
     data: str
