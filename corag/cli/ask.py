@@ -17,25 +17,25 @@ class AskConfig:
 
     Attributes:
         question: The question.
-        index: Where `corag index` put the index.
-        budget: The most tokens of the context.
-        method: Selector.
-        agent: Checkpoint folder; method `corag` then takes reranker and settings from it. `default`: the one that ships
-            with the project, where it can be used and neither reranker nor prefilter is given; `none`: fixed settings.
-        strict: An error where the agent, or a reranker that it names, cannot be used here, instead of the next best.
-        reranker: Values chunks, for methods that rerank, in place of the one that an agent names.
-        window: What becomes of orders that are longer than the reranker's window, for methods that rerank: they are no
-            candidates (forbid), are scored in overlapping windows (windows), or are cut (truncate).
-        prefilter: Below 1, a surrogate ranks orders first, and method `corag` asks the reranker about this share only.
-        num_candidates: Chunks that the index offers.
-        retrieval: How the index finds them: by cosine similarity (vector), by the words that they share with the
-            question (text, BM25), or by both rankings joined (hybrid).
-        reader: Answers from the context.
+        index: Folder or URI of the index.
+        budget: Token budget of the context.
+        method: Selector that chooses the chunks.
+        agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
+            agent, unless a reranker or prefilter is given; `none`, fixed settings.
+        strict: Fail if the agent, or a reranker that it names, cannot be used, instead of taking the next best.
+        reranker: Reranker of methods that use one, in place of the agent's.
+        window: What happens to combinations longer than the reranker's window: not allowed (forbid), scored in
+            overlapping windows (windows), or cut (truncate).
+        prefilter: Share of orders that the reranker scores; below 1 a surrogate ranks them first. Method `corag` only.
+        num_candidates: Number of chunks that the index offers.
+        retrieval: How the index finds them: by cosine similarity (vector), by BM25 (text), or by both rankings joined
+            (hybrid).
+        reader: Reader that answers from the context.
         model: Model of reader `ollama` or `transformers`.
         host: Server of reader `ollama`.
-        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
-        embedder: Embeds the question; by default the one that made the index.
-        json: Print JSON for machines.
+        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
+        embedder: Embedder of the question; by default the index's own.
+        json: Print JSON.
     """
 
     question: str

@@ -9,18 +9,18 @@ from corag.cli.console import progress, say
 
 @dataclass(frozen=True)
 class IndexConfig:
-    """Cut the corpus of a data folder into chunks and index them; goes on where an interrupted run stopped.
+    """Cut the corpus of a data folder into chunks and index them; an interrupted run resumes.
 
     Attributes:
         data: Data folder with corpus.jsonl[.gz].
         out: Where to put the index: a local folder, or an object-storage URI (s3://, gs://, az://).
-        max_tokens: The most tokens of a chunk, its title included; 128, 256, 512 and 1024 are usual.
-        overlap_tokens: About how many tokens of a chunk's end stand again at the start of the next.
-        embedder: Embeds the chunks.
-        tokenizer: Counts tokens as the answering model does: minilm, estimate, or a tokenizer.json.
+        max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
+        overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
+        embedder: Embedder of the chunks.
+        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
         batch_size: Chunks embedded and stored at a time.
-        overwrite: Replace another index that is there.
-        quiet: No progress.
+        overwrite: Replace an existing index of other data or settings.
+        quiet: Show no progress.
     """
 
     data: str
