@@ -12,7 +12,8 @@ from corag.cli.console import say, stderr
 
 def label(config: Any) -> None:
     """Measure every configuration on every question."""
-    from experiments.labels.label import label, read_table
+    from experiments.labels.label import label
+    from experiments.labels.table import read_table
 
     path = label(config)
     if config.shard and not path.exists():

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+NO_SPLIT = "all"
+"""Split of questions that name none."""
 _IDS = {"id", "gold", "candidates"}
 _QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates"}
 
@@ -40,7 +42,7 @@ class Query:
         question: The question.
         answers: Reference answers, any of which is right; may be empty.
         gold: Passages, or spans `passage#start-end`, that hold the evidence; may be empty.
-        split: `train`, `dev`, `test`, ...
+        split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
         candidates: The question's own pool of passages, or None.
         extra: Every other field of the line.
     """
@@ -249,7 +251,7 @@ def _query(row: Mapping[str, Any]) -> Query:
         question=question,
         answers=_texts(row, "answers"),
         gold=_distinct(_texts(row, "gold")),
-        split=_text(row, "split", default="all"),
+        split=_text(row, "split", default=NO_SPLIT),
         candidates=None if row.get("candidates") is None else _distinct(_texts(row, "candidates")),
         extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
     )

@@ -1,12 +1,43 @@
-"""Dividing labelled questions into parts: by groups that share documents, every data folder alike, from one seed."""
+"""Dividing questions into parts: by groups that share documents, every data folder alike, from one seed."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
+
+from corag.errors import DataError
+from corag.text.data import NO_SPLIT, DataFolder, Query
+from experiments.adapters.holdout import document_groups
+
+SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
+"""Splits of a data folder whose questions name none."""
+
+
+def questions_of(folder: DataFolder, split: str, limit: int | None = None) -> list[Query]:
+    """Return the first `limit` questions of a split (all without a limit).
+
+    Where no question of the folder names a split, `train`, `dev` and `test` are made: questions that share documents
+    are in one split, and the same questions are always divided alike.
+
+    Raises:
+        DataError: The split has no question.
+    """
+    if split not in SHARES or any(query.split != NO_SPLIT for query in folder.queries):
+        return folder.split(split, limit)
+    groups = document_groups(folder, folder.queries)
+    parts = divide([""] * len(groups), groups, list(SHARES.values()))
+    wanted = list(SHARES).index(split)
+    chosen = [replace(query, split=split) for query, part in zip(folder.queries, parts, strict=True) if part == wanted]
+    if not chosen:
+        raise DataError(
+            f"{folder.path} names no splits, and its {len(groups)} questions share too many documents to be divided; "
+            f"use split {NO_SPLIT!r}, or write splits into queries.jsonl"
+        )
+    return chosen[:limit]
 
 
 def divide(

@@ -28,7 +28,8 @@ from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.pools import check_counts
 from experiments.demo import write_data_folder
 from experiments.evaluation.evaluate import EvaluateConfig, evaluate
-from experiments.labels.label import LabelConfig, label
+from experiments.labels.config import LabelConfig
+from experiments.labels.label import label
 from experiments.run.report import write_report
 from experiments.run.tables import show
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.errors import InputError
@@ -48,15 +48,15 @@ class LabelConfig(SelectionSettings):
         out: File for the table (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run
             resumes.
         data: Data folder; with sources, the folder that holds their data folders.
-        splits: Splits of the questions, separated by commas; without sources.
+        splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
+            by documents into train, dev and test.
         sources: Questions of several data folders.
-        rerankers: Separated by commas; by default those that need no download.
+        rerankers: Separated by commas; by default the best of those that need no download.
         iterations: Numbers of iterations, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        reader: Answers the questions; with settings of its own if need be: `minilm-reader:precision=bf16`.
         merge: Finished tables, separated by commas, to merge into `out` instead of labelling.
-        shard: `i/n` for the i-th of n parts of the questions, so that n processes share the work. Each keeps a journal
+        shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
         engine: `local` for this process, `ray` for workers of a Ray cluster. Both give the same table.
@@ -69,11 +69,10 @@ class LabelConfig(SelectionSettings):
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
-    rerankers: str = "minilm-cosine,minilm-maxsim,bm25"
+    rerankers: str = "minilm-multihop,minilm-factoid,minilm-longform,minilm-softsim,bm25"
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
-    reader: str = field(default="extractive", kw_only=True)
     merge: str = ""
     shard: str = ""
     engine: Engine = "local"
@@ -88,22 +87,22 @@ class LabelConfig(SelectionSettings):
             raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
         if self.engine == "local" and (self.address, self.workers) != (None, None):
             raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
-        self.share()
+        self.parsed_shard()
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
-    def share(self) -> Share | None:
-        """Return which part of the questions is asked for; None for all of them.
+    def parsed_shard(self) -> Shard | None:
+        """Return which shard of the questions is asked for; None for all of them.
 
         Raises:
-            InputError: `shard` names no part.
+            InputError: `shard` names none.
         """
         if not self.shard:
             return None
-        number, slash, parts = self.shard.partition("/")
-        if not slash or not number.isdecimal() or not parts.isdecimal() or not 1 <= int(number) <= int(parts):
+        number, slash, count = self.shard.partition("/")
+        if not slash or not number.isdecimal() or not count.isdecimal() or not 1 <= int(number) <= int(count):
             raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
-        return Share(int(number), int(parts))
+        return Shard(int(number), int(count))
 
     def grid(self) -> Grid:
         """Return the configurations to measure.
@@ -120,20 +119,16 @@ class LabelConfig(SelectionSettings):
 
 
 @dataclass(frozen=True)
-class Share:
-    """One of several parts of the questions.
+class Shard:
+    """One of several runs of the questions, as one process labels them.
 
     Attributes:
         number: Which, counted from 1.
-        parts: How many there are.
+        count: How many there are.
     """
 
     number: int
-    parts: int
-
-    def takes(self, position: int, length: int) -> bool:
-        """Return whether the part has a question, given its position among those of its source."""
-        return position * self.parts // length == self.number - 1
+    count: int
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
 from corag.optional import require
 from experiments.data.pools import Pool
 from experiments.labels.config import LabelConfig
+from experiments.labels.examples import Example, Examples, read_examples
 from experiments.labels.question import Labeller
-from experiments.labels.tasks import Task, Tasks, read_tasks
 
 Record = Callable[[str, dict[str, Any]], None]
 """Called with the key of a question and what the journal keeps of it."""
@@ -31,51 +31,51 @@ class Worker:
     """Labels questions, and keeps the pools that are made of a whole corpus.
 
     Args:
-        tasks: The questions.
+        examples: The questions.
         labeller: Labels one.
     """
 
-    def __init__(self, tasks: Tasks, labeller: Labeller) -> None:
-        self._tasks = tasks
+    def __init__(self, examples: Examples, labeller: Labeller) -> None:
+        self._examples = examples
         self._labeller = labeller
         self._pools: dict[int, Pool] = {}
 
     def prepare(self, sources: Sequence[int], *, quiet: bool) -> None:
         """Open the indexes of sources, and build those that are not there."""
         for source in sources:
-            if self._tasks.pool_name(source) == "corpus" and source not in self._pools:
-                queries = self._tasks.of_source(source)
-                self._pools[source] = self._tasks.open_pool(source, queries, self._labeller.embedder, quiet=quiet)
+            if self._examples.pool_name(source) == "corpus" and source not in self._pools:
+                queries = self._examples.queries(source)
+                self._pools[source] = self._examples.open_pool(source, queries, self._labeller.embedder, quiet=quiet)
 
-    def label(self, tasks: Sequence[Task]) -> Iterator[tuple[str, dict[str, Any]]]:
+    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the key of each question, all of one source, and what the journal keeps of it: of failures the error.
 
         Raises:
             CoragError: What would fail for every question alike.
         """
-        source = tasks[0].source
+        source = examples[0].source
         self.prepare([source], quiet=True)
         pool = self._pools.get(source)
         if pool is None:
-            pool = self._tasks.open_pool(source, [task.query for task in tasks], self._labeller.embedder)
-        for task in tasks:
+            pool = self._examples.open_pool(source, [example.query for example in examples], self._labeller.embedder)
+        for example in examples:
             try:
-                labelled = self._labeller.label(task.query, pool)
+                labelled = self._labeller.label(example.query, pool)
             except REASONS_TO_STOP:
                 raise
             except Exception as error:  # noqa: BLE001  (one question does not stop the sweep)
                 labelled = self._labeller.failed(error)
-            yield task.key, asdict(labelled)
+            yield example.key, asdict(labelled)
 
 
-def label_here(worker: Worker, missing: Sequence[Task], record: Record) -> None:
+def label_here(worker: Worker, missing: Sequence[Example], record: Record) -> None:
     """Label questions in this process."""
     for batch in _batches(missing, LOCAL_BATCH):
         for key, unit in worker.label(batch):
             record(key, unit)
 
 
-def label_on_ray(config: LabelConfig, missing: Sequence[Task], record: Record) -> None:
+def label_on_ray(config: LabelConfig, missing: Sequence[Example], record: Record) -> None:
     """Label questions with workers of a Ray cluster, which each have models of their own.
 
     Raises:
@@ -93,14 +93,14 @@ def label_on_ray(config: LabelConfig, missing: Sequence[Task], record: Record) -
         actor = ray.remote(num_cpus=1)(_RayWorker)
         batches = _batches(missing, RAY_BATCH)
         workers = [actor.remote(_with_whole_paths(config)) for _ in range(min(num_workers, len(missing)))]
-        running = {worker.label.remote([task.key for task in batch]): worker
+        running = {worker.label.remote([example.key for example in batch]): worker
                    for worker, batch in zip(workers, batches, strict=False)}  # fmt: skip
         while running:
             (done,), _ = ray.wait(list(running))
             worker = running.pop(done)
             units = ray.get(done)
             if (batch := next(batches, None)) is not None:
-                running[worker.label.remote([task.key for task in batch])] = worker
+                running[worker.label.remote([example.key for example in batch])] = worker
             for key, unit in units:
                 record(key, unit)
     except ray.exceptions.RayTaskError as error:
@@ -119,23 +119,23 @@ class _RayWorker:
     """A worker with questions and models of its own."""
 
     def __init__(self, config: LabelConfig) -> None:
-        self._tasks = read_tasks(config)
-        self._by_key = {task.key: task for task in self._tasks.tasks}
-        self._worker = Worker(self._tasks, Labeller.of(config))
+        self._examples = read_examples(config)
+        self._by_key = {example.key: example for example in self._examples.examples}
+        self._worker = Worker(self._examples, Labeller.of(config))
 
     def label(self, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
         """Return the units of questions of one source."""
         return list(self._worker.label([self._by_key[key] for key in keys]))
 
 
-def _batches(tasks: Sequence[Task], size: int) -> Iterator[list[Task]]:
+def _batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
     """Yield neighbours of one source, at most `size` at a time."""
-    batch: list[Task] = []
-    for task in tasks:
-        if batch and (len(batch) == size or batch[0].source != task.source):
+    batch: list[Example] = []
+    for example in examples:
+        if batch and (len(batch) == size or batch[0].source != example.source):
             yield batch
             batch = []
-        batch.append(task)
+        batch.append(example)
     if batch:
         yield batch
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,29 +21,22 @@ from corag.cli.console import progress
 from corag.errors import DataError
 from corag.selectors.base import check_budget
 from experiments.evaluation.evaluate import versions
-from experiments.labels.config import LabelConfig, LabelSource, listed
+from experiments.labels.config import LabelConfig, Shard, listed
 from experiments.labels.engines import Worker, label_here, label_on_ray
-from experiments.labels.journals import journal_path, journal_paths, units_beside
-from experiments.labels.merging import merge_tables
+from experiments.labels.examples import Example, Examples, read_examples
 from experiments.labels.question import Labeller
 from experiments.labels.table import (
     FORMAT_VERSION,
+    merge_tables,
     questions_path,
-    read_questions,
     read_table,
     write_questions,
     write_table,
 )
-from experiments.labels.tasks import Task, Tasks, read_tasks
 from experiments.labels.work import total
-from experiments.run.journal import Journal, fingerprint, output_file
+from experiments.run.journal import Journal, fingerprint, output_file, read_journal
 
 logger = logging.getLogger(__name__)
-
-__all__ = [
-    "FORMAT_VERSION", "LabelConfig", "LabelSource", "label", "merge_tables", "read_questions", "read_table",
-    "write_questions", "write_table",
-]  # fmt: skip
 
 NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet")
 """Settings on which no label depends."""
@@ -50,7 +45,7 @@ NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet")
 def label(config: LabelConfig) -> Path:
     """Write the label table that a config describes, and its questions beside it.
 
-    Of a share of the questions the journal alone, until all shares are done.
+    With a shard, only its journal until all shards are done.
 
     Returns:
         The path of the table.
@@ -62,44 +57,43 @@ def label(config: LabelConfig) -> Path:
     if config.merge:
         return merge_tables(listed("merge", config.merge, str), config.out)
     check_budget(config.budget)
-    grid, out, share = config.grid(), output_file(config.out), config.share()
-    tasks = read_tasks(config)
-    for source in range(len(tasks.sources)):
-        tasks.check_pool(source)
+    grid, out, shard = config.grid(), output_file(config.out), config.parsed_shard()
+    examples = read_examples(config)
+    examples.check_pools()
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
         search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
     labeller = Labeller.of(config)
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    work = fingerprint([FORMAT_VERSION, settings, tasks.content, versions()])
+    work = fingerprint([FORMAT_VERSION, settings, examples.content, versions()])
     if _is_done(out, work):
         logger.info("%s is complete already", out)
         return out
-    own = journal_path(out, share)
-    beside = units_beside(out, own, work)
+    own = _journal_path(out, shard)
+    beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
-        mine = tasks.tasks if share is None else tasks.of_share(share)
-        _label_missing(tasks, [task for task in mine if task.key not in beside], labeller, journal)
-        units = {**units_beside(out, own, work), **journal.units}
-        if all(task.key in units for task in tasks.tasks):
+        mine = examples.examples if shard is None else examples.of_shard(shard)
+        _label_missing(examples, [example for example in mine if example.key not in beside], labeller, journal)
+        units = {**_units_beside(out, own, work), **journal.units}
+        if all(example.key in units for example in examples.examples):
             metadata = {
                 "format_version": FORMAT_VERSION,
                 "work": work,
                 "embedder": labeller.embedder.name,
                 "settings": settings,
                 "versions": versions(),
-                "tokens": total(units[task.key]["work"] for task in tasks.tasks).to_dict(),
+                "tokens": total(units[example.key]["work"] for example in examples.examples).to_dict(),
             }
-            write_tables(out, tasks.tasks, units, metadata)
-            for path in journal_paths(out):
+            _write_tables(out, examples.examples, units, metadata)
+            for path in _journal_paths(out):
                 path.unlink(missing_ok=True)
     return out
 
 
-def _label_missing(tasks: Tasks, mine: Sequence[Task], labeller: Labeller, journal: Journal) -> None:
-    config = tasks.config
-    missing = [task for task in mine if task.key not in journal.units]
-    worker = Worker(tasks, labeller)
-    worker.prepare(sorted({task.source for task in missing}), quiet=config.quiet)
+def _label_missing(examples: Examples, mine: Sequence[Example], labeller: Labeller, journal: Journal) -> None:
+    config = examples.config
+    missing = [example for example in mine if example.key not in journal.units]
+    worker = Worker(examples, labeller)
+    worker.prepare(sorted({example.source for example in missing}), quiet=config.quiet)
     done = len(mine) - len(missing)
     with progress("label", quiet=config.quiet) as report:
         report(done, len(mine))
@@ -118,25 +112,25 @@ def _label_missing(tasks: Tasks, mine: Sequence[Task], labeller: Labeller, journ
             label_here(worker, missing, record)
 
 
-def write_tables(
-    out: Path, tasks: Sequence[Task], units: Mapping[str, Mapping[str, Any]], metadata: Mapping[str, Any]
+def _write_tables(
+    out: Path, examples: Sequence[Example], units: Mapping[str, Mapping[str, Any]], metadata: Mapping[str, Any]
 ) -> None:
     """Write the questions and then the table, so that a table that is there is complete."""
     questions = [
         {
-            "data": task.data,
-            "query": task.query.id,
-            "split": task.query.split,
-            "group": task.group,
-            "question": task.query.question,
-            **units[task.key]["question"],
+            "data": example.data,
+            "query": example.query.id,
+            "split": example.query.split,
+            "group": example.group,
+            "question": example.query.question,
+            **units[example.key]["question"],
         }
-        for task in tasks
+        for example in examples
     ]
     rows = [
-        {"data": task.data, "query": task.query.id, "split": task.query.split, **row}
-        for task in tasks
-        for row in units[task.key]["rows"]
+        {"data": example.data, "query": example.query.id, "split": example.query.split, **row}
+        for example in examples
+        for row in units[example.key]["rows"]
     ]
     write_questions(out, questions, metadata)
     write_table(out, rows, metadata)
@@ -149,3 +143,31 @@ def _is_done(path: Path, work: str) -> bool:
         return bool(read_table(path)[1].get("work") == work)
     except DataError:
         return False
+
+
+def _journal_path(out: Path, shard: Shard | None) -> Path:
+    """Return where the journal of a run, or of a shard of it, is."""
+    return out.with_suffix(f".{'' if shard is None else f'{shard.number}-of-{shard.count}.'}journal.jsonl")
+
+
+def _journal_paths(out: Path) -> list[Path]:
+    """Return the journals of a table that are there."""
+    if not out.parent.is_dir():
+        return []
+    name = re.compile(re.escape(out.stem) + r"(\.\d+-of-\d+)?\.journal\.jsonl")
+    return sorted(path for path in out.parent.iterdir() if name.fullmatch(path.name))
+
+
+def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
+    """Return the units that the journals of other processes hold.
+
+    Raises:
+        DataError: One of them holds other work, or is no journal.
+    """
+    units: dict[str, Any] = {}
+    for path in _journal_paths(out):
+        if path != own:
+            # It may be gone: whoever ended first wrote the table.
+            with suppress(FileNotFoundError):
+                units.update(read_journal(path, work)[0])
+    return units

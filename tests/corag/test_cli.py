@@ -14,7 +14,7 @@ from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.index import ChunkIndex
 from corag.optional import load
 from corag.registry import READERS
-from experiments.labels.label import read_table
+from experiments.labels.table import read_table
 from tests.experiments.worlds import ROOT, command, environment, run_command, write_labels
 
 QUESTION = "How deep is the lake in which the Oro ends?"

@@ -1,6 +1,6 @@
 """Label tables, made comparable."""
 
-from experiments.labels.label import read_questions, read_table
+from experiments.labels.table import read_questions, read_table
 
 HISTORY = ("encoded", "spent", "alone_ratio", "brute_force_ratio")
 """Counts that depend on what was remembered: what a run that was broken off had encoded is encoded again."""

@@ -12,7 +12,7 @@ from corag.errors import InputError
 from corag.text.data import DataFolder
 from experiments.demo import SPLITS, load, write_data_folder
 from experiments.demo.run import METHODS, DemoConfig, demo
-from experiments.labels.label import read_table
+from experiments.labels.table import read_table
 
 FEW_TOPICS = [
     *("global", "nonlocal", "return", "break", "continue", "pass", "assert", "del", "yield", "lambda", "raise"),

@@ -16,20 +16,19 @@ from corag.types import Answer
 from experiments.adapters.holdout import held_out
 from experiments.data.pools import open_pool
 from experiments.evaluation.metrics import answer_figures, evidence_figures
-from experiments.labels.label import (
+from experiments.labels.config import LabelConfig, LabelSource
+from experiments.labels.examples import read_examples
+from experiments.labels.label import label
+from experiments.labels.question import Labeller
+from experiments.labels.table import (
     FORMAT_VERSION,
-    LabelConfig,
-    LabelSource,
-    label,
     merge_tables,
+    questions_path,
     read_questions,
     read_table,
     write_questions,
     write_table,
 )
-from experiments.labels.question import Labeller
-from experiments.labels.table import questions_path
-from experiments.labels.tasks import read_tasks
 from search import SearchError
 from tests.experiments.label_tables import tables, timeless
 from tests.experiments.worlds import DOCUMENTS, QUERIES, label_row, same, write_folder
@@ -343,7 +342,7 @@ def test_a_sample_is_not_the_first_questions_and_grows(tmp_path):
 
     def drawn(sample):
         sources = (LabelSource("seas", sample=sample),)
-        return [task.query.id for task in read_tasks(config_of(tmp_path, "out", sources=sources)).tasks]
+        return [one.query.id for one in read_examples(config_of(tmp_path, "out", sources=sources)).examples]
 
     few, more = drawn(5), drawn(20)
     assert len(few) == 5 and len(more) == 20 and set(few) < set(more)

@@ -4,7 +4,8 @@ import importlib.util
 
 import pytest
 
-from experiments.labels.label import LabelConfig, LabelSource, label
+from experiments.labels.config import LabelConfig, LabelSource
+from experiments.labels.label import label
 from tests.experiments.label_tables import tables
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 

@@ -14,7 +14,7 @@ import numpy as np
 import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
-from experiments.labels.label import FORMAT_VERSION, write_questions, write_table
+from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
 
 ROOT = Path(__file__).parents[2]
 

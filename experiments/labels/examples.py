@@ -13,20 +13,14 @@ from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.adapters.holdout import document_groups, held_out
 from experiments.data.config import CandidateSettings
-from experiments.data.pools import (
-    Pool,
-    PoolName,
-    check_candidates,
-    content_hash,
-    open_pool,
-    with_documents,
-)
-from experiments.labels.config import LabelConfig, LabelSource, Share, listed
+from experiments.data.pools import Pool, PoolName, check_candidates, content_hash, open_pool, with_documents
+from experiments.data.splits import questions_of
+from experiments.labels.config import LabelConfig, LabelSource, Shard, listed
 from experiments.run.journal import fingerprint
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class Example:
     """A question to label.
 
     Attributes:
@@ -48,17 +42,17 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Tasks:
-    """The questions of a labelling.
+class Examples:
+    """All questions of a labelling.
 
     Attributes:
-        tasks: In the order of the table.
+        examples: In the order of the table.
         config: The settings.
         sources: Where the questions come from.
         folders: The data folder of each source.
     """
 
-    tasks: tuple[Task, ...]
+    examples: tuple[Example, ...]
     config: LabelConfig
     sources: tuple[LabelSource, ...]
     folders: tuple[DataFolder, ...]
@@ -67,39 +61,45 @@ class Tasks:
     def content(self) -> str:
         """Hash of what labels are made from: the questions, their corpora, and the index if one is given."""
         return fingerprint(
-            [content_hash(folder, self.of_source(row), self.config.index) for row, folder in enumerate(self.folders)]
+            [content_hash(folder, self.queries(row), self.config.index) for row, folder in enumerate(self.folders)]
         )
 
-    def of_source(self, source: int) -> list[Query]:
-        """Return the questions of a source."""
-        return [task.query for task in self.tasks if task.source == source]
+    def of_source(self, source: int) -> list[Example]:
+        """Return the examples of a source."""
+        return [example for example in self.examples if example.source == source]
 
-    def of_share(self, share: Share) -> list[Task]:
-        """Return the questions of a part: of each source a run of neighbours, which often share passages."""
-        chosen = []
-        for source in range(len(self.sources)):
-            tasks = [task for task in self.tasks if task.source == source]
-            chosen += [task for position, task in enumerate(tasks) if share.takes(position, len(tasks))]
-        return chosen
+    def queries(self, source: int) -> list[Query]:
+        """Return the questions of a source."""
+        return [example.query for example in self.of_source(source)]
+
+    def of_shard(self, shard: Shard) -> list[Example]:
+        """Return the examples of a shard: of each source a run of neighbours, which often share passages."""
+        sources = [self.of_source(source) for source in range(len(self.sources))]
+        return [
+            example
+            for examples in sources
+            for position, example in enumerate(examples)
+            if position * shard.count // len(examples) == shard.number - 1
+        ]
 
     def pool_name(self, source: int) -> PoolName:
         """Return what a source's pool is, whichever of its questions are asked for."""
         pool = self.sources[source].pool
         if pool != "auto":
             return pool
-        own = self.config.index is None and all(query.candidates is not None for query in self.of_source(source))
+        own = self.config.index is None and all(query.candidates is not None for query in self.queries(source))
         return "candidates" if own else "corpus"
 
-    def check_pool(self, source: int) -> None:
-        """Check that the pool of a source is there for all of its questions.
+    def check_pools(self) -> None:
+        """Check that every question has a pool.
 
         Raises:
             DataError: A question has no candidates of its own, or its document is not known.
         """
-        if self.pool_name(source) == "candidates":
-            check_candidates(self.folders[source], self.of_source(source))
-        if self.pool_name(source) == "document":
-            with_documents(self.folders[source], self.of_source(source))
+        checks = {"candidates": check_candidates, "document": with_documents}
+        for source, folder in enumerate(self.folders):
+            if (check := checks.get(self.pool_name(source))) is not None:
+                check(folder, self.queries(source))
 
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return where questions of a source get their candidates from."""
@@ -124,7 +124,7 @@ class Tasks:
         )
 
 
-def read_tasks(config: LabelConfig) -> Tasks:
+def read_examples(config: LabelConfig) -> Examples:
     """Read the data folders and choose the questions.
 
     Raises:
@@ -140,31 +140,30 @@ def read_tasks(config: LabelConfig) -> Tasks:
     opened = {path: DataFolder.open(path) for path in dict.fromkeys(paths)}
     folders = tuple(opened[path] for path in paths)
     chosen = [_chosen(folder, source) for folder, source in zip(folders, sources, strict=True)]
-    groups: dict[str, str] = {}
+    examples: dict[str, Example] = {}
     for path, folder in opened.items():
-        rows = [row for row, its_path in enumerate(paths) if its_path == path]
-        of_folder = [query for row in rows for query in chosen[row]]
-        for query, group in zip(of_folder, document_groups(folder, of_folder), strict=True):
-            groups[f"{sources[rows[0]].data}/{query.id}"] = f"{sources[rows[0]].data}/{group}"
-    tasks: dict[str, Task] = {}
-    for row, (source, queries) in enumerate(zip(sources, chosen, strict=True)):
-        for query in queries:
-            key = f"{source.data}/{query.id}"
-            if key in tasks:
-                raise InputError(f"question {query.id!r} of {source.data} comes from two sources; leave it out of one")
-            tasks[key] = Task(source.data, query, groups[key], row)
-    return Tasks(tuple(tasks.values()), config, sources, folders)
+        rows = [(row, query) for row, its_path in enumerate(paths) if its_path == path for query in chosen[row]]
+        groups = document_groups(folder, [query for _, query in rows])
+        for (row, query), group in zip(rows, groups, strict=True):
+            data = sources[row].data
+            example = Example(data, query, f"{data}/{group}", row)
+            if example.key in examples:
+                raise InputError(f"question {query.id!r} of {data} comes from two sources; leave it out of one")
+            examples[example.key] = example
+    ordered = sorted(examples.values(), key=lambda example: example.source)
+    return Examples(tuple(ordered), config, sources, folders)
 
 
 def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
-    queries: Sequence[Query] = folder.split(source.split)
+    queries = questions_of(folder, source.split)
     if source.part != "all":
         held = held_out(folder, queries, source.held_out)
         queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
     if source.with_gold:
-        queries = [
+        found = [
             query for query in queries if query.gold and all(passage_of(name, folder.documents) for name in query.gold)
         ]
+        queries = found
     queries = queries[: source.limit]
     if source.sample is not None and source.sample < len(queries):
         drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}
