@@ -24,11 +24,11 @@ _DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16"}
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """What a model wrote.
+    """A generated text.
 
     Attributes:
-        text: Without special tokens.
-        log_probabilities: Of its tokens, each given those before it, `[T]`; the token that ends the text is not one.
+        text: The text, without special tokens.
+        log_probabilities: Log-probability of each of its tokens given those before it, `[T]`, without the end token.
     """
 
     text: str
@@ -38,22 +38,22 @@ class Generated:
 class TransformersReader:
     """Answers with the greedy reply of a causal language model.
 
-    A model with a chat template is asked in it; another gets instructions, context and question as plain text, and its
-    reply ends with its first line. Control tokens that stand in a context or a question are broken up, so that they
-    are text to the model.
+    A model with a chat template is prompted with it. Any other gets instructions, context and question as plain text,
+    and its reply ends with its first line. Control tokens in a context or a question are broken up, so that the model
+    reads them as text.
 
     Args:
         model: Folder, or name on the hub, of a causal language model with safetensors weights.
-        max_new_tokens: The most tokens of a reply.
+        max_new_tokens: Maximum tokens of a reply.
         precision: `fp32` or `bf16`.
         device: `cpu`, `cuda` or `cuda:N`.
         system: Instructions.
-        template: User message, with `{context}` and `{query}` where these go.
-        trust_remote_code: Whether code that comes with the model may run.
+        template: User message with the fields `{context}` and `{query}`.
+        trust_remote_code: Whether the model's own code may run.
 
     Attributes:
         name: `transformers/` and the model.
-        max_tokens: The most tokens of prompt and reply together; None when neither tokenizer nor model says.
+        max_tokens: Maximum tokens of prompt and reply together; None if neither tokenizer nor model has a limit.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
@@ -101,10 +101,10 @@ class TransformersReader:
         return f"transformers {self._checkpoint.sha256} {self._asked}"
 
     def answer(self, query: str, context: str) -> Answer:
-        """Return the model's reply, stripped; the text is empty, with confidence 0, when it finds no answer.
+        """Return the model's reply, stripped; an empty text with confidence 0 if it finds no answer.
 
-        The confidence is the exponential of the mean log-probability of the reply's tokens: their geometric mean. The
-        chunk is that of `corag.readers.provenance.answer_chunk`.
+        The confidence is the geometric mean of the probabilities of the reply's tokens. For the chunk see
+        `corag.readers.provenance.answer_chunk`.
 
         Raises:
             InputError: The query is empty, or the prompt is longer than the model takes.
@@ -134,7 +134,7 @@ class TransformersReader:
                 input_ids=ids,
                 attention_mask=self._torch.ones_like(ids),
                 generation_config=self._generation,
-                # What a plain model stops at; a chat ends with its own token.
+                # A plain model stops at the end of a line; a chat model has its own end token.
                 **({} if self._chats else {"stop_strings": ["\n"], "tokenizer": self._tokenizer}),
             )
         tokens = written.sequences[0, len(prompt) :].tolist()
@@ -149,7 +149,7 @@ class TransformersReader:
         return self._tokenizer.chat_template is not None
 
     def _prompt(self, query: str, context: str) -> list[int]:
-        """Return the token ids of what the model is asked."""
+        """Return the token ids of the prompt."""
         asked = user_message(self._template, self._as_text(query), self._as_text(context))
         if not self._chats:
             ids = self._tokenizer(f"{self._system}\n\n{asked}\nAnswer:")["input_ids"]
@@ -158,7 +158,7 @@ class TransformersReader:
         return list(ids)
 
     def _chat(self, asked: str) -> str:
-        """Return the chat as its template writes it; the instructions go before the question where it has no others."""
+        """Return the chat by the model's template; without a system role the instructions go before the question."""
         from jinja2 import TemplateError
 
         apply = self._tokenizer.apply_chat_template
@@ -181,7 +181,7 @@ class TransformersReader:
         return [] if ends is None else list(ends) if isinstance(ends, list) else [ends]
 
     def _greedy(self) -> Any:
-        """Return settings for one greedy reply, free of what the model's own settings sample with."""
+        """Return settings for one greedy reply, without the sampling settings of the model."""
         ends = self._ends()
         padding = self._tokenizer.pad_token_id
         return require("transformers", "models").GenerationConfig(

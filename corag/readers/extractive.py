@@ -21,7 +21,7 @@ class ExtractiveReader:
     """Answers with the best sentences of the context; the title line of a chunk is not one of them.
 
     Args:
-        sentences: The most sentences of an answer, at least 1.
+        sentences: Maximum sentences of an answer, at least 1.
         cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each); 0 keeps none.
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
     """
@@ -43,7 +43,7 @@ class ExtractiveReader:
         ]
         if not spans:
             return Answer("", confidence=0.0)
-        # Repeated sentences would only say the same twice: the first of them stands for all.
+        # Of repeated sentences only the first counts.
         first: dict[str, Span] = {}
         for start, end in spans:
             first.setdefault(" ".join(context[start:end].split()), (start, end))
@@ -62,7 +62,7 @@ class ExtractiveReader:
 
 
 def _stripped(text: str, start: int, end: int) -> Span | None:
-    """Return the span without white space at its ends; None when nothing else is in it."""
+    """Return the span without white space at its ends; None if nothing is left."""
     body = text[start:end].strip()
     start += len(text[start:end]) - len(text[start:end].lstrip())
     return (start, start + len(body)) if body else None

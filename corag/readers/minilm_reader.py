@@ -1,7 +1,7 @@
-"""`minilm-reader`: the span of the context that answers, yes, or no; by an adapter on all-MiniLM-L6-v2.
+"""`minilm-reader`: answers with a span of the context, yes or no, by an adapter on all-MiniLM-L6-v2.
 
-Runs offline with the adapter that comes with the project. The adapter's low-rank updates are merged into the encoder's
-weights when the model is loaded, so reading costs what the plain encoder costs.
+Runs offline with the shipped adapter. Its low-rank updates are merged into the encoder's weights on loading, so reading
+costs as much as the plain encoder.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from corag.types import Answer
 
 NAME = "minilm-reader"
 FORM = "low-rank-spans"
-"""The form of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
+"""Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 
 
 class MiniLMReader:
     """Answers with a span of the context, or with yes or no.
 
     Args:
-        adapter: The adapter's folder; by default the one that comes with the project.
-        min_confidence: An answer of less confidence is not given: its text is empty. By default the best span is
-            always given, as in SQuAD 1.1.
+        adapter: The adapter's folder; by default the shipped one.
+        min_confidence: Below this confidence the answer is empty. By default the best span is always given, as in
+            SQuAD 1.1.
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
-        window_tokens: The most tokens that the network sees at once, question included; a longer context is read in
-            windows that overlap by half. By default what the adapter says.
+        window_tokens: Maximum tokens that the network reads at once, question included; a longer context is read in
+            windows that overlap by half. By default the adapter's setting.
 
     Attributes:
-        identity: What answers depend on besides question and context.
+        identity: Everything that answers depend on besides question and context.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
         MissingExtraError: The encoder's package or the backend is not installed.
-        ModelError: The adapter or the encoder is missing, damaged, or they do not go together.
+        ModelError: The adapter or the encoder is missing or damaged, or they do not match.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class MiniLMReader:
         return self.answer_many([query], [context])[0]
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
-        """Return the answer of each question in the context at its place, all read in the same batches.
+        """Return the answer to each question from the context in its place, read in shared batches.
 
         Raises:
-            InputError: Not as many questions as contexts, or a question that fills the window.
+            InputError: The numbers of questions and contexts differ, or a question fills the window.
         """
         if len(queries) != len(contexts):
             raise InputError(f"got {len(queries)} questions and {len(contexts)} contexts; give one for each")
@@ -99,7 +99,7 @@ class MiniLMReader:
 def span_reader(
     adapter: Adapter, backend: Backend = "auto", precision: Precision = "fp32", window_tokens: int | None = None
 ) -> SpanReader:
-    """Return what reads with an adapter; see `MiniLMReader`."""
+    """Return a span reader with an adapter's weights; see `MiniLMReader`."""
     settings = settings_of(adapter)
     if window_tokens is not None:
         settings = replace(settings, window_tokens=window_tokens)
@@ -112,7 +112,7 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
     """Return an adapter's settings.
 
     Raises:
-        ModelError: They are not a reader's.
+        ModelError: They are not those of a reader.
     """
     values = dict(adapter.config.settings)
     kinds = values.pop("kinds", None)
@@ -131,7 +131,7 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
 
 
 class _Weights:
-    """The weights of an adapter, told from others by their hash, so that each are loaded once per process."""
+    """The weights of an adapter, hashable by their content, so that they are loaded once per process."""
 
     def __init__(self, adapter: Adapter) -> None:
         self.adapter = adapter

@@ -1,4 +1,4 @@
-"""Which chunk of a context a generated answer came from: the rule that all generating readers share."""
+"""The chunk of a context that a generated answer came from, for all generating readers."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import re
 from corag.text.documents import SEPARATOR
 
 MIN_OVERLAP = 0.5
-"""The least share of an answer's words that its chunk has to hold."""
+"""Minimum share of an answer's words that its chunk must contain."""
 
 _WORD = re.compile(r"\w+")
 
 
 def answer_chunk(answer: str, context: str) -> int | None:
-    """Return the chunk, counted from 0, that holds the most of an answer's words; None where none holds half of them.
+    """Return the chunk, counted from 0, that contains most of an answer's words; None if none contains half of them.
 
-    Words are runs of letters and digits, compared without regard to case, each counted once. Among equals, a chunk that
-    holds the answer's words one after the other wins, then the earlier one. The words say nothing of meaning: an answer
-    of yes or no, or in words of its own, has no chunk.
+    Words are runs of letters and digits, compared without case, each counted once. Among equals, a chunk that contains
+    the answer as a phrase wins, then the earlier one. Only words are compared: an answer of yes or no, or in other
+    words, has no chunk.
 
     Args:
         answer: The answer.
-        context: Chunks, divided by empty lines as in a selection.
+        context: Chunks, separated by empty lines as in a selection.
     """
     phrase = _words(answer)
     words = set(phrase)

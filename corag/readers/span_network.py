@@ -1,4 +1,4 @@
-"""The network of `minilm-reader`: an encoder and one linear layer. The one module of the reader that imports torch."""
+"""The network of `minilm-reader`: an encoder and one linear layer. The only module of the reader that imports torch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SpanNetwork(nn.Module):  # type: ignore[misc]
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor
     ) -> tuple[torch.Tensor]:
-        """Return the logits, `[B, L, NUM_OUTPUTS]`; those of the kind count at [CLS] alone."""
+        """Return the logits, `[B, L, NUM_OUTPUTS]`; those of the kind count only at [CLS]."""
         states = self.encoder(
             input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
         ).last_hidden_state

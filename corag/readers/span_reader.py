@@ -1,6 +1,6 @@
 """Reads contexts of any length with a span network: overlapping windows, the best span of all of them.
 
-Knows token ids and logits; where the network comes from is the business of `corag.readers.minilm_reader`.
+`corag.readers.minilm_reader` loads the network.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 CLS, SEP, PAD = 101, 102, 0
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 MIN_ROOM = 32
-"""The fewest tokens of context that a window must hold beside the question."""
+"""Minimum tokens of context that a window must hold beside the question."""
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
 
 
@@ -39,9 +39,9 @@ class ReaderSettings:
     """How contexts are read.
 
     Attributes:
-        window_tokens: The most tokens that the network sees at once: question, context and special tokens.
-        max_answer_tokens: The most tokens of an answer span.
-        slope: Turns the margin of a span into the log-odds of being right, with `offset`.
+        window_tokens: Maximum tokens that the network reads at once: question, context and special tokens.
+        max_answer_tokens: Maximum tokens of an answer span.
+        slope: With `offset`, maps the margin of a span to the log-odds that it is right.
         offset: See `slope`.
     """
 
@@ -53,11 +53,11 @@ class ReaderSettings:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What stands behind an answer.
+    """The network's reading of a question in a context.
 
     Attributes:
-        span: Characters of the context that answer best; None for a context without any token.
-        margin: By how much their logits exceed those of "no answer"; `-inf` without a span.
+        span: Characters of the best span; None for a context without any token.
+        margin: Logits of the span less those of "no answer"; `-inf` without a span.
         kinds: Probability of each of `KINDS`, in the window that most likely answers, `[4]`.
     """
 
@@ -71,9 +71,9 @@ class SpanReader:
 
     Args:
         forward: The span network.
-        tokenizer: Of the network's encoder.
+        tokenizer: Tokenizer of the network's encoder.
         settings: How contexts are read.
-        device: What the network runs on; sets the size of batches.
+        device: Device of the network; sets the size of batches.
     """
 
     def __init__(self, forward: Forward, tokenizer: Tokenizer, settings: ReaderSettings, device: str = "cpu") -> None:
@@ -123,7 +123,7 @@ class SpanReader:
 
 
 def windows(num_tokens: int, room: int) -> list[Span]:
-    """Return token spans of at most `room` tokens, each half over the next, that cover a context."""
+    """Return token spans of at most `room` tokens that overlap by half and cover a context."""
     if not num_tokens:
         return []
     last = max(num_tokens - room, 0)
@@ -139,7 +139,7 @@ def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
 
 
 def _parts(context: str, offsets: Sequence[Span]) -> NDArray[np.intp]:
-    """Return the part of the context that each token stands in: titles and texts, counted in order."""
+    """Return the part of the context that each token is in: titles and texts, counted in order."""
     begins = np.array([start for start, _ in offsets], dtype=np.intp)
     return np.searchsorted(np.array(borders(context), dtype=np.intp), begins, side="right")
 
@@ -157,7 +157,7 @@ def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span
 
 
 def to_answer(reading: Reading, context: str, settings: ReaderSettings) -> Answer:
-    """Return the answer that a reading stands for: yes, no, or its span."""
+    """Return the answer of a reading: yes, no, or its span."""
     if reading.span is None:
         return Answer("", confidence=0.0)
     yes, no = reading.kinds[_YES], reading.kinds[_NO]

@@ -1,6 +1,6 @@
 """From logits to an answer: the best span of a window, the best window of a context.
 
-Knows no model and no text. Letters: L tokens of a window, [CLS] first.
+Letters: L tokens of a window, [CLS] first.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 from corag.models.engine.source import Float32
 
 KINDS = ("span", "none", "yes", "no")
-"""What an answer can be; the order of the network's outputs after start and end."""
+"""Kinds of answers, in the order of the network's outputs after start and end."""
 START, END = 0, 1
 NUM_OUTPUTS = 2 + len(KINDS)
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswer:
-    """What the network says about one window.
+    """The network's answer from one window.
 
     Attributes:
         start: First token of the best span, counted in the window.
         end: Its last token.
-        margin: Start and end logit of the span less those of [CLS], which stands for "no answer here".
+        margin: Start and end logit of the span less those of [CLS], which means "no answer here".
         kinds: Log-probability of each of `KINDS`, `[4]`.
     """
 
@@ -43,9 +43,9 @@ def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, pa
         logits: The network's output, `[L, NUM_OUTPUTS]`.
         first: First token of the context in the window.
         last: Its last token.
-        max_answer_tokens: The most tokens of a span, at least 1.
-        parts: Which part of the context each of its tokens in the window stands in, ascending, `[last - first + 1]`; a
-            span keeps to one part.
+        max_answer_tokens: Maximum tokens of a span, at least 1.
+        parts: Part of the context that each of its tokens in the window is in, ascending, `[last - first + 1]`; a span
+            stays within one part.
     """
     starts, ends = logits[first : last + 1, START], logits[first : last + 1, END]
     width = min(max_answer_tokens, len(starts))

@@ -1,4 +1,4 @@
-"""A text cut to a number of tokens, after a whole sentence where one fits, else after a whole word."""
+"""Cut a text to a number of tokens, after a whole sentence if one fits, else after a whole word."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
 
 
 def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:
-    """Return the longest beginning of a text that has at most `limit` tokens; empty when no word fits.
+    """Return the longest prefix of a text with at most `limit` tokens; empty if no word fits.
 
-    It ends with a sentence if at least one fits, else with a word. White space at its end is left out.
+    It ends with a sentence if at least one fits, else with a word, without trailing white space.
     """
     whole = text.rstrip()
     if _fits(whole, tokens, limit):

@@ -1,8 +1,8 @@
-"""`extractive`: the sentences that say most of what the texts say, and nothing twice.
+"""`extractive`: the most central sentences of the texts, without repetition.
 
-Runs offline. A sentence counts for as much as it resembles the others (Radev et al., "Centroid-based summarization of
-multiple documents", 2004) or, with a question, as it resembles the question; maximal marginal relevance keeps
-sentences that repeat each other out. Sentences are embedded once while they are remembered.
+Runs offline. A sentence is scored by its similarity to the others (Radev et al., "Centroid-based summarization of
+multiple documents", 2004) and, with a question, to the question. Maximal marginal relevance leaves out sentences that
+repeat each other. Embeddings of sentences are cached.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ExtractiveSummarizer:
     """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
 
     Args:
-        relevance_weight: What a sentence says against what it repeats; lambda of maximal marginal relevance.
-        query_weight: With a question: its share in what a sentence counts for, the rest being centrality.
+        relevance_weight: Relevance against novelty; lambda of maximal marginal relevance.
+        query_weight: Weight of the similarity to the question, if there is one; the rest is centrality.
         embedder: Name or object.
         tokens: Counts tokens; MiniLM's counter by default.
     """
@@ -71,9 +71,9 @@ class ExtractiveSummarizer:
         return cut_to_tokens(texts[int(worth.argmax())], self.tokens, request.max_tokens)
 
     def _worth(self, texts: list[str], query: str) -> tuple[FloatArray, FloatArray]:
-        """Return what each sentence counts for, `[N]`, and its vector, `[N, D]`."""
+        """Return the score of each sentence, `[N]`, and its vector, `[N, D]`."""
         vectors = self._embedder.vectors(texts)
-        # The mean cosine to all sentences is the cosine to their mean, but for its length.
+        # The mean cosine to all sentences is the cosine to their mean, up to its length.
         centrality: FloatArray = vectors @ vectors.mean(axis=0)
         if not query:
             return centrality, vectors
@@ -82,7 +82,7 @@ class ExtractiveSummarizer:
 
 
 def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
-    """Return each different sentence once, with the number of the first text that it stands in."""
+    """Return each distinct sentence once, with the number of the first text that contains it."""
     found: dict[str, int] = {}
     for number, text in enumerate(texts):
         for start, end in sentence_spans(text):

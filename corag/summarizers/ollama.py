@@ -13,9 +13,9 @@ from corag.summarizers.prompts import PROMPTS, Task, says_nothing
 from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
 
-# English has about three words to four tokens; a model that counts badly should rather write too little.
+# English has about three words to four tokens; models count badly, so they are asked for fewer.
 _WORDS_PER_TOKEN = 0.6
-# What prompt and reply need of the window besides the texts.
+# Tokens of the window that the prompt takes besides the texts.
 _PROMPT_TOKENS = 500
 
 

@@ -1,4 +1,4 @@
-"""What a model is asked to do with texts, by task.
+"""Prompts for summaries, by task.
 
 The tasks are those of EDC2-RAG (sections 4.3 and B: what helps with a question, what bears on a statement, what bears
 on a statement about a person) and of CRAG (section 2.4: what many texts say together); the words are ours.

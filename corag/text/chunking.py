@@ -1,8 +1,7 @@
 """Documents into chunks of at most N tokens, with exact character spans.
 
-Sentences are kept whole where they fit. The spans of a document's chunks cover it from the first to the
-last character, in order, so joining them (without overlap) gives the document back, character for character.
-Knows text and token counts, no model.
+Sentences stay whole if they fit. The spans of a document's chunks cover it from the first to the last character, in
+order, so joining them (without overlap) restores the document.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from corag.types import Chunk, TokenCounter
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
 
-# A sentence ends after . ! ? and their like (with closing quotes or brackets) before white space and what can
-# begin a sentence, after CJK full stops, or at an empty line.
+# A sentence ends after . ! ? and similar (with closing quotes or brackets) before white space and a possible start of a
+# sentence, after CJK full stops, or at an empty line.
 _BOUNDARY = re.compile(
     r"""
     (?P<stop>[.!?…؟۔।]["'”’»)\]]*)(?P<gap>\s+)(?=["'“‘„«¿¡(\[]*[^\W_a-z])  # with spaces
@@ -59,9 +58,9 @@ class ChunkConfig:
     """How documents are cut.
 
     Attributes:
-        max_tokens: The most tokens of a chunk, its title line included. 128, 256, 512 and 1024 are usual.
-        overlap_tokens: About how many tokens of the end of a chunk stand again at the start of the next,
-            in whole sentences; 0 for none.
+        max_tokens: Maximum tokens of a chunk, its title line included. 128, 256, 512 and 1024 are usual.
+        overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next, in whole
+            sentences; 0 for none.
     """
 
     max_tokens: int = 256
@@ -82,14 +81,14 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
 
     Args:
         document: The document. Without text it has no chunks.
-        tokens: Counts tokens as the answering model does.
-        config: Sizes.
+        tokens: The answering model's token counter.
+        config: Sizes of the chunks.
 
     Returns:
         Chunks in document order. `document.text[start:end]` is the body of each; the bodies cover the text.
 
     Raises:
-        InputError: The title alone leaves no room for text, or one character costs more than a chunk may.
+        InputError: The title leaves no room for text, or one character needs more tokens than a chunk has.
     """
     config = config or ChunkConfig()
     if not document.text:
@@ -106,10 +105,10 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
 
 
 class _Ruler:
-    """Measures pieces of one document: what each adds to its title, in tokens.
+    """Counts the tokens that pieces of a document add to its title.
 
     Attributes:
-        room: The most tokens that the pieces of a chunk may add.
+        room: Maximum tokens that the pieces of a chunk may add.
     """
 
     def __init__(self, document: Document, tokens: TokenCounter, max_tokens: int) -> None:
@@ -136,14 +135,14 @@ class _Ruler:
 def _pack(text: str, ruler: _Ruler, overlap_tokens: int) -> Iterator[Span]:
     """Fill chunks with whole sentences, greedily; yield spans that fit."""
     pieces, sizes = zip(*_pieces(text, ruler), strict=True)
-    start = new = 0  # the first piece of the chunk, and the first one that stands in no chunk yet
+    start = new = 0  # the first piece of the chunk, and the first one that is in no chunk yet
     while new < len(pieces):
         end = new + 1
         total = sum(sizes[start:end])
         while end < len(pieces) and total + sizes[end] <= ruler.room:
             total += sizes[end]
             end += 1
-        # Sizes need not add up exactly under every tokenizer: give back until the joined text fits.
+        # Sizes do not add up exactly under every tokenizer: drop pieces until the joined text fits.
         while end > new + 1 and not ruler.fits(pieces[start][0], pieces[end - 1][1]):
             end -= 1
         yield pieces[start][0], pieces[end - 1][1]
@@ -154,7 +153,7 @@ def _pack(text: str, ruler: _Ruler, overlap_tokens: int) -> Iterator[Span]:
         while overlap_tokens and start - 1 > first and repeated + sizes[start - 1] <= overlap_tokens:
             start -= 1
             repeated += sizes[start]
-        # What is repeated must leave room for something new, or the next chunk would stand inside this one.
+        # The overlap must leave room for something new, or the next chunk would lie inside this one.
         while start < new and not ruler.fits(pieces[start][0], pieces[new][1]):
             start += 1
 

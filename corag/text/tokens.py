@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MINILM = "minilm"
 ESTIMATE = "estimate"
 
-# English prose and code run at about four bytes a token under common subword vocabularies; an estimate
-# has to err on the expensive side, because a budget must hold.
+# English prose and code have about four bytes a token under common subword vocabularies. The estimate is higher than
+# that, because the budget must hold.
 _BYTES_PER_TOKEN = 3
 
 
@@ -82,7 +82,7 @@ class CallableCounter:
 
 
 def estimated_tokens(text: str) -> int:
-    """Estimate tokens from UTF-8 bytes, on the expensive side (3 bytes a token, rounded up)."""
+    """Estimate tokens from UTF-8 bytes, on the high side (3 bytes a token, rounded up)."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
