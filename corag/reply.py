@@ -10,7 +10,7 @@ from typing import Any
 
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
-from corag.selectors.base import check_budget, check_query
+from corag.selectors.problem import check_budget, check_query
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, Embedder, Reader, Selection, Selector
 

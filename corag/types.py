@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ FloatArray = NDArray[np.float64]
 
 ScoreOrders = Callable[[Sequence[Order]], FloatArray]
 """What the search calls: orders in, one value each out, higher is better."""
+
+SimilarityKind = Literal["cosine", "score", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,27 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A chunk that the retriever offers for a query.
+    """A chunk that the retriever offers for a query; candidates are given best first.
 
     Attributes:
         chunk: The chunk.
-        similarity: Cosine similarity to the query, in [-1, 1]; candidates are given best first.
+        similarity: Similarity to the query, higher is better; None if the retriever tells only an order.
+        kind: What `similarity` is: a `cosine` in [-1, 1]; a `score` on another scale, such as BM25; or a `rank`, which
+            is not compared: the order in which candidates are given counts.
+        embedder: Name of the embedder that computed a cosine. With None it is taken to be the one that a selector's
+            agent was trained with, because cosines do not tell who computed them.
     """
 
     chunk: Chunk
-    similarity: float
+    similarity: float | None = None
+    kind: SimilarityKind = "cosine"
+    embedder: str | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(SimilarityKind):
+            raise InputError(
+                f"Candidate.kind is {self.kind!r}; it must be one of {', '.join(get_args(SimilarityKind))}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +80,7 @@ class Trace:
     Attributes:
         reason: Why nothing was selected.
         chunk_tokens: Tokens of each selected chunk alone.
-        chunk_similarities: Similarity of each selected chunk to the query.
+        chunk_similarities: Similarity of each selected chunk to the query as it was given, or None.
         chunk_values: The reranker's value of each selected chunk alone.
         reranker: Name of the reranker.
         policy: Search policy; see `search.SearchConfig`, as for the next three.
@@ -95,7 +109,7 @@ class Trace:
 
     reason: str | None = None
     chunk_tokens: Sequence[int] = ()
-    chunk_similarities: Sequence[float] = ()
+    chunk_similarities: Sequence[float | None] = ()
     chunk_values: Sequence[float] | None = None
     reranker: str | None = None
     policy: str | None = None

@@ -63,8 +63,8 @@ def run(config: AskConfig) -> None:
     from corag.cli.show import show_reply
     from corag.index import ChunkIndex
     from corag.reply import ask
-    from corag.selectors.base import check_budget, check_query
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+    from corag.selectors.problem import check_budget, check_query
     from corag.text.tokens import token_counter
 
     check_query(config.question)

@@ -23,8 +23,8 @@ def label(config: Any) -> None:
     tokens = metadata["tokens"]
     say(
         f"{tokens['spent']:,} tokens read by models for {tokens['configurations']:,} configurations, "
-        f"{tokens['alone_ratio']:.0f} times fewer than by searching each from scratch, "
-        f"{tokens['brute_force_ratio']:.0f} times fewer than by reading every scored order as one text"
+        f"{tokens['independent_ratio']:.0f} times fewer than by searching each from scratch, "
+        f"{tokens['cross_encoder_ratio']:.0f} times fewer than by reading every scored order as one text"
     )
     say(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 

@@ -17,10 +17,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.checks import check_choice, check_count, check_range
 from corag.errors import InputError
-from corag.selectors.base import BudgetedSelector, Choice, Problem
-from corag.selectors.ranked import keep_best, unscored
-from corag.types import FloatArray, TokenCounter
+from corag.models.cached import CachedEmbedder
+from corag.selectors.base import BudgetedSelector, Choice, keep_best, unscored
+from corag.selectors.problem import Problem
+from corag.types import Embedder, FloatArray, TokenCounter
 
 Strategy = Literal["largest-gap", "moving-average", "second-difference"]
 Variant = Literal["code", "paper"]
@@ -187,18 +189,12 @@ def _cutoff(similarities: ArrayLike, strategy: Strategy, *settings: Any) -> int:
 
 
 def _check_settings(strategy: str, head: float, tail: float, buffer: int, window: int, variant: str) -> None:
-    for name, value, names in (
-        ("strategy", strategy, get_args(Strategy)),
-        ("variant", variant, get_args(Variant)),
-    ):
-        if value not in names:
-            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(names)}")
-    for name, share in (("head", head), ("tail", tail)):
-        if not 0 <= share <= 1:
-            raise InputError(f"{name} is a share of the gaps, from 0 to 1, got {share!r}; the paper has a tail of 0.1")
-    for name, number, least in (("buffer", buffer, 0), ("window", window, 1)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < least:
-            raise InputError(f"{name} must be a whole number of at least {least}, got {number!r}; 5 is usual")
+    check_choice("strategy", strategy, get_args(Strategy))
+    check_choice("variant", variant, get_args(Variant))
+    check_range("head", head, 0, 1, "it is a share of the gaps")
+    check_range("tail", tail, 0, 1, "it is a share of the gaps; the paper has 0.1")
+    check_count("buffer", buffer, "5 is usual", least=0)
+    check_count("window", window, "5 is usual")
 
 
 class AdaptiveK(BudgetedSelector):
@@ -211,6 +207,7 @@ class AdaptiveK(BudgetedSelector):
         buffer: Documents kept beyond the drop.
         window: Documents that `moving-average` averages.
         variant: `code` or `paper`; see `largest_gap_cutoff`.
+        embedder: Computes cosines where the candidates come without similarities; name or object.
         tokens: The answering model's token counter.
     """
 
@@ -225,12 +222,15 @@ class AdaptiveK(BudgetedSelector):
         buffer: int = 5,
         window: int = 5,
         variant: Variant = "code",
+        embedder: str | Embedder | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
         _check_settings(strategy, head, tail, buffer, window, variant)
         self._settings = (strategy, head, tail, buffer, window, variant)
+        self._embed = None if embedder is None else CachedEmbedder(embedder).vectors
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        cutoff = _cutoff(problem.similarities, *self._settings)
-        return unscored(problem, keep_best(problem, cutoff, budget_tokens), {"cutoff": cutoff})
+    def _choose(self, problem: Problem) -> Choice:
+        problem = problem.comparable(self._embed)
+        cutoff = _cutoff(problem.relevance, *self._settings)
+        return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

@@ -1,29 +1,25 @@
-"""What every selector does alike: check the input, keep the budget, build the selection.
+"""What all selectors do alike: check the input, keep the budget, build the selection.
 
-A selector only chooses (`_choose`); that the chosen text really costs no more than the budget under the
-answering model's tokenizer is seen to here, in one place, for all of them.
+A selector only chooses (`_choose`). That the chosen text costs no more than the budget under the answering model's
+tokenizer is checked here, in one place, for all of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
-from corag.rerankers.scorers import CachedScorer
-from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
-from corag.selectors.limits import Limits, combined
-from corag.text.documents import SEPARATOR
+from corag.selectors.problem import Problem, check_budget, check_query
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Selection, TokenCounter, Trace
+from corag.types import Candidate, Order, Selection, TokenCounter, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,114 +27,18 @@ class Choice:
     """What a selector decided.
 
     Attributes:
-        order: Candidate indices in prompt order; empty when nothing fits. With a text of its own: the candidates
-            that it was made from.
+        order: Candidate indices in prompt order; empty if nothing fits. With `text`: the candidates that it was made
+            from.
         value: The reranker's value of that order.
-        trace: What a person may want to know about how it came about.
-        text: What goes into the prompt, when it is not the joined chunks but, say, a summary of them. Its tokens,
+        trace: What a user may want to know about the decision.
+        text: The prompt's text, if it is not the joined chunks but, for example, a summary of them. Its tokens,
             counted as a whole, must be at most the budget.
     """
 
     order: Order
-    value: float
+    value: float = 0.0
     trace: Mapping[str, Any] = field(default_factory=dict)
     text: str | None = None
-
-
-class Problem:
-    """One query with its candidates, cleaned of duplicates, and what they cost.
-
-    Args:
-        query: The question.
-        candidates: Best first.
-        tokens: Counts as the answering model does.
-
-    Attributes:
-        query: The question.
-        chunks: Distinct chunks, best first.
-        similarities: Cosine of each chunk to the query, `[n]`.
-        costs: Tokens of each chunk plus one separator, `[n]`. A combination of k chunks stands with k - 1
-            separators, so costs are compared with the budget plus one separator.
-        separator_tokens: Tokens of one separator.
-        num_duplicates: Candidates left out because their id or text stood before.
-    """
-
-    def __init__(self, query: str, candidates: Sequence[Candidate], tokens: TokenCounter) -> None:
-        kept = _distinct(candidates)
-        self.query = query
-        self.chunks: list[Chunk] = [candidate.chunk for candidate in kept]
-        self.similarities: FloatArray = np.array([candidate.similarity for candidate in kept], dtype=np.float64)
-        self.num_duplicates = len(candidates) - len(kept)
-        counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
-        self.separator_tokens = int(counts[0])
-        self.costs: NDArray[np.int64] = counts[1:] + self.separator_tokens
-        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
-
-    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
-        """Return the reranker bound to this query, with a memory that lasts as long as the problem.
-
-        Args:
-            reranker: The reranker.
-            window: What becomes of orders that are longer than its window, where it declares one.
-        """
-        key = (id(reranker), window)
-        # The reranker is kept beside its scorer so that its id stays its own.
-        if key not in self._scorers:
-            bound = reranker.scorer(self.query, self.chunks)
-            if getattr(bound, "window", None) is not None:
-                bound = cast(WindowedScorer, bound).under(window)
-            scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
-            self._scorers[key] = (reranker, scorer)
-        return self._scorers[key][1]
-
-    def limits(self, scorer: CachedScorer, budget_tokens: int) -> Limits:
-        """Return what may be chosen within a budget for the sum of `costs`, and, where it forbids more, a window."""
-        window = scorer.window
-        if window is None or scorer.policy != "forbid":
-            return Limits(self.costs, budget_tokens)
-        return combined(self.costs, budget_tokens, window.lengths, window.tokens + window.separator_tokens)
-
-    def window_trace(self, scorer: CachedScorer, limits: Limits) -> dict[str, Any]:
-        """Return what to note about the reranker's window: nothing where it declares none.
-
-        `binds` says whether it kept any order from being chosen, cut or split one; `overlong` counts the longer orders
-        that were asked for.
-        """
-        window = scorer.window
-        if window is None:
-            return {}
-        overlong = len(scorer.overlong_orders)
-        noted = {
-            "policy": scorer.policy,
-            "tokens": window.tokens,
-            "binds": limits.window_binds or overlong > 0,
-            "overlong": overlong,
-        }
-        if not limits.window_binds or len(limits.fitting):
-            return {"window": noted}
-        shortest = int(window.lengths.min()) - window.separator_tokens
-        return {
-            "window": noted,
-            "reason": (
-                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window, which "
-                f"beside this question has room for {window.tokens} tokens (the shortest candidate has {shortest}); "
-                "cut smaller chunks, or use window='windows', which looks at a longer text in parts"
-            ),
-        }
-
-    def text(self, order: Order) -> str:
-        """Return the joined text of an order, as it goes into the prompt."""
-        return SEPARATOR.join(self.chunks[index].text for index in order)
-
-    def with_dearer_separators(self, extra_tokens: int) -> Problem:
-        """Return the same problem, remembered values included, with separators that cost more.
-
-        Single chunks fit a budget as before; every combination costs more for each place where it is joined.
-        """
-        dearer = copy.copy(self)
-        dearer.separator_tokens = self.separator_tokens + extra_tokens
-        dearer.costs = self.costs + extra_tokens
-        return dearer
 
 
 class BudgetedSelector(ABC):
@@ -148,7 +48,7 @@ class BudgetedSelector(ABC):
         tokens: The answering model's token counter; MiniLM's by default.
     """
 
-    name: ClassVar[str]
+    name: str
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
 
@@ -156,8 +56,16 @@ class BudgetedSelector(ABC):
         self.tokens: TokenCounter = tokens or token_counter()
 
     @abstractmethod
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        """Return an order whose summed `problem.costs` are at most `budget_tokens`, or a choice with its own text."""
+    def _choose(self, problem: Problem) -> Choice:
+        """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
+
+        Args:
+            problem: The query with at least one candidate.
+        """
+
+    def _choose_many(self, problems: Sequence[Problem]) -> Sequence[Choice]:
+        """Return a choice for each problem; overridden by selectors that advance many problems together."""
+        return [self._choose(problem) for problem in problems]
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Choose chunks for one query.
@@ -168,15 +76,16 @@ class BudgetedSelector(ABC):
             budget_tokens: The most tokens that the selection's text may cost.
 
         Returns:
-            A selection; an empty one carries its `reason` in the trace.
+            A selection; an empty one gives its `reason` in the trace.
 
         Raises:
-            InputError: The question is empty, the budget below 1, or two texts share an id.
+            InputError: The question is empty, the budget below 1, two texts share an id, or the candidates lack the
+                similarities that the selector compares.
             ScoringError: The reranker returned something that cannot be ranked.
         """
         check_query(query)
         check_budget(budget_tokens)
-        return self.select_from(Problem(query, candidates, self.tokens), int(budget_tokens))
+        return self.select_from(Problem(query, candidates, self.tokens, budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
@@ -196,63 +105,54 @@ class BudgetedSelector(ABC):
         selections: list[Selection] = []
         for start in range(0, len(queries), self.queries_at_once):
             rows = slice(start, start + self.queries_at_once)
-            problems = [Problem(*given, self.tokens) for given in zip(queries[rows], candidates[rows], strict=True)]
-            choices = self._choose_many(problems, int(budget_tokens))
-            selections += [
-                self.select_from(problem, int(budget_tokens), choice)
-                for problem, choice in zip(problems, choices, strict=True)
+            problems = [
+                Problem(query, offered, self.tokens, budget_tokens)
+                for query, offered in zip(queries[rows], candidates[rows], strict=True)
             ]
+            choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
+            selections += [self.select_from(one, next(choices) if one.chunks else None) for one in problems]
         return selections
-
-    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
-        """Return a choice for each problem, or None to have it made by `_choose` alone.
-
-        A choice's summed costs are at most `budget_tokens` plus one separator of its problem.
-        """
-        return [None] * len(problems)
 
     async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""
         return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
 
-    def select_from(self, problem: Problem, budget_tokens: int, choice: Choice | None = None) -> Selection:
-        """Choose from a problem that is already set up, sharing its remembered values; see `select`.
+    def select_from(self, problem: Problem, choice: Choice | None = None) -> Selection:
+        """Choose from a problem that is set up already, sharing its remembered values; see `select`.
 
         Args:
             problem: The problem.
-            budget_tokens: The most tokens that the selection's text may cost.
-            choice: What was chosen already; checked like any other, and chosen anew where it does not fit.
+            choice: What was chosen already; checked like any other, and replaced if it does not fit.
         """
         started = time.perf_counter()
-        offered = problem
+        offered, budget_tokens = problem, problem.budget_tokens
         while True:
-            inner_budget = budget_tokens + offered.separator_tokens
             if choice is None:
-                choice = self._choose(offered, inner_budget) if offered.chunks else Choice((), 0.0)
+                choice = self._choose(offered) if offered.chunks else Choice(())
             chosen = list(choice.order)
             text = offered.text(choice.order) if choice.text is None else choice.text
             cost = int(self.tokens.count([text])[0]) if chosen else 0
             summed_costs = int(offered.costs[chosen].sum())
-            if cost <= budget_tokens or len(chosen) < 2 or summed_costs > inner_budget or choice.text is not None:
+            fits = cost <= budget_tokens
+            if fits or len(chosen) < 2 or summed_costs > offered.capacity or choice.text is not None:
                 break
-            # Under some tokenizers a joined text costs more than its parts. What joining was seen to cost is
-            # charged to the separators: this combination no longer fits, what fits alone still does, so the
-            # rounds end, and every value found so far is remembered.
+            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
+            # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
             excess = cost - (summed_costs - offered.separator_tokens)
             offered, choice = offered.with_dearer_separators(-(-excess // (len(chosen) - 1))), None
         trace: dict[str, Any] = {
             **choice.trace,
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in chosen],
-            "chunk_similarities": problem.similarities[chosen].tolist(),
+            "chunk_similarities": [problem.given_similarities[index] for index in chosen],
         }
         if not choice.order:
-            trace.setdefault("reason", self._reason(problem, budget_tokens))
+            trace.setdefault("reason", self._reason(problem))
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
         if not self.tokens.exact:
             trace["tokens_estimated"] = self.tokens.name
         trace["select_s"] = time.perf_counter() - started
-        if cost > budget_tokens or len(set(choice.order)) != len(choice.order):
+        if not fits or len(set(choice.order)) != len(choice.order):
             raise BudgetError(
                 f"selector {self.name!r} chose {chosen} at {cost} tokens for a budget of {budget_tokens}; "
                 "please report this"
@@ -267,14 +167,14 @@ class BudgetedSelector(ABC):
             trace=Trace.of(trace),
         )
 
-    def _reason(self, problem: Problem, budget_tokens: int) -> str:
+    def _reason(self, problem: Problem) -> str:
         if not problem.chunks:
             return "there are no candidates"
         cheapest = int(problem.costs.min()) - problem.separator_tokens
-        if cheapest > budget_tokens:
+        if cheapest > problem.budget_tokens:
             return (
                 f"every one of the {len(problem.chunks)} candidates costs more than the budget of "
-                f"{budget_tokens} tokens (the cheapest costs {cheapest}); raise the budget or cut smaller "
+                f"{problem.budget_tokens} tokens (the cheapest costs {cheapest}); raise the budget or cut smaller "
                 "chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
@@ -299,43 +199,18 @@ def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: i
     return tuple(chosen)
 
 
-def check_query(query: str) -> None:
-    """Raise `InputError` for a question without any text."""
-    if not query.strip():
-        raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
+def keep_best(problem: Problem, count: int) -> Order:
+    """Return those of the `count` most relevant candidates that fit, best first.
 
-
-def check_budget(budget_tokens: int) -> None:
-    """Raise `InputError` for a budget that is not a whole number of at least 1."""
-    whole = isinstance(budget_tokens, int | np.integer) and not isinstance(budget_tokens, bool)
-    if not whole or budget_tokens < 1:
-        raise InputError(
-            f"budget_tokens must be a whole number of at least 1, got {budget_tokens!r}; 256 to 4096 are usual"
-        )
-
-
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Leave out repeated ids and repeated texts, which add cost and nothing else; keep the best-ranked.
-
-    Raises:
-        InputError: Two different texts under one id, or a similarity that is not a number.
+    If none of them fits, the most relevant candidate that does is returned: one worse chunk serves a reader better than
+    none.
     """
-    by_id: dict[str, str] = {}
-    texts: set[str] = set()
-    kept: list[Candidate] = []
-    for rank, candidate in enumerate(candidates):
-        chunk = candidate.chunk
-        if not np.isfinite(candidate.similarity):
-            raise InputError(
-                f"candidate {chunk.id!r} at rank {rank} has similarity {candidate.similarity}; similarities "
-                "have to be finite numbers: check the embedder"
-            )
-        if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
-            raise InputError(
-                f"two candidates with different texts share the id {chunk.id!r}; ids have to be unique: "
-                "name chunks docid#start-end"
-            )
-        if chunk.text not in texts:
-            texts.add(chunk.text)
-            kept.append(candidate)
-    return kept
+    ranking = problem.ranking
+    return fill(ranking[:count], problem.costs, problem.capacity) or fill(ranking, problem.costs, problem.capacity, 1)
+
+
+def unscored(problem: Problem, order: Order, trace: Mapping[str, Any] | None = None, text: str | None = None) -> Choice:
+    """Return a choice that no reranker valued: its value is the mean similarity of its chunks, or 0 without any."""
+    known = bool(order) and problem.kind != "rank"
+    value = float(problem.similarities[list(order)].mean()) if known else 0.0
+    return Choice(order, value, {"orders_scored": 0, "scorer_calls": 0, **(trace or {})}, text)

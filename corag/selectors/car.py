@@ -13,12 +13,14 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
-from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.models.cached import CachedEmbedder
+from corag.selectors.base import BudgetedSelector, Choice, keep_best, unscored
 from corag.selectors.clustering.grids import CLUSTERERS, Method, Solver, partitions
 from corag.selectors.clustering.silhouette import IntArray, mean_silhouette, pairwise_distances, renumbered
-from corag.selectors.ranked import by_similarity, keep_best, unscored
-from corag.types import FloatArray, TokenCounter
+from corag.selectors.problem import Problem
+from corag.types import Embedder, FloatArray, TokenCounter
 
 Scaling = Literal["unit", "standard", "rank", "distance"]
 Noise = Literal["cluster", "singletons"]
@@ -162,14 +164,10 @@ def _checked(distances: ArrayLike) -> FloatArray:
 
 
 def _check_names(method: str, scaling: str, noise: str, solver: str) -> None:
-    for name, value, names in (
-        ("method", method, tuple(CLUSTERERS)),
-        ("scaling", scaling, get_args(Scaling)),
-        ("noise", noise, get_args(Noise)),
-        ("solver", solver, get_args(Solver)),
-    ):
-        if value not in names:
-            raise InputError(f"{name} is {value!r}; it must be one of {', '.join(names)}")
+    check_choice("method", method, CLUSTERERS)
+    check_choice("scaling", scaling, get_args(Scaling))
+    check_choice("noise", noise, get_args(Noise))
+    check_choice("solver", solver, get_args(Solver))
 
 
 class Car(BudgetedSelector):
@@ -182,6 +180,7 @@ class Car(BudgetedSelector):
         scaling: See `cluster_cutoff`.
         noise: See `cluster_cutoff`.
         solver: See `cluster_cutoff`.
+        embedder: Computes cosines where the candidates come without similarities; name or object.
         tokens: The answering model's token counter.
     """
 
@@ -196,22 +195,22 @@ class Car(BudgetedSelector):
         scaling: Scaling = "unit",
         noise: Noise = "cluster",
         solver: Solver = "exact",
+        embedder: str | Embedder | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
         _check_names(method, scaling, noise, solver)
-        if not isinstance(max_candidates, int) or max_candidates < 1:
-            raise InputError(
-                f"max_candidates must be a whole number of at least 1, got {max_candidates!r}; 40 is usual"
-            )
+        check_count("max_candidates", max_candidates, "40 is usual")
         self._method: Method = method
         self._max_candidates = max_candidates
         self._settings: dict[str, Any] = {"seed": seed, "scaling": scaling, "noise": noise, "solver": solver}
+        self._embed = None if embedder is None else CachedEmbedder(embedder).vectors
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        ranking = by_similarity(problem)[: self._max_candidates]
-        distances = 1.0 - problem.similarities[ranking]
+    def _choose(self, problem: Problem) -> Choice:
+        problem = problem.comparable(self._embed)
+        ranking = problem.ranking[: self._max_candidates]
+        distances = 1.0 - problem.relevance[ranking]
         found = cluster_cutoff(distances, method=self._method, **self._settings)
         silhouette = None if np.isnan(found.silhouette) else found.silhouette
         trace = {"cutoff": found.cutoff, "clusterer": dict(found.params), "silhouette": silhouette}
-        return unscored(problem, keep_best(problem, found.cutoff, budget_tokens), trace)
+        return unscored(problem, keep_best(problem, found.cutoff), trace)

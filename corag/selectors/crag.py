@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.models.cached import CachedEmbedder
-from corag.selectors.base import Problem
 from corag.selectors.clustering.kmeans import ChooseK, check_k, kmeans
+from corag.selectors.problem import Problem
 from corag.selectors.summarizing import Fallback, SummarizingSelector
 from corag.types import Embedder, Summarizer, TokenCounter
 
@@ -27,7 +27,7 @@ class Crag(SummarizingSelector):
         seed: Of the random starts of k-means.
         embedder: Embeds the chunks; name or object.
         summarizer: Name or object; see `SummarizingSelector`, also for the other settings.
-        store: Folder that remembers summaries between runs.
+        store: SQLite file that keeps summaries between runs.
         fallback: What stands in for a missing summary.
         min_summary_tokens: The least tokens worth a summary.
         tokens: The answering model's token counter.
@@ -68,7 +68,7 @@ class Crag(SummarizingSelector):
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         labels = kmeans(vectors, self._k, max_k=self._max_k, seed=self._seed)
         groups = [[int(index) for index in (labels == label).nonzero()[0]] for label in range(labels.max() + 1)]
-        return sorted(groups, key=lambda group: -max(problem.similarities[index] for index in group))
+        return sorted(groups, key=lambda group: -max(problem.relevance[group]))
 
     def _query(self, problem: Problem) -> str:
         return problem.query if self._with_query else ""

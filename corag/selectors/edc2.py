@@ -13,9 +13,10 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.base import Problem
+from corag.selectors.problem import Problem
 from corag.selectors.summarizing import Fallback, SummarizingSelector
 from corag.selectors.vectors import unit_vectors
 from corag.types import Embedder, FloatArray, Summarizer, TokenCounter
@@ -118,12 +119,9 @@ def _unit_query(query: ArrayLike, dimensions: int) -> FloatArray:
 
 
 def _check_sizes(tau: int, max_size: int, variant: str) -> None:
-    if not isinstance(tau, int) or isinstance(tau, bool) or tau < 1:
-        raise InputError(f"tau must be a whole number of at least 1, got {tau!r}; the paper has 3 and 1")
-    if not isinstance(max_size, int) or isinstance(max_size, bool) or max_size < tau:
-        raise InputError(f"max_size must be a whole number of at least tau={tau}, got {max_size!r}; the code has 20")
-    if variant not in get_args(Variant):
-        raise InputError(f"variant is {variant!r}; it must be one of {', '.join(get_args(Variant))}")
+    check_count("tau", tau, "the paper has 3 and 1")
+    check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
+    check_choice("variant", variant, get_args(Variant))
 
 
 class Edc2(SummarizingSelector):
@@ -137,7 +135,7 @@ class Edc2(SummarizingSelector):
         seed: Of the clustering `random`.
         embedder: Embeds question and chunks; name or object.
         summarizer: Name or object; see `SummarizingSelector`, also for the other settings.
-        store: Folder that remembers summaries between runs.
+        store: SQLite file that keeps summaries between runs.
         fallback: What stands in where nothing was extracted; the paper found the original chunks to be better.
         min_summary_tokens: The least tokens worth a summary.
         tokens: The answering model's token counter.
@@ -171,8 +169,7 @@ class Edc2(SummarizingSelector):
             summarizer_settings=summarizer_settings,
         )
         _check_sizes(tau, max_size, variant)
-        if clustering not in get_args(Clustering):
-            raise InputError(f"clustering is {clustering!r}; it must be one of {', '.join(get_args(Clustering))}")
+        check_choice("clustering", clustering, get_args(Clustering))
         self.clustering: Clustering = clustering
         self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
         self._seed = seed

@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.base import BudgetedSelector, Choice, Problem
-from corag.selectors.ranked import unscored
+from corag.selectors.base import BudgetedSelector, Choice, unscored
+from corag.selectors.problem import Problem
 from corag.selectors.vectors import unit_vectors
 from corag.types import Embedder, Order, TokenCounter
 
@@ -44,8 +45,7 @@ def marginal_relevance(
     Raises:
         InputError: Shapes that do not fit, a number that is not finite, a vector of length 0.
     """
-    if not 0 <= relevance_weight <= 1:
-        raise InputError(f"relevance_weight must be from 0 to 1, got {relevance_weight!r}; 0.5 to 0.8 are usual")
+    check_range("relevance_weight", relevance_weight, 0, 1, "0.5 to 0.8 are usual")
     relevance = np.asarray(similarities, dtype=np.float64)
     unit = unit_vectors(vectors)
     if relevance.shape != unit.shape[:1]:
@@ -79,7 +79,8 @@ class Mmr(BudgetedSelector):
     Args:
         relevance_weight: Similarity to the question against novelty; see `marginal_relevance`.
         k: The most chunks to take; None for as many as fit.
-        embedder: Embeds the chunks; name or object. Its cosines should be those of the candidates' similarities.
+        embedder: Embeds the chunks; name or object. The candidates' similarities should be its cosines; where they are
+            no cosines it computes them.
         tokens: The answering model's token counter.
     """
 
@@ -94,20 +95,20 @@ class Mmr(BudgetedSelector):
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        if not 0 <= relevance_weight <= 1:
-            raise InputError(f"relevance_weight must be from 0 to 1, got {relevance_weight!r}; 0.5 to 0.8 are usual")
-        if k is not None and (not isinstance(k, int) or k < 1):
-            raise InputError(f"k must be a whole number of at least 1, or None, got {k!r}; 3 to 20 are usual")
+        check_range("relevance_weight", relevance_weight, 0, 1, "0.5 to 0.8 are usual")
+        if k is not None:
+            check_count("k", k, "3 to 20 are usual, None takes as many as fit")
         self.relevance_weight, self.k = relevance_weight, k
         self._embedder = CachedEmbedder(embedder)
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+    def _choose(self, problem: Problem) -> Choice:
+        problem = problem.comparable(self._embedder.vectors, only_cosines=True)
         order = marginal_relevance(
-            problem.similarities,
+            problem.relevance,
             self._embedder.vectors([chunk.text for chunk in problem.chunks]),
             relevance_weight=self.relevance_weight,
             costs=problem.costs,
-            budget=budget_tokens,
+            budget=problem.capacity,
             limit=self.k,
         )
         return unscored(problem, order)

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.registry import summarizer as make_summarizer
-from corag.selectors.base import BudgetedSelector, Choice, Problem, fill
-from corag.selectors.ranked import by_similarity, unscored
+from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
+from corag.selectors.problem import Problem
 from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.documents import SEPARATOR
 from corag.types import Summarizer, SummaryRequest, TokenCounter
@@ -32,14 +33,6 @@ class Piece:
     text: str
     members: tuple[int, ...]
     kind: Literal["summary", "original"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be summarized for a question: groups of candidates, best first, and the tokens of each."""
-
-    groups: list[list[int]]
-    shares: list[int]
 
 
 class SummarizingSelector(BudgetedSelector):
@@ -70,10 +63,8 @@ class SummarizingSelector(BudgetedSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        if fallback not in get_args(Fallback):
-            raise InputError(f"fallback is {fallback!r}; it must be one of {', '.join(get_args(Fallback))}")
-        if not isinstance(min_summary_tokens, int) or min_summary_tokens < 1:
-            raise InputError(f"min_summary_tokens must be a whole number of at least 1, got {min_summary_tokens!r}")
+        check_choice("fallback", fallback, get_args(Fallback))
+        check_count("min_summary_tokens", min_summary_tokens, "32 is usual")
         if isinstance(summarizer, str):
             self.summarizer = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
         elif summarizer_settings:
@@ -91,20 +82,11 @@ class SummarizingSelector(BudgetedSelector):
         """Return the question that summaries should keep what matters for; empty for none."""
         return problem.query
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        (choice,) = self._choices([problem], budget_tokens - problem.separator_tokens)
-        return choice
+    def _choose(self, problem: Problem) -> Choice:
+        return self._choose_many([problem])[0]
 
-    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
-        asked = [number for number, problem in enumerate(problems) if problem.chunks]
-        choices: list[Choice | None] = [None] * len(problems)
-        made = self._choices([problems[number] for number in asked], budget_tokens)
-        for number, choice in zip(asked, made, strict=True):
-            choices[number] = choice
-        return choices
-
-    def _choices(self, problems: Sequence[Problem], budget_tokens: int) -> list[Choice]:
-        plans = [self._plan(problem, budget_tokens) for problem in problems]
+    def _choose_many(self, problems: Sequence[Problem]) -> list[Choice]:
+        plans = [self._plan(problem) for problem in problems]
         requests = [
             SummaryRequest(
                 tuple(problem.chunks[index].text for index in group),
@@ -113,49 +95,54 @@ class SummarizingSelector(BudgetedSelector):
                 self._query(problem),
             )
             for problem, plan in zip(problems, plans, strict=True)
-            for group, share in zip(plan.groups, plan.shares, strict=True)
+            for group, share in plan
         ]
         summaries = iter(summarize_all(self.summarizer, requests, store=self._store))
         return [
-            self._assembled(problem, plan, [next(summaries) for _ in plan.groups], budget_tokens)
+            self._assembled(problem, [(group, share, next(summaries)) for group, share in plan])
             for problem, plan in zip(problems, plans, strict=True)
         ]
 
-    def _plan(self, problem: Problem, budget_tokens: int) -> Plan:
+    def _plan(self, problem: Problem) -> list[tuple[list[int], int]]:
+        """Return the groups to summarize, best first, each with the tokens of its summary."""
+        budget_tokens = problem.budget_tokens
         # Chunks of white space have nothing to summarize.
         groups = [[index for index in group if problem.chunks[index].text.strip()] for group in self._groups(problem)]
         groups = [group for group in groups if group][: max(1, budget_tokens // self.min_summary_tokens)]
         room = budget_tokens - problem.separator_tokens * (len(groups) - 1)
-        return Plan(groups, shares([int(problem.costs[group].sum()) for group in groups], max(room, len(groups))))
+        sizes = [int(problem.costs[group].sum()) for group in groups]
+        return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
 
-    def _assembled(self, problem: Problem, plan: Plan, summaries: Sequence[Summary], budget_tokens: int) -> Choice:
+    def _assembled(self, problem: Problem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
         pieces: list[Piece] = []
-        for group, share, summary in zip(plan.groups, plan.shares, summaries, strict=True):
+        for group, share, summary in parts:
             if summary.text:
                 pieces.append(Piece(summary.text, tuple(group), "summary"))
             elif self.fallback == "original":
                 kept = fill(group, problem.costs, share + problem.separator_tokens)
                 pieces += [Piece(problem.chunks[index].text, (index,), "original") for index in kept]
-        kept_pieces, text = fit(pieces, self.tokens, budget_tokens)
+        summaries = [summary for *_, summary in parts]
         failures = [summary.failure for summary in summaries if summary.failure is not None]
         trace: dict[str, Any] = {
-            "pieces": [
-                {"kind": piece.kind, "sources": [problem.chunks[index].id for index in piece.members]}
-                for piece in kept_pieces
-            ],
             "summarizer": self.summarizer.name,
             "summarizer_calls": sum(summary.num_calls for summary in summaries),
             "summaries_failed": len(failures),
             "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),
             **({"failure": failures[0]} if failures else {}),
         }
-        if not kept_pieces:
-            # No share holds a whole chunk, or nothing was worth it: the best chunk that fits stands in.
-            order = fill(by_similarity(problem), problem.costs, budget_tokens + problem.separator_tokens, 1)
-            return unscored(problem, order if self.fallback == "original" else (), trace)
-        order = tuple(dict.fromkeys(index for piece in kept_pieces for index in piece.members))
-        choice = unscored(problem, order, trace)
-        return Choice(choice.order, choice.value, choice.trace, text)
+        return joined(problem, pieces, self.tokens, trace, fallback=self.fallback == "original")
+
+
+def joined(
+    problem: Problem, pieces: Sequence[Piece], tokens: TokenCounter, trace: dict[str, Any], *, fallback: bool = True
+) -> Choice:
+    """Return a choice of the pieces that fit, in order; of none, with `fallback`, the best chunk that fits."""
+    kept, text = fit(pieces, tokens, problem.budget_tokens)
+    sources = [{"kind": one.kind, "sources": [problem.chunks[index].id for index in one.members]} for one in kept]
+    trace = {**trace, "pieces": sources}
+    if not kept:
+        return unscored(problem, keep_best(problem, 1) if fallback else (), trace)
+    return unscored(problem, tuple(dict.fromkeys(index for one in kept for index in one.members)), trace, text)
 
 
 def shares(sizes: Sequence[int], total: int) -> list[int]:

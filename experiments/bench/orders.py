@@ -22,7 +22,7 @@ import corag
 import search
 from corag.cli.console import progress
 from corag.errors import InputError, ModelError
-from corag.selectors.base import Problem
+from corag.selectors.problem import Problem
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
 from corag.text.tokens import token_counter
@@ -163,12 +163,12 @@ def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock)
     own: search.Policy = getattr(reranker, "search_policy", None) or "bayesian"
     found: list[_Search] = []
     for policy in dict.fromkeys(("paper", own)):
-        problem = Problem(QUESTION, candidates, token_counter())
+        problem = Problem(QUESTION, candidates, token_counter(), BUDGET_TOKENS)
         config = search.SearchConfig(policy=policy, max_scored=MAX_SCORED)
         started = now()
         scorer = problem.scorer(reranker)
         bound = now()
-        result = search.search(problem.costs, scorer, BUDGET_TOKENS, config)
+        result = search.search(problem.costs, scorer, problem.capacity, config)
         # Only the first of the policies meets candidates that are new to the reranker.
         prepare_s = found[0].prepare_s if found else bound - started
         found.append(_Search(policy, result.num_scored, prepare_s, now() - bound))

@@ -16,9 +16,9 @@ import search
 from corag.models.embedders import MiniLMEmbedder
 from corag.registry import reranker as make_reranker
 from corag.rerankers.cached import CachedReranker
-from corag.selectors.base import Problem
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
-from corag.selectors.exhaustive import Upper
+from corag.selectors.problem import Problem
+from corag.selectors.reranking import Upper
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import token_counter
@@ -174,10 +174,9 @@ def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
     tokens = token_counter()
     left = some.num_questions
     for query in folder.split(some.split)[some.skip :]:
-        candidates = [Candidate(passage(folder.documents[name]), 0.0) for name in query.candidates or ()]
-        problem = Problem(query.question, candidates, tokens)
-        budget = BUDGET_TOKENS + problem.separator_tokens
-        num_orders = search.count_orders(problem.costs, budget, MAX_LENGTH, limit=some.max_orders)
+        candidates = [Candidate(passage(folder.documents[name])) for name in query.candidates or ()]
+        problem = Problem(query.question, candidates, tokens, BUDGET_TOKENS)
+        num_orders = search.count_orders(problem.costs, problem.capacity, MAX_LENGTH, limit=some.max_orders)
         if left and 0 < num_orders <= some.max_orders:
             left -= 1
             yield query, num_orders

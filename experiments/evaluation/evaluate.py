@@ -22,7 +22,7 @@ from corag.errors import BudgetError, DataError, InputError, ScoringError, Summa
 from corag.models.cached import CachedEmbedder
 from corag.readers.cached import CachedReader
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, shipped_agent_folder
-from corag.selectors.defaults import default_reranker
+from corag.selectors.reranking import default_reranker
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR

@@ -19,7 +19,7 @@ from typing import Any
 import search
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.selectors.base import check_budget
+from corag.selectors.problem import check_budget
 from experiments.evaluation.evaluate import versions
 from experiments.labels.config import LabelConfig, Shard, listed
 from experiments.labels.engines import Worker, label_here, label_on_ray

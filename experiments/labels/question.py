@@ -6,19 +6,22 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any, Protocol, cast
 
 import numpy as np
 
 import corag
+import search
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
-from corag.selectors.base import Problem
+from corag.selectors.corag.features import question_vectors
+from corag.selectors.corag.search import SearchPlan
+from corag.selectors.problem import Problem
 from corag.text.data import Query
 from corag.text.tokens import token_counter
 from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
@@ -26,12 +29,9 @@ from experiments.data.pools import Pool
 from experiments.evaluation.methods import parse_method
 from experiments.evaluation.metrics import answer_figures, evidence_figures
 from experiments.labels.config import Grid, LabelConfig
-from experiments.labels.searching import Found, TimedScorer, search_all
+from experiments.labels.searching import TimedScoring, joined_tokens, search_all
 from experiments.labels.table import FIGURES
-from experiments.labels.work import Work
-
-NEAREST = 10
-"""Candidates whose mean embedding stands beside a question."""
+from experiments.labels.work import Work, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Labeller:
     def label(self, query: Query, pool: Pool) -> Labelled:
         """Return the rows of a question."""
         started = perf_counter()
-        problem = Problem(query.question, pool.candidates(query), self._tokens)
+        problem = Problem(query.question, pool.candidates(query), self._tokens, self._budget_tokens)
         problem_s = perf_counter() - started
         asked = self._tokens.count([query.question]).item()
         searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self._rerankers]
@@ -132,94 +132,72 @@ class Labeller:
         texts = [problem.text(order) for order in contexts]
         costs = self._tokens.count(texts).tolist() if texts else []
         figures = self._figures(query, problem, contexts, texts, costs)
-        tokens_read = [asked + cost for cost in costs]
-        read_by = dict(zip(contexts, tokens_read, strict=True))
-        question = self._question(problem, pool, query)
-        work = Work(
+        read_by = {order: asked + cost for order, cost in zip(contexts, costs, strict=True)}
+        question = self._question(problem)
+        reading = Work(
             encoded=self._newly_encoded(),
-            joined=sum(spent["joined"] for _, spent in searches),
-            read=sum(tokens_read),
-            alone_encoded=sum(spent["alone_encoded"] for _, spent in searches),
-            alone_joined=sum(spent["alone_joined"] for _, spent in searches),
-            alone_read=sum(read_by[order] for order, _ in rows),
-            brute_joined=sum(spent["brute_joined"] for _, spent in searches),
+            read=sum(read_by.values()),
+            independent_read=sum(read_by[order] for order, _ in rows),
             contexts=len(contexts),
             configurations=len(rows),
         )
+        work = total(asdict(one) for one in (reading, *(of_reranker for _, of_reranker in searches)))
         return Labelled([{**row, **figures[order], "error": None} for order, row in rows], question, work)
 
     def failed(self, error: Exception) -> Labelled:
         """Return the rows of a question that could not be labelled: the error, and no figures."""
         grid = self._grid
         configurations = itertools.product(self._rerankers, grid.explorations, grid.cost_weights, grid.iterations)
-        rows = [
-            {
-                "reranker": reranker.name,
-                "iterations": iterations,
-                "exploration": exploration,
-                "cost_weight": cost_weight,
-                "budget_tokens": self._budget_tokens,
-                **dict.fromkeys(FIGURES),
-                "context": None,
-                "error": f"{type(error).__name__}: {error}",
-            }
-            for reranker, exploration, cost_weight, iterations in configurations
-        ]
+        failure = {"context": None, "error": f"{type(error).__name__}: {error}"}
+        rows = [{**self._configuration(*one), **dict.fromkeys(FIGURES), **failure} for one in configurations]
         question = dict.fromkeys(("similarities", "query_vector", "candidates_vector", "num_candidates"))
         return Labelled(rows, question, Work(encoded=self._newly_encoded()))
 
+    def _configuration(
+        self, reranker: Reranker, exploration: float, cost_weight: float, iterations: int
+    ) -> dict[str, Any]:
+        return {
+            "reranker": reranker.name,
+            "iterations": iterations,
+            "exploration": exploration,
+            "cost_weight": cost_weight,
+            "budget_tokens": self._budget_tokens,
+        }
+
     def _searches(
         self, problem: Problem, reranker: Reranker, problem_s: float, asked: int
-    ) -> tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]:
-        """Return order and figures of each configuration with a reranker, and the tokens of their work."""
+    ) -> tuple[list[tuple[Order, dict[str, Any]]], Work]:
+        """Return order and figures of each configuration with a reranker, and the tokens that their models read."""
         before, started = self._counts(), perf_counter()
-        scorer = TimedScorer(problem.scorer(reranker, self._window))
+        scorer, scoring = problem.scorer(reranker, self._window), TimedScoring(problem)
         bound_s, bound = perf_counter() - started, self._counts() - before
         # What was remembered is charged what it took when it was computed.
         set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
-        grid, rows, scored = self._grid, [], []
+        grid, rows, pair_tokens = self._grid, [], 0
         for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
-            found = search_all(
-                problem, self._budget_tokens, reranker, scorer, grid.iterations, exploration, cost_weight, self._tokens,
-                self._window,
-            )  # fmt: skip
-            scored += found
+            config = search.SearchConfig(policy="paper", exploration=exploration, cost_weight=cost_weight)
+            plan = SearchPlan(reranker, config, self._window)
+            found = search_all(problem, scoring, plan, grid.iterations, self._tokens)
             for iterations, one in zip(grid.iterations, found, strict=True):
+                pair_tokens += one.tokens_scored + asked * one.num_scored
                 row = {
-                    "reranker": reranker.name,
-                    "iterations": iterations,
-                    "exploration": exploration,
-                    "cost_weight": cost_weight,
-                    "budget_tokens": self._budget_tokens,
+                    **self._configuration(reranker, exploration, cost_weight, iterations),
                     "orders_scored": one.num_scored,
                     "latency_ms": 1000 * (set_up_s + one.seconds),
-                    "value": float(scorer.memo([one.order])[0]) if one.order else 0.0,
+                    "value": float(scorer([one.order])[0]) if one.order else 0.0,
                 }
                 rows.append((one.order, row))
-        return rows, self._spent(problem, reranker, scorer, scored, bound, asked)
-
-    def _spent(
-        self,
-        problem: Problem,
-        reranker: Reranker,
-        scorer: TimedScorer,
-        scored: Sequence[Found],
-        bound: EncoderCounts,
-        asked: int,
-    ) -> dict[str, int]:
         if getattr(reranker, "max_tokens", 0) is None:
             # It has no model, so it has no window.
-            return {"joined": 0, "alone_encoded": 0, "alone_joined": 0, "brute_joined": 0}
-        brute = sum(found.tokens_scored + asked * found.num_scored for found in scored)
-        computed = scorer.computed
-        joined = sum(int(problem.costs[list(order)].sum()) - problem.separator_tokens + asked for order in computed)
+            return rows, Work()
         reads_parts = bound.tokens_asked > 0
-        return {
-            "joined": 0 if reads_parts else joined,
-            "alone_encoded": bound.tokens_asked * len(scored),
-            "alone_joined": 0 if reads_parts else brute,
-            "brute_joined": brute,
-        }
+        joined = sum(joined_tokens(problem, order) + asked for order in scoring.order_s)
+        return rows, Work(
+            joined=0 if reads_parts else joined,
+            independent_encoded=bound.tokens_asked * len(rows),
+            independent_joined=0 if reads_parts else pair_tokens,
+            cross_encoder_joined=pair_tokens,
+        )
 
     def _figures(
         self, query: Query, problem: Problem, orders: Sequence[Order], texts: Sequence[str], costs: Sequence[int]
@@ -246,13 +224,13 @@ class Labeller:
             }
         return figures
 
-    def _question(self, problem: Problem, pool: Pool, query: Query) -> dict[str, Any]:
-        nearest = [chunk.text for chunk in problem.chunks[:NEAREST]]
-        vectors = self.embedder.embed(nearest) if nearest else np.zeros((1, self.embedder.dimension), np.float32)
+    def _question(self, problem: Problem) -> dict[str, Any]:
+        """Return the vectors that an agent's features are made of; half precision is the table's."""
+        (vectors,) = question_vectors([problem], self.embedder)
         return {
-            "similarities": problem.similarities.astype(np.float32).tolist(),
-            "query_vector": pool.query_embedding(query).astype(np.float16).tolist(),
-            "candidates_vector": vectors.mean(axis=0).astype(np.float16).tolist(),
+            "similarities": vectors.similarities.astype(np.float32).tolist(),
+            "query_vector": vectors.query.astype(np.float16).tolist(),
+            "candidates_vector": vectors.candidates.astype(np.float16).tolist(),
             "num_candidates": len(problem.chunks),
         }
 

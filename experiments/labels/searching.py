@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import search
-from corag.rerankers.scorers import CachedScorer
-from corag.rerankers.window import WindowPolicy
-from corag.selectors.base import Problem
-from corag.selectors.corag.selector import Corag, scaled
-from corag.types import FloatArray, Order, Reranker, TokenCounter
+from corag.rerankers.scorers import CachedScorer, score_together
+from corag.selectors.corag.search import SearchPlan, search_problems
+from corag.selectors.corag.selector import Corag
+from corag.selectors.problem import Problem
+from corag.types import FloatArray, Order, TokenCounter
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,114 +25,87 @@ class Found:
         seconds: What they took to score when they were scored first, and the search itself.
     """
 
-    order: Order
-    num_scored: int
-    tokens_scored: int
-    seconds: float
+    order: Order = ()
+    num_scored: int = 0
+    tokens_scored: int = 0
+    seconds: float = 0.0
 
 
-class TimedScorer:
-    """Remembers what scoring each order took when it was first scored.
+class TimedScoring:
+    """Scores the orders of searches of one question with one reranker, and measures the searches.
 
     Args:
-        memo: Scores and remembers values.
+        problem: The question.
 
     Attributes:
-        memo: The same.
+        order_s: Seconds that each distinct order (set, where order does not matter) took when it was first scored.
+        rounds: Of the last search, what was scored up to the end of each round.
     """
 
-    def __init__(self, memo: CachedScorer) -> None:
-        self.memo = memo
-        self._seconds: dict[Order, float] = {}
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.order_s: dict[Order, float] = {}
+        self.rounds: list[Found] = []
 
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        new = self.memo.missing(orders)
+    def search(self, plan: SearchPlan) -> search.SearchResult:
+        """Search the question and measure it; an order that was scored before is charged what it took then."""
+        self.rounds = []
+        self._resumed: float | None = None
+        (searched,) = search_problems([self._problem], [plan], score_together=self)
+        return searched.result
+
+    def __call__(self, requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
+        """Return the values of a scorer's orders, `[[n]]`."""
+        ((scorer, orders),) = requests
         started = perf_counter()
-        values = self.memo(orders)
+        new = scorer.missing(orders)
+        values = score_together(requests)
         if new:
-            self._seconds.update(dict.fromkeys(new, (perf_counter() - started) / len(new)))
+            self.order_s.update(dict.fromkeys(new, (perf_counter() - started) / len(new)))
+        # The first call finds the scale; the first round scores the same orders and is charged for them.
+        if self._resumed is not None:
+            before = self.rounds[-1] if self.rounds else Found()
+            keys = orders if scorer.order_matters else {tuple(sorted(order)) for order in orders}
+            now = Found(
+                num_scored=before.num_scored + len(orders),
+                tokens_scored=before.tokens_scored + sum(joined_tokens(self._problem, order) for order in orders),
+                seconds=before.seconds + started - self._resumed + sum(self.order_s.get(key, 0.0) for key in keys),
+            )
+            self.rounds.append(now)
+        self._resumed = perf_counter()
         return values
 
-    @property
-    def computed(self) -> list[Order]:
-        """Distinct orders (sets, where order does not matter) that were scored."""
-        return list(self._seconds)
 
-    def seconds(self, orders: Sequence[Order]) -> float:
-        """Return what scoring the orders took; 0 for one that was scored by another than this."""
-        keys = orders if self.memo.order_matters else {tuple(sorted(order)) for order in orders}
-        return sum(self._seconds.get(key, 0.0) for key in keys)
+def joined_tokens(problem: Problem, order: Order) -> int:
+    """Return the tokens of an order's joined text, by adding up its parts."""
+    return sum(int(problem.costs[index]) for index in order) - problem.separator_tokens
 
 
 def search_all(
-    problem: Problem,
-    budget_tokens: int,
-    reranker: Reranker,
-    scorer: TimedScorer,
-    iterations: Sequence[int],
-    exploration: float,
-    cost_weight: float,
-    tokens: TokenCounter,
-    window: WindowPolicy,
+    problem: Problem, scoring: TimedScoring, plan: SearchPlan, iterations: Sequence[int], tokens: TokenCounter
 ) -> list[Found]:
-    """Return what each count of iterations, in rising order, finds."""
-    config = search.SearchConfig(
-        policy="paper", iterations=max(iterations), exploration=exploration, cost_weight=cost_weight
-    )
-    inner_budget = budget_tokens + problem.separator_tokens
-    limits = problem.limits(scorer.memo, inner_budget)
-    singles = [(int(index),) for index in limits.fitting]
-    scorer(singles)  # finds the scale; the first expansion scores the same orders
-    score = scaled(scorer.memo, problem, inner_budget, "query")
-    costs = problem.costs.tolist()
-    rounds: list[tuple[int, int, float]] = []
-    searching_s, scoring_s, num_scored, tokens_scored = 0.0, 0.0, 0, 0
-    resumed = perf_counter()
-
-    def count_and_score(orders: Sequence[Order]) -> FloatArray:
-        nonlocal resumed, searching_s, scoring_s, num_scored, tokens_scored
-        searching_s += perf_counter() - resumed
-        scorer(orders)
-        scoring_s += scorer.seconds(orders)
-        num_scored += len(orders)
-        tokens_scored += sum(costs[index] for order in orders for index in order)
-        tokens_scored -= problem.separator_tokens * len(orders)
-        rounds.append((num_scored, tokens_scored, searching_s + scoring_s))
-        resumed = perf_counter()
-        return score(orders)
-
-    result = search.search(limits.costs, count_and_score, limits.budget, config)
+    """Return what each count of iterations, in rising order, finds: what `Corag` finds with the same settings."""
+    result = scoring.search(replace(plan, config=replace(plan.config, iterations=max(iterations))))
     found = []
     for count in iterations:
         ran = min(count, len(result.incumbents))
         order = result.incumbents[ran - 1] if ran else ()
-        if order and int(tokens.count([problem.text(order)])[0]) > budget_tokens:
+        if order and int(tokens.count([problem.text(order)])[0]) > problem.budget_tokens:
             # Only under tokenizers whose counts do not add up: search again the way the selector does.
-            order = _exact_order(problem, budget_tokens, reranker, count, exploration, cost_weight, tokens, window)
-        found.append(Found(order, *(rounds[ran - 1] if ran else (0, 0, 0.0))))
+            order = _exact_order(problem, replace(plan.config, iterations=count), plan, tokens)
+        found.append(replace(scoring.rounds[ran - 1], order=order) if ran else Found())
     return found
 
 
-def _exact_order(
-    problem: Problem,
-    budget_tokens: int,
-    reranker: Reranker,
-    iterations: int,
-    exploration: float,
-    cost_weight: float,
-    tokens: TokenCounter,
-    window: WindowPolicy,
-) -> Order:
+def _exact_order(problem: Problem, config: search.SearchConfig, plan: SearchPlan, tokens: TokenCounter) -> Order:
     selector = Corag(
-        reranker=reranker,
-        policy="paper",
-        iterations=iterations,
-        exploration=exploration,
-        cost_weight=cost_weight,
-        window=window,
+        reranker=plan.reranker,
+        policy=config.policy,
+        iterations=config.iterations,
+        exploration=config.exploration,
+        cost_weight=config.cost_weight,
+        window=plan.window,
         tokens=tokens,
     )
-    chosen = selector.select_from(problem, budget_tokens).ids
     position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
-    return tuple(position[name] for name in chosen)
+    return tuple(position[name] for name in selector.select_from(problem).ids)

@@ -161,9 +161,9 @@ def test_shapes():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"head": -0.1}, "head is a share of the gaps"),
-        ({"tail": 1.1}, "tail is a share of the gaps"),
-        ({"tail": math.nan}, "tail is a share of the gaps"),
+        ({"head": -0.1}, "head must be from 0 to 1"),
+        ({"tail": 1.1}, "tail must be from 0 to 1"),
+        ({"tail": math.nan}, "tail must be from 0 to 1"),
         ({"buffer": -1}, "buffer must be a whole number of at least 0"),
         ({"buffer": 1.5}, "buffer must be a whole number"),
         ({"window": 0}, "window must be a whole number of at least 1"),

@@ -14,7 +14,7 @@ from corag.cli.main import MISTAKE, main
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import SHIPPED_AGENT, UsableRerankers, load_agent, shipped_agent
-from corag.selectors.corag.selector import Corag, CoragFixed
+from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
 from tests.experiments.worlds import save_small_agent
@@ -172,7 +172,7 @@ def test_without_a_shipped_agent_the_default_reranker_decides(shipped, caplog):
     with pytest.raises(InputError, match=r"is not in .*; it comes with the project's source tree"):
         Corag(strict=True)
     with pytest.raises(InputError, match="is not in"):
-        CoragFixed(agent="default")
+        corag_fixed(agent="default")
 
 
 def test_the_shipped_agent_decides_by_default(shipped):
@@ -184,7 +184,7 @@ def test_the_shipped_agent_decides_by_default(shipped):
     assert (trace.iterations, trace.exploration) == (said.iterations, pytest.approx(said.exploration))
     assert essence(selection) == essence(Corag(agent=folder).select("a cat?", POOL, 40))
     assert Corag(agent=folder).select("a cat?", POOL, 40).trace.agent is None
-    assert CoragFixed(agent="default").config.iterations == 4
+    assert corag_fixed(agent="default").config.iterations == 4
 
 
 @pytest.mark.parametrize(

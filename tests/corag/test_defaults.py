@@ -4,9 +4,7 @@ import pytest
 
 import corag
 from corag.models import shipped
-from corag.selectors.defaults import default_reranker, reranker_or_default
-from corag.selectors.exhaustive import Upper
-from corag.selectors.naive import Naive
+from corag.selectors.reranking import Naive, Upper, default_reranker
 from experiments.evaluation.evaluate import EvaluateConfig
 
 
@@ -31,5 +29,5 @@ def test_one_without_training_where_they_are_not(selector):
 
 def test_what_is_given_is_taken():
     given = corag.reranker("bm25")
-    assert reranker_or_default(given) is given
-    assert reranker_or_default("bm25").name == "bm25"
+    assert Naive(reranker=given).reranker is given
+    assert Upper(reranker="bm25").reranker.name == "bm25"

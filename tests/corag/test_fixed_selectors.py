@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.selectors.mmr import marginal_relevance
-from corag.selectors.reorder import Reorder, best_at_both_ends
 from corag.selectors.vectors import unit_vectors
+from corag.selectors.wrapping import Reorder, best_at_both_ends
 from corag.text.tokens import CallableCounter
 from tests.corag.selector_worlds import HashReranker, offer
 

@@ -13,8 +13,8 @@ from corag.errors import ScoringError
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.pooled import MiniLMPooled, PooledScorer
 from corag.rerankers.scorers import JoinedTextScorer
-from corag.selectors.base import Problem
 from corag.selectors.corag.selector import Corag
+from corag.selectors.problem import Problem
 from corag.text.tokens import CallableCounter
 from search import SearchError
 from tests.corag.selector_worlds import HashReranker, essence, offer, pools
@@ -145,11 +145,11 @@ def test_many_questions_at_once_find_what_one_by_one_finds():
 
 def test_a_problem_remembers_what_its_surrogate_said():
     surrogate = HashReranker(8)
-    problem = Problem("a", POOL, CHARACTERS)
+    problem = Problem("a", POOL, CHARACTERS, 40)
     selector = Corag(reranker=HashReranker(2), prefilter=0.3, surrogate=surrogate, tokens=CHARACTERS)
-    first = selector.select_from(problem, 40)
+    first = selector.select_from(problem)
     num_asked = len(surrogate.asked)
-    assert essence(selector.select_from(problem, 40)) == essence(first)
+    assert essence(selector.select_from(problem)) == essence(first)
     assert len(surrogate.asked) == num_asked
 
 

@@ -12,9 +12,9 @@ import corag
 from agent import CheckpointError
 from corag.errors import InputError, ModelError
 from corag.rerankers.bm25 import Bm25
-from corag.selectors.base import Problem
-from corag.selectors.corag.selector import Corag, CoragFixed, scaled
-from corag.selectors.exhaustive import Upper
+from corag.selectors.corag.selector import Corag, corag_fixed
+from corag.selectors.problem import Problem
+from corag.selectors.reranking import Upper
 from corag.testing import TableReranker
 from corag.text.tokens import CallableCounter
 from search import SearchError
@@ -67,28 +67,30 @@ def test_finds_the_order_that_only_a_combination_reveals():
     assert first_round.ids == ("c2",)
 
 
+def values_in_the_tree(reranker, budget_tokens, scale="query", pool=POOL):
+    """The values on the search's scale, of every order that fits."""
+    selector = Corag(reranker=reranker, policy="paper", iterations=100, scale=scale, tokens=CHARACTERS)
+    tree = selector.select("who?", pool, budget_tokens).trace.result.tree
+    return {tree.order(node): tree.value[node] for node in range(1, len(tree.value))}
+
+
 def test_scale_changes_the_walk_alone():
-    problem = Problem("who?", POOL, CHARACTERS)
-    scorer = problem.scorer(RELATED)
-    orders = [(0,), (1,), (2,), (3,), (1, 0), (0, 1)]
-    stretched = scaled(scorer, problem, 40, "query")(orders)
+    stretched = values_in_the_tree(RELATED, 40)
     # The single candidates span [0, 1]: (V - 0.1) / (0.5 - 0.1).
-    assert stretched == pytest.approx([0.0, 0.25, 1.0, 0.75, 2.0, 0.5])
-    assert (scaled(scorer, problem, 40, "raw")(orders) == scorer(orders)).all()
+    expected = {(0,): 0.0, (1,): 0.25, (2,): 1.0, (3,): 0.75, (1, 0): 2.0, (0, 1): 0.5}
+    assert {order: stretched[order] for order in expected} == pytest.approx(expected)
+    assert values_in_the_tree(RELATED, 40, "raw")[(1, 0)] == 0.9
 
 
 def test_scale_counts_only_candidates_that_fit():
-    problem = Problem("who?", POOL, CHARACTERS)
-    # c2 costs 14 + 2, so (V - 0.1) / (0.4 - 0.1) without it.
-    stretched = scaled(problem.scorer(RELATED), problem, 13, "query")
-    assert stretched([(0,), (3,)]) == pytest.approx([0.0, 1.0])
+    # c2 costs 14, so (V - 0.1) / (0.4 - 0.1) without it.
+    assert values_in_the_tree(RELATED, 11) == pytest.approx({(0,): 0.0, (1,): 1 / 3, (3,): 1.0})
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
 def test_values_equal_but_for_rounding_are_not_stretched(noise):
     reranker = TableReranker({("c0",): 0.0, ("c1",): noise, ("c1", "c0"): 0.9})
-    problem = Problem("who?", POOL[:2], CHARACTERS)
-    assert scaled(problem.scorer(reranker), problem, 40, "query")([(1, 0)]) == [0.9]
+    assert values_in_the_tree(reranker, 40, pool=POOL[:2])[(1, 0)] == 0.9
     selection = Corag(reranker=reranker, tokens=CHARACTERS).select("who?", POOL[:2], 40)
     assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
 
@@ -123,15 +125,15 @@ def test_trace_of_an_empty_selection():
 
 def test_values_are_remembered_across_settings():
     reranker = HashReranker()
-    problem = Problem("who?", POOL, CHARACTERS)
-    first = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 40)
+    problem = Problem("who?", POOL, CHARACTERS, 40)
+    first = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem)
     num_asked = len(reranker.asked)
-    Corag(reranker=reranker, iterations=3, tokens=CHARACTERS).select_from(problem, 40)
+    Corag(reranker=reranker, iterations=3, tokens=CHARACTERS).select_from(problem)
     assert num_asked == first.trace.orders_computed == len(set(reranker.asked))
     assert len(reranker.asked) == num_asked
     # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
-    Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 11)
-    again = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem, 40)
+    Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem.with_budget(11))
+    again = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem)
     assert essence(again) == essence(first)
 
 
@@ -192,7 +194,7 @@ def test_embedder_that_is_not_there(tmp_path):
 
 def test_agent_with_unknown_rerankers(tmp_path):
     folder = save_agent(tmp_path / "agent", rerankers=("lost", "gone"))
-    for selector in (Corag, CoragFixed):
+    for selector in (Corag, corag_fixed):
         with pytest.raises(InputError, match=r"reranker 'lost', which is unknown here; the names are minilm-cosine"):
             selector(agent=folder)
 
@@ -200,7 +202,7 @@ def test_agent_with_unknown_rerankers(tmp_path):
 def test_best_single_setting_with_an_unknown_reranker(tmp_path):
     folder = save_agent(tmp_path / "agent", rerankers=("lost", "bm25"))
     with pytest.raises(InputError, match=r"reranker 'lost' is unknown; the names are minilm-cosine"):
-        CoragFixed(agent=folder)
+        corag_fixed(agent=folder)
 
 
 def test_missing_checkpoint(tmp_path):
@@ -229,14 +231,14 @@ def test_corag_fixed_uses_the_recorded_setting(checkpoint):
 def test_corag_fixed_without_a_recorded_setting(tmp_path):
     folder = save_agent(tmp_path / "agent", fixed=False)
     with pytest.raises(InputError, match=r"records no best single setting; train it again .* or use method 'corag'"):
-        CoragFixed(agent=folder)
+        corag_fixed(agent=folder)
 
 
 def test_corag_fixed_needs_an_agent():
     with pytest.raises(InputError, match="agent"):
         corag.selector("corag-fixed")
     with pytest.raises(InputError, match="agent is None; corag-fixed takes its setting from a checkpoint"):
-        CoragFixed(agent=None)
+        corag_fixed(agent=None)
 
 
 def test_upper_finds_the_best_of_all_orders():

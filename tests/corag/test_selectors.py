@@ -288,7 +288,7 @@ class Broken(BudgetedSelector):
         super().__init__(tokens=CHARACTERS)
         self.order = order
 
-    def _choose(self, problem, budget_tokens):
+    def _choose(self, problem):
         return Choice(self.order, 1.0, {"reason": "told so"})
 
 

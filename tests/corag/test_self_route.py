@@ -4,7 +4,7 @@ import pytest
 
 import corag
 from corag.errors import InputError
-from corag.selectors.reorder import Reorder
+from corag.selectors.wrapping import Reorder
 from corag.text.tokens import CallableCounter
 from corag.types import Answer
 from tests.corag.selector_worlds import offer
@@ -67,7 +67,7 @@ def test_an_empty_part_goes_to_the_full_context():
     [
         ({"min_confidence": 2}, "min_confidence must be from 0 to 1"),
         ({"part": "best"}, "selector 'best' is unknown"),
-        ({"part": Reorder(), "part_settings": {"k": 3}}, "settings of selector 'reorder' cannot be changed"),
+        ({"part": Reorder(), "part_settings": {"k": 3}}, "k cannot be set for a selector that is built already"),
         ({"full": Reader("")}, "selector 'toy' is no BudgetedSelector"),
         ({"reader": "best"}, "reader 'best' is unknown"),
     ],

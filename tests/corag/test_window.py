@@ -19,9 +19,8 @@ from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowingScorer, WindowPolicy, window_starts
 from corag.selectors.corag.selector import Corag
-from corag.selectors.exhaustive import Upper
-from corag.selectors.limits import combined, most
-from corag.selectors.naive import Naive
+from corag.selectors.problem import combined_limits, knapsack_bound
+from corag.selectors.reranking import Naive, Upper
 from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
@@ -137,7 +136,7 @@ def subsets(number):
 @given(sizes, st.integers(1, 30), st.integers(1, 30))
 def test_a_combined_limit_admits_nothing_that_breaks_either(pairs, budget, window):
     costs, lengths = np.array(pairs).T
-    limits = combined(costs, budget, lengths, window)
+    limits = combined_limits(costs, budget, lengths, window)
     fits, admitted = [], []
     for subset in map(list, subsets(len(pairs))):
         fits.append(costs[subset].sum() <= budget and lengths[subset].sum() <= window)
@@ -156,16 +155,16 @@ def test_a_combined_limit_admits_nothing_that_breaks_either(pairs, budget, windo
 def test_the_bound_is_no_less_than_what_fits(pairs, budget):
     gains, costs = np.array(pairs).T
     best = max(int(gains[list(subset)].sum()) for subset in subsets(len(pairs)) if costs[list(subset)].sum() <= budget)
-    assert most(gains, costs, budget) >= best
+    assert knapsack_bound(gains, costs, budget) >= best
 
 
 def test_the_bound_by_hand():
     # The free one, then 6 for 2, then 5 for 4; the last, 4 for 8, in part: half of it fits 10 - 6.
-    assert most(np.array([4, 6, 5, 1, 50]), np.array([8, 2, 4, 0, 11]), 10) == 1 + 6 + 5 + 2
+    assert knapsack_bound(np.array([4, 6, 5, 1, 50]), np.array([8, 2, 4, 0, 11]), 10) == 1 + 6 + 5 + 2
 
 
 def test_a_budget_without_end_leaves_the_window_alone():
-    limits = combined(np.array([5, 9, 7]), 10**15, np.array([6, 6, 6]), 13)
+    limits = combined_limits(np.array([5, 9, 7]), 10**15, np.array([6, 6, 6]), 13)
     assert (limits.costs.tolist(), limits.budget, limits.window_binds) == ([6, 6, 6], 13, True)
 
 

@@ -2,7 +2,7 @@
 
 from experiments.labels.table import read_questions, read_table
 
-HISTORY = ("encoded", "spent", "alone_ratio", "brute_force_ratio")
+HISTORY = ("encoded", "spent", "independent_ratio", "cross_encoder_ratio")
 """Counts that depend on what was remembered: what a run that was broken off had encoded is encoded again."""
 
 

@@ -445,22 +445,23 @@ def test_work_is_counted_by_hand(tmp_path, reader):
     # One iteration scores a and b: 2 orders of 4 + 2 tokens, each read with the question's 2, for each of two lambdas.
     found = tokens("minilm-maxsim", 4)
     assert found["encoded"] == (2 + 2) + (4 + 2) + (2 + 2)  # question and passages, once
-    assert found["alone_encoded"] == 2 * found["encoded"]
-    assert found["brute_joined"] == 2 * (4 + 2 + 2 * 2)
-    assert (found["joined"], found["alone_joined"]) == (0, 0)
+    assert found["independent_encoded"] == 2 * found["encoded"]
+    assert found["cross_encoder_joined"] == 2 * (4 + 2 + 2 * 2)
+    assert (found["joined"], found["independent_joined"]) == (0, 0)
     assert found["configurations"] == 2
     # minilm-cosine reads joined texts by itself; retrieval still encodes question and passages.
     found = tokens("minilm-cosine", 4)
-    assert (found["joined"], found["alone_joined"], found["brute_joined"]) == (10, 20, 20)
-    assert (found["encoded"], found["alone_encoded"]) == (14, 0)
+    assert (found["joined"], found["independent_joined"], found["cross_encoder_joined"]) == (10, 20, 20)
+    assert (found["encoded"], found["independent_encoded"]) == (14, 0)
     # bm25 has no model.
     found = tokens("bm25", 4)
-    assert (found["joined"], found["alone_joined"], found["brute_joined"], found["alone_encoded"]) == (0, 0, 0, 0)
+    kinds = ("joined", "independent_joined", "cross_encoder_joined", "independent_encoded")
+    assert [found[kind] for kind in kinds] == [0, 0, 0, 0]
     # Each lambda chooses a or b: contexts of 4 or 2 tokens, read with the question's 2.
     read = {len(context.split()) for _, context in reader.asked[-1:]}
-    assert found["contexts"] == 1 and found["read"] == 2 + read.pop() and found["alone_read"] == 2 * found["read"]
+    assert found["contexts"] == 1 and found["read"] == 2 + read.pop() and found["independent_read"] == 2 * found["read"]
     assert found["spent"] == found["encoded"] + found["read"]
-    assert found["alone_ratio"] == found["alone_read"] / found["spent"]
+    assert found["independent_ratio"] == found["independent_read"] / found["spent"]
 
 
 def test_shards_together_equal_one_run(tmp_path, small_data, reader):

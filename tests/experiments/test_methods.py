@@ -102,7 +102,7 @@ def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
     class Mine(BudgetedSelector):
         name = "mine"
 
-        def _choose(self, problem, budget_tokens):
+        def _choose(self, problem):
             return Choice((), 0.0)
 
     def lacking(**settings):

@@ -1,4 +1,4 @@
-"""The feature vector of the configuration agent, made in one place for training and for use. Vectors in, no text.
+"""The feature vector of the configuration agent, made in one place for training and for use.
 
 A recipe names the parts of the vector, in order:
 
@@ -10,11 +10,14 @@ A recipe names the parts of the vector, in order:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
+from corag.selectors.problem import Problem
+from corag.types import Embedder, FloatArray
 
 FEATURES = ("query", "candidates", "curve")
 """The parts that a recipe may name."""
@@ -116,3 +119,63 @@ def feature_vectors(
         else:
             columns.append(np.asarray(given, dtype=np.float32))
     return np.concatenate(columns, axis=1)
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionVectors:
+    """What feature vectors are made of.
+
+    Attributes:
+        query: Embedding of the question, `[d]`.
+        candidates: Mean embedding of its best candidates, `[d]`; see `mean_vector`.
+        similarities: Cosine of each candidate to the question, `[n]`.
+    """
+
+    query: Float32
+    candidates: Float32
+    similarities: FloatArray
+
+
+def question_vectors(
+    problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str] = FEATURES
+) -> list[QuestionVectors]:
+    """Return the vectors of questions and of their best candidates, by one embedder.
+
+    The candidates' similarities are used where they are this embedder's cosines, as far as that can be seen: cosines in
+    [-1, 1] that name no other embedder. Otherwise all candidates are embedded and their cosines computed, because an
+    agent trained on cosines would be misled by a BM25 score or a rank.
+
+    Args:
+        problems: Questions with their candidates.
+        embedder: Embeds both.
+        recipe: The features wanted: candidates are embedded only as far as these need it. What they do not name stays
+            zeros (`candidates`) or as given (`curve`).
+    """
+    own = [_are_cosines_of(problem, embedder) for problem in problems]
+    some = MEAN_OF if "candidates" in recipe else 0
+    embedded = [
+        [chunk.text for chunk in (problem.chunks[:some] if known or "curve" not in recipe else problem.chunks)]
+        for problem, known in zip(problems, own, strict=True)
+    ]
+    texts = [text for problem, best in zip(problems, embedded, strict=True) for text in (problem.query, *best)]
+    vectors = embedder.embed(texts)
+    ends = np.cumsum([1 + len(best) for best in embedded])
+    found = []
+    for problem, known, part in zip(problems, own, np.split(vectors, ends[:-1]), strict=True):
+        query, rest, similarities = part[0], part[1:], problem.relevance
+        if not known and "curve" in recipe:
+            similarities = np.asarray(rest @ query, dtype=np.float64)
+            rest = rest[np.argsort(-similarities, kind="stable")]
+        found.append(QuestionVectors(query, mean_vector(rest[:some], embedder.dimension), similarities))
+    return found
+
+
+def agent_features(problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
+    """Return the agent's feature vectors for questions, `[n, feature_dim]`; see `question_vectors`."""
+    found = question_vectors(problems, embedder, recipe)
+    similarities = [one.similarities for one in found]
+    return feature_vectors(recipe, [one.query for one in found], [one.candidates for one in found], similarities)
+
+
+def _are_cosines_of(problem: Problem, embedder: Embedder) -> bool:
+    return problem.has_cosines and problem.embedders <= {None, embedder.name}

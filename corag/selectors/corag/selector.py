@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, get_args
 
 import search
+from corag.checks import check_choice
 from corag.errors import InputError
-from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
-from corag.selectors.base import BudgetedSelector, Choice, Problem
+from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import (
     DEFAULT_AGENT,
     SHIPPED_AGENT,
@@ -25,25 +22,19 @@ from corag.selectors.corag.agents import (
     load_agent,
     shipped_agent,
 )
-from corag.selectors.corag.features import MEAN_OF, feature_vectors, mean_vector
-from corag.selectors.defaults import UNTRAINED, default_reranker
-from corag.selectors.limits import Limits
-from corag.types import Candidate, Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
+from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
+from corag.selectors.problem import Problem
+from corag.selectors.reranking import UNTRAINED, default_reranker
+from corag.types import Candidate, Embedder, Reranker, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
 
-Scale = Literal["query", "raw"]
-
 DEFAULT_SURROGATE = "minilm-pooled"
 
-SCALE_FREE: tuple[search.Policy, ...] = ("bayesian", "beam", "greedy", "random")
-"""Policies that choose the same orders when all values are shifted or stretched."""
-
 ENDING: tuple[search.Policy, ...] = ("beam", "greedy")
-"""Policies that end of themselves when no chunk fits any more."""
-NO_BOUND = 10**6
-"""More rounds than there are chunks."""
+"""Policies that end by themselves when no chunk fits any more."""
 DEFAULT_ITERATIONS = 10
 DEFAULT_COST_WEIGHT = 0.1
 DEFAULT_EXPLORATION = 0.3
@@ -51,17 +42,13 @@ DEFAULT_EXPLORATION = 0.3
 it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
 256 tokens, with 0.3 of 48, as many as exhaustive search."""
 
-FLAT = 1e-6
-"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
-rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
-
 
 class Corag(BudgetedSelector):
     """Searches for the ordered combination that the reranker values most.
 
     Args:
         reranker: Name or object; in place of the one that an agent names. Without both, the default
-            of `corag.selectors.defaults`.
+            of `corag.selectors.reranking`.
         policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
             `search_policy`, such as `beam` where orders cost next to nothing, else `bayesian`, which needs the fewest
             scored orders for the same value: on 23 HotpotQA questions at 256 tokens with `minilm-cosine` it reaches
@@ -116,8 +103,7 @@ class Corag(BudgetedSelector):
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        if scale not in get_args(Scale):
-            raise InputError(f"scale is {scale!r}; it must be one of {', '.join(get_args(Scale))}")
+        check_choice("scale", scale, get_args(Scale))
         self.scale = scale
         self.window = check_policy(window)
         given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
@@ -168,30 +154,29 @@ class Corag(BudgetedSelector):
             query: The question.
             candidates: What the retriever offers for it, best first; an agent may look at the question alone.
         """
-        return self._predict_many([Problem(query, candidates, self.tokens)])[0]
+        # No prediction depends on the budget.
+        return self._predict_many([Problem(query, candidates, self.tokens, budget_tokens=1)])[0]
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
-        plan = self._plan(self._predict_many([problem])[0])
-        return search_choices([problem], [budget_tokens], [plan], self.scale)[0]
+    def _choose(self, problem: Problem) -> Choice:
+        return self._choose_many([problem])[0]
 
-    def _choose_many(self, problems: Sequence[Problem], budget_tokens: int) -> Sequence[Choice | None]:
-        budgets = [budget_tokens + problem.separator_tokens for problem in problems]
+    def _choose_many(self, problems: Sequence[Problem]) -> list[Choice]:
         plans = [self._plan(prediction) for prediction in self._predict_many(problems)]
-        return search_choices(problems, budgets, plans, self.scale)
+        return [found.choice() for found in search_problems(problems, plans, self.scale)]
 
     def _predict_many(self, problems: Sequence[Problem]) -> Sequence[AgentPrediction | None]:
         if self.agent is None or not problems:
             return [None] * len(problems)
-        predictions = self.agent.predict(_features(problems, self._embedder, self.agent.config.features))
+        predictions = self.agent.predict(agent_features(problems, self._embedder, self.agent.config.features))
         assert isinstance(predictions, list)
         return predictions
 
-    def _plan(self, prediction: AgentPrediction | None) -> Plan:
+    def _plan(self, prediction: AgentPrediction | None) -> SearchPlan:
         """Return how to search: as predicted, or with the fixed settings."""
         if prediction is None:
             assert self._reranker is not None
             reason = {} if self._shipped is None else {"no_agent": self._shipped.reason}
-            return Plan(self._reranker, self.config, self.window, self._surrogate, reason)
+            return SearchPlan(self._reranker, self.config, self.window, self._surrogate, reason)
         config = replace(
             self.config,
             iterations=prediction.iterations,
@@ -206,189 +191,46 @@ class Corag(BudgetedSelector):
             spare = (UNTRAINED,) if by_default else ()
             reranker, passed_over = self._rerankers.predicted(prediction, spare)
             trace |= {"passed_over": passed_over} if passed_over else {}
-        return Plan(reranker, config, self.window, self._surrogate, trace)
+        return SearchPlan(reranker, config, self.window, self._surrogate, trace)
 
 
-class CoragFixed(Corag):
-    """The best single setting that an agent's checkpoint records: what the agent has to beat.
+def corag_fixed(
+    *,
+    agent: AgentSource,
+    scale: Scale = "query",
+    window: WindowPolicy = DEFAULT_POLICY,
+    tokens: TokenCounter | None = None,
+) -> Corag:
+    """Return `corag` with the best single setting that an agent's checkpoint records: what the agent has to beat.
 
     Args:
-        agent: A checkpoint folder, a loaded agent, or `default`: the one that ships with the project.
+        agent: A checkpoint folder, a loaded agent, or `default` for the one that ships with the project.
         scale: See `Corag`.
         window: See `Corag`.
         tokens: The answering model's token counter.
+
+    Raises:
+        InputError: There is no agent, or its checkpoint records no such setting.
     """
-
-    name = "corag-fixed"
-
-    def __init__(
-        self,
-        *,
-        agent: AgentSource,
-        scale: Scale = "query",
-        window: WindowPolicy = DEFAULT_POLICY,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        loaded = load_agent(agent)
-        if loaded is None:
-            raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one")
-        fixed = loaded.config.fixed
-        if fixed is None:
-            raise InputError(
-                f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
-                "or use method 'corag'"
-            )
-        super().__init__(
-            reranker=fixed.reranker,
-            policy="paper",  # what the setting was measured with
-            iterations=fixed.iterations,
-            exploration=fixed.exploration,
-            cost_weight=fixed.cost_weight,
-            scale=scale,
-            window=window,
-            agent=None,
-            tokens=tokens,
+    loaded = load_agent(agent)
+    if loaded is None:
+        raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one with --agent")
+    fixed = loaded.config.fixed
+    if fixed is None:
+        raise InputError(
+            f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
+            "or use method 'corag'"
         )
-
-
-def _features(problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str]) -> NDArray[np.float32]:
-    """Return the agent's feature vectors, `[n, d]`; candidates are embedded only where the recipe asks for them."""
-    most = MEAN_OF if "candidates" in recipe else 0
-    best = [[chunk.text for chunk in problem.chunks[:most]] for problem in problems]
-    vectors = embedder.embed([problem.query for problem in problems] + [text for texts in best for text in texts])
-    queries, rest = vectors[: len(problems)], vectors[len(problems) :]
-    ends = np.cumsum([len(texts) for texts in best])
-    means = [mean_vector(part, embedder.dimension) for part in np.split(rest, ends[:-1])]
-    return feature_vectors(recipe, queries, means, [problem.similarities for problem in problems])
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How to search one problem.
-
-    Attributes:
-        reranker: Values orders.
-        config: Settings of the search.
-        window: What becomes of orders that are longer than the reranker's window.
-        surrogate: Ranks orders for `config.prefilter` below 1.
-        trace: What to note about where they come from.
-    """
-
-    reranker: Reranker
-    config: search.SearchConfig
-    window: WindowPolicy = DEFAULT_POLICY
-    surrogate: Reranker | None = None
-    trace: Mapping[str, Any] = field(default_factory=dict)
-
-
-def search_choices(
-    problems: Sequence[Problem], budgets: Sequence[int], plans: Sequence[Plan], scale: Scale = "query"
-) -> list[Choice]:
-    """Search problems in lock-step, their orders scored in shared batches.
-
-    Args:
-        problems: Queries with their candidates; they remember values between calls.
-        budgets: The most that `problem.costs` of an order may add up to, for each problem.
-        plans: How to search each problem.
-        scale: See `Corag`.
-    """
-    scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
-    limits = [
-        problem.limits(scorer, budget) for problem, scorer, budget in zip(problems, scorers, budgets, strict=True)
-    ]
-    scalings = _scalings(scorers, limits, [scale if _needs_scale(plan.config) else "raw" for plan in plans])
-
-    def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
-        orders: dict[int, list[Order]] = {}
-        for index, order in pairs:
-            orders.setdefault(index, []).append(order)
-        values = score_together([(scorers[index], orders[index]) for index in orders])
-        # The pairs of a problem lie side by side, so its values do.
-        return np.concatenate([scalings[index](found) for index, found in zip(orders, values, strict=True)])
-
-    surrogates = [
-        None if plan.surrogate is None else problem.scorer(plan.surrogate)
-        for problem, plan in zip(problems, plans, strict=True)
-    ]
-
-    def rank(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
-        # All pairs are of one problem.
-        surrogate = surrogates[pairs[0][0]]
-        assert surrogate is not None
-        return surrogate([order for _, order in pairs])
-
-    given = [(of_one.costs, of_one.budget) for of_one in limits]
-    results = search.search_many(given, score, [plan.config for plan in plans], rank)
-    return [_choice(*found) for found in zip(results, problems, scorers, limits, plans, strict=True)]
-
-
-def _choice(result: search.SearchResult, problem: Problem, scorer: CachedScorer, limits: Limits, plan: Plan) -> Choice:
-    value = float(scorer([result.order])[0]) if result.order else 0.0
-    singles = [(index,) for index in result.order]
-    surrogate: dict[str, Any] = {}
-    if plan.surrogate is not None:
-        surrogate = {
-            "prefilter": plan.config.prefilter,
-            "surrogate": plan.surrogate.name,
-            "orders_ranked": result.num_ranked,
-        }
-    return Choice(
-        result.order,
-        value,
-        {
-            "reranker": plan.reranker.name,
-            "policy": plan.config.policy,
-            "iterations": result.num_calls if plan.config.iterations == NO_BOUND else plan.config.iterations,
-            **({"exploration": plan.config.exploration, "cost_weight": plan.config.cost_weight} if result.tree else {}),
-            "orders_scored": result.num_scored,
-            "scorer_calls": result.num_calls,
-            "orders_computed": scorer.num_computed,
-            "truncated": scorer.num_truncated,
-            # Where the reranker is asked as little as can be, not for this either.
-            **({} if surrogate and scorer.missing(singles) else {"chunk_values": scorer(singles).tolist()}),
-            **surrogate,
-            # Where the window binds, the tree's costs are in the unit of `limits`; the result's are tokens always.
-            "result": replace(result, cost=int(problem.costs[list(result.order)].sum())),
-            **problem.window_trace(scorer, limits),
-            **plan.trace,
-        },
+    selector = Corag(
+        reranker=fixed.reranker,
+        policy="paper",  # the setting was measured with it
+        iterations=fixed.iterations,
+        exploration=fixed.exploration,
+        cost_weight=fixed.cost_weight,
+        scale=scale,
+        window=window,
+        agent=None,
+        tokens=tokens,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """Shifts and stretches values: the scale on which they enter the search."""
-
-    low: float = 0.0
-    spread: float = 1.0
-
-    def __call__(self, values: FloatArray) -> FloatArray:
-        """Return the values, `[n]`, on the scale."""
-        return (values - self.low) / self.spread
-
-
-def scaled(scorer: CachedScorer, problem: Problem, budget_tokens: int, scale: Scale) -> ScoreOrders:
-    """Return the scorer on the scale on which values enter the search; see `Corag`."""
-    (scaling,) = _scalings([scorer], [problem.limits(scorer, budget_tokens)], [scale])
-    return lambda orders: scaling(scorer(orders))
-
-
-def _scalings(scorers: Sequence[CachedScorer], limits: Sequence[Limits], scales: Sequence[Scale]) -> list[Scaling]:
-    # The first expansion of a tree scores the same orders: they are remembered.
-    singles = [
-        [] if scale == "raw" else [(int(index),) for index in of_one.fitting]
-        for of_one, scale in zip(limits, scales, strict=True)
-    ]
-    values = score_together(list(zip(scorers, singles, strict=True)))
-    return [_scaling(of_problem) for of_problem in values]
-
-
-def _needs_scale(config: search.SearchConfig) -> bool:
-    return config.policy not in SCALE_FREE or config.choice != "value"
-
-
-def _scaling(values: FloatArray) -> Scaling:
-    if not len(values):
-        return Scaling()
-    low, spread = float(values.min()), float(np.ptp(values))
-    return Scaling(low, spread) if spread > FLAT * max(1.0, float(np.abs(values).max())) else Scaling()
+    selector.name = "corag-fixed"
+    return selector

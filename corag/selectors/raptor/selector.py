@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from corag.errors import IndexMismatchError, InputError
+from corag.checks import check_choice, check_count
+from corag.errors import IndexMismatchError
 from corag.memory import Memory
 from corag.models.cached import CachedEmbedder
 from corag.registry import summarizer as make_summarizer
-from corag.selectors.base import BudgetedSelector, Choice, Problem
-from corag.selectors.ranked import keep_best, unscored
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.problem import Problem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import RaptorTree
-from corag.selectors.summarizing import Piece, fit
+from corag.selectors.summarizing import Piece, joined
 from corag.summarizers.runs import summary_store
 from corag.types import Embedder, Summarizer, TokenCounter
 
@@ -56,10 +57,8 @@ class Raptor(BudgetedSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        if retrieval not in get_args(Retrieval):
-            raise InputError(f"retrieval is {retrieval!r}; it must be one of {', '.join(get_args(Retrieval))}")
-        if not isinstance(top_k, int) or top_k < 1:
-            raise InputError(f"top_k must be a whole number of at least 1, got {top_k!r}; 5 is usual")
+        check_choice("retrieval", retrieval, get_args(Retrieval))
+        check_count("top_k", top_k, "5 is usual")
         self.retrieval, self.top_k = retrieval, top_k
         self.tree = RaptorTree.load(tree) if isinstance(tree, str | Path) else tree
         self._embedder = CachedEmbedder(embedder)
@@ -70,7 +69,7 @@ class Raptor(BudgetedSelector):
         self.builder = RaptorBuilder(self._embedder, made, config, summary_store(store))
         self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
 
-    def _choose(self, problem: Problem, budget_tokens: int) -> Choice:
+    def _choose(self, problem: Problem) -> Choice:
         tree = self._tree(problem)
         query = self._embedder.vectors([problem.query])[0]
         ranked = collapsed(tree, query) if self.retrieval == "collapsed" else traversal(tree, query, top_k=self.top_k)
@@ -81,20 +80,8 @@ class Raptor(BudgetedSelector):
             if members and node.text.strip():
                 # A summary of one chunk may be that chunk again.
                 pieces.setdefault(node.text, Piece(node.text, members, "summary" if node.layer else "original"))
-        kept, text = fit(list(pieces.values()), self.tokens, budget_tokens - problem.separator_tokens)
-        trace = {
-            "layers": tree.num_layers,
-            "nodes": len(tree.nodes),
-            "summaries_failed": tree.num_failed,
-            "pieces": [
-                {"kind": piece.kind, "sources": [problem.chunks[index].id for index in piece.members]} for piece in kept
-            ],
-        }
-        if not kept:
-            return unscored(problem, keep_best(problem, 1, budget_tokens), trace)
-        order = tuple(dict.fromkeys(index for piece in kept for index in piece.members))
-        choice = unscored(problem, order, trace)
-        return Choice(choice.order, choice.value, choice.trace, text)
+        trace = {"layers": tree.num_layers, "nodes": len(tree.nodes), "summaries_failed": tree.num_failed}
+        return joined(problem, list(pieces.values()), self.tokens, trace)
 
     def _tree(self, problem: Problem) -> RaptorTree:
         if self.tree is not None:

@@ -14,8 +14,8 @@ from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.values import EvidenceScorer
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.selector import Corag
-from corag.selectors.naive import Naive
-from corag.selectors.top_k import TopK
+from corag.selectors.reranking import Naive
+from corag.selectors.simple import TopK
 from corag.text.tokens import token_counter
 from corag.types import Candidate, FloatArray, Order, Selection
 from experiments.adapters.evidence.pools import Pooled

@@ -1,0 +1,149 @@
+"""How questions are searched, one or many in lock-step; what serves a question also labels it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+import search
+from corag.rerankers.scorers import CachedScorer, score_together
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from corag.selectors.base import Choice
+from corag.selectors.problem import Limits, Problem
+from corag.types import FloatArray, Order, Reranker
+
+Scale = Literal["query", "raw"]
+ScoreTogether: TypeAlias = Callable[[Sequence[tuple[CachedScorer, Sequence[Order]]]], list[FloatArray]]
+"""Scorers with orders in, the values of each one's orders out; see `corag.rerankers.scorers.score_together`."""
+
+SCALE_FREE: tuple[search.Policy, ...] = ("bayesian", "beam", "greedy", "random")
+"""Policies that choose the same orders when all values are shifted or stretched."""
+NO_BOUND = 10**6
+"""More rounds than there are chunks."""
+FLAT = 1e-6
+"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
+rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """How to search one problem.
+
+    Attributes:
+        reranker: Values orders.
+        config: Settings of the search.
+        window: What is done with orders longer than the reranker's window.
+        surrogate: Ranks orders for `config.prefilter` below 1.
+        trace: What the selection's trace tells about where the settings come from.
+    """
+
+    reranker: Reranker
+    config: search.SearchConfig
+    window: WindowPolicy = DEFAULT_POLICY
+    surrogate: Reranker | None = None
+    trace: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A problem, how it was searched, and what was found."""
+
+    problem: Problem
+    plan: SearchPlan
+    scorer: CachedScorer
+    limits: Limits
+    result: search.SearchResult
+
+    def choice(self) -> Choice:
+        """Return the order found, with its value and a trace."""
+        result, config, scorer = self.result, self.plan.config, self.scorer
+        value = float(scorer([result.order])[0]) if result.order else 0.0
+        singles = [(index,) for index in result.order]
+        surrogate: dict[str, Any] = {}
+        if self.plan.surrogate is not None:
+            surrogate = {
+                "prefilter": config.prefilter,
+                "surrogate": self.plan.surrogate.name,
+                "orders_ranked": result.num_ranked,
+            }
+        trace = {
+            "reranker": self.plan.reranker.name,
+            "policy": config.policy,
+            "iterations": result.num_calls if config.iterations == NO_BOUND else config.iterations,
+            **({"exploration": config.exploration, "cost_weight": config.cost_weight} if result.tree else {}),
+            "orders_scored": result.num_scored,
+            "scorer_calls": result.num_calls,
+            "orders_computed": scorer.num_computed,
+            "truncated": scorer.num_truncated,
+            # With a surrogate the reranker is asked as little as possible, so not for this either.
+            **({} if surrogate and scorer.missing(singles) else {"chunk_values": scorer(singles).tolist()}),
+            **surrogate,
+            # If the window binds, the tree's costs are in the unit of `limits`; the result's are always tokens.
+            "result": replace(result, cost=int(self.problem.costs[list(result.order)].sum())),
+            **self.problem.window_trace(scorer, self.limits),
+            **self.plan.trace,
+        }
+        return Choice(result.order, value, trace)
+
+
+def search_problems(
+    problems: Sequence[Problem],
+    plans: Sequence[SearchPlan],
+    scale: Scale = "query",
+    score_together: ScoreTogether = score_together,
+) -> list[Searched]:
+    """Search problems in lock-step, their orders scored in shared batches.
+
+    Args:
+        problems: Queries with their candidates and budgets; they remember values between calls.
+        plans: How to search each problem.
+        scale: The scale on which values enter the search; see `corag.selectors.corag.selector.Corag`.
+        score_together: Scores the orders of one round. It is called once before the first round, with the single
+            candidates of every problem whose values have to be scaled.
+    """
+    scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
+    limits = [problem.limits(scorer) for problem, scorer in zip(problems, scorers, strict=True)]
+    # The first expansion of a tree scores the same orders, and then finds them remembered.
+    singles = [
+        [(int(index),) for index in of_one.fitting] if scale == "query" and _needs_scale(plan.config) else []
+        for of_one, plan in zip(limits, plans, strict=True)
+    ]
+    scalings = [_scaling(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+
+    def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
+        orders: dict[int, list[Order]] = {}
+        for index, order in pairs:
+            orders.setdefault(index, []).append(order)
+        values = score_together([(scorers[index], orders[index]) for index in orders])
+        # The pairs of a problem are neighbours, so its values are.
+        return np.concatenate([scalings[index](of_one) for index, of_one in zip(orders, values, strict=True)])
+
+    surrogates = [
+        None if plan.surrogate is None else problem.scorer(plan.surrogate)
+        for problem, plan in zip(problems, plans, strict=True)
+    ]
+
+    def rank(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
+        # All pairs are of one problem.
+        surrogate = surrogates[pairs[0][0]]
+        assert surrogate is not None
+        return surrogate([order for _, order in pairs])
+
+    knapsacks = [(of_one.costs, of_one.budget) for of_one in limits]
+    results = search.search_many(knapsacks, score, [plan.config for plan in plans], rank)
+    return [Searched(*found) for found in zip(problems, plans, scorers, limits, results, strict=True)]
+
+
+def _needs_scale(config: search.SearchConfig) -> bool:
+    return config.policy not in SCALE_FREE or config.choice != "value"
+
+
+def _scaling(singles: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """Return what shifts and stretches values so that those of the single candidates, `[n]`, span [0, 1]."""
+    low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
+    if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
+        return lambda values: values
+    return lambda values: (values - low) / spread

@@ -1,0 +1,325 @@
+"""What a selector chooses from: one query, its candidates, their costs, and the limits set by budget and window."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.checks import check_count
+from corag.errors import InputError
+from corag.rerankers.scorers import CachedScorer
+from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
+from corag.text.documents import SEPARATOR
+from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
+
+Int64 = NDArray[np.int64]
+Embed = Callable[[Sequence[str]], NDArray[Any]]
+"""Texts in, unit vectors out, `[n, d]`."""
+
+COSINE_ROUNDING = 1e-3
+"""How far beyond [-1, 1] a cosine in half precision may lie."""
+
+
+class Problem:
+    """One query with its candidates, without duplicates, and a budget.
+
+    Args:
+        query: The question.
+        candidates: Best first.
+        tokens: Counts as the answering model does.
+        budget_tokens: The most tokens that the prompt's text may cost.
+
+    Attributes:
+        query: The question.
+        chunks: Distinct chunks, best first.
+        given_similarities: Similarity of each chunk as it was given, or None.
+        kind: What all similarities are; `rank` where there are none.
+        relevance: What ranks the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the place.
+        embedders: Names of the embedders of the similarities; None for an unknown one.
+        costs: Tokens of each chunk plus one separator, `[n]`.
+        separator_tokens: Tokens of one separator.
+        budget_tokens: The most tokens that the prompt's text may cost.
+        num_duplicates: Candidates left out because their id or text had occurred before.
+
+    Raises:
+        InputError: A candidate is not a `Candidate`, two different texts share an id, or a similarity is not a finite
+            number or of another kind than the others.
+    """
+
+    def __init__(self, query: str, candidates: Sequence[Candidate], tokens: TokenCounter, budget_tokens: int) -> None:
+        kept = _distinct(candidates)
+        self.query = query
+        self.chunks: list[Chunk] = [candidate.chunk for candidate in kept]
+        self.given_similarities = [None if one.similarity is None else float(one.similarity) for one in kept]
+        self.kind = _kind(kept)
+        self.embedders = {candidate.embedder for candidate in kept}
+        self.relevance = _relevance(self.kind, self.given_similarities)
+        self.num_duplicates = len(candidates) - len(kept)
+        counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
+        self.separator_tokens = int(counts[0])
+        self.costs: Int64 = counts[1:] + self.separator_tokens
+        self.budget_tokens = int(budget_tokens)
+        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
+
+    @property
+    def capacity(self) -> int:
+        """The most that the summed `costs` of a combination may be.
+
+        It is the budget plus one separator: each cost holds a separator, and k chunks are joined by k - 1.
+        """
+        return self.budget_tokens + self.separator_tokens
+
+    @property
+    def ranking(self) -> list[int]:
+        """Candidates by falling relevance; of equal ones the one that was given first."""
+        return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
+
+    @property
+    def similarities(self) -> FloatArray:
+        """Similarity of each chunk to the query, `[n]`, on the scale of `kind`.
+
+        Raises:
+            InputError: The candidates have only an order.
+        """
+        return self.comparable().relevance
+
+    @property
+    def has_cosines(self) -> bool:
+        """Whether the similarities can be cosines, by whatever embedder."""
+        return self.kind == "cosine" and bool((np.abs(self.relevance) <= 1 + COSINE_ROUNDING).all())
+
+    def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> Problem:
+        """Return the problem with similarities that a selector can compare.
+
+        Args:
+            embed: Computes unit vectors, for cosines in place of similarities that cannot be compared.
+            only_cosines: Whether no other scale will do.
+
+        Raises:
+            InputError: The similarities given cannot be compared, and there is nothing to compute others with.
+        """
+        if self.has_cosines or (self.kind != "rank" and not only_cosines):
+            return self
+        if embed is None:
+            wanted = "cosines from -1 to 1" if only_cosines else "similarities"
+            raise InputError(
+                f"the selector compares {wanted}, but the candidates are given by {self.kind}"
+                f"{' with values beyond that' if self.kind == 'cosine' else ''}; give "
+                "Candidate(chunk, similarity=cosine), or the selector's setting embedder='minilm', which computes them"
+            )
+        other = copy.copy(self)
+        other.kind, other.relevance = "cosine", self.cosines(embed)
+        return other
+
+    def cosines(self, embed: Embed) -> FloatArray:
+        """Return the cosine of each chunk to the query, `[n]`, by an embedder of unit vectors."""
+        vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
+        return np.asarray(vectors[1:] @ vectors[0], dtype=np.float64)
+
+    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
+        """Return the reranker bound to this query; it remembers values as long as the problem lives.
+
+        Args:
+            reranker: The reranker.
+            window: What is done with orders longer than the reranker's window, where it declares one.
+        """
+        key = (id(reranker), window)
+        # The reranker is stored beside its scorer, so that its id is not given to another object.
+        if key not in self._scorers:
+            bound = reranker.scorer(self.query, self.chunks)
+            if getattr(bound, "window", None) is not None:
+                bound = cast(WindowedScorer, bound).under(window)
+            scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
+            self._scorers[key] = (reranker, scorer)
+        return self._scorers[key][1]
+
+    def limits(self, scorer: CachedScorer) -> Limits:
+        """Return what may be chosen within the budget and, under the policy `forbid`, within the scorer's window."""
+        window = scorer.window
+        if window is None or scorer.policy != "forbid":
+            return Limits(self.costs, self.capacity)
+        return combined_limits(self.costs, self.capacity, window.lengths, window.tokens + window.separator_tokens)
+
+    def window_trace(self, scorer: CachedScorer, limits: Limits) -> dict[str, Any]:
+        """Return what a trace tells about the reranker's window; nothing where it declares none.
+
+        `binds`: the window kept orders from being chosen, or cut or split some. `overlong`: how many longer orders were
+        asked for.
+        """
+        window = scorer.window
+        if window is None:
+            return {}
+        overlong = len(scorer.overlong_orders)
+        noted = {
+            "policy": scorer.policy,
+            "tokens": window.tokens,
+            "binds": limits.window_binds or overlong > 0,
+            "overlong": overlong,
+        }
+        if not limits.window_binds or len(limits.fitting):
+            return {"window": noted}
+        shortest = int(window.lengths.min()) - window.separator_tokens
+        return {
+            "window": noted,
+            "reason": (
+                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window, which "
+                f"beside this question has room for {window.tokens} tokens (the shortest candidate has {shortest}); "
+                "cut smaller chunks, or use window='windows', which looks at a longer text in parts"
+            ),
+        }
+
+    def text(self, order: Order) -> str:
+        """Return the joined text of an order, as it goes into the prompt."""
+        return SEPARATOR.join(self.chunks[index].text for index in order)
+
+    def with_budget(self, budget_tokens: int) -> Problem:
+        """Return the same problem, remembered values included, with another budget."""
+        other = copy.copy(self)
+        other.budget_tokens = int(budget_tokens)
+        return other
+
+    def with_dearer_separators(self, extra_tokens: int) -> Problem:
+        """Return the same problem, remembered values included, with separators that cost more.
+
+        Single chunks still fit the budget; every combination costs more for each place where it is joined.
+        """
+        dearer = copy.copy(self)
+        dearer.separator_tokens = self.separator_tokens + extra_tokens
+        dearer.costs = self.costs + extra_tokens
+        return dearer
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a search may choose: orders whose costs add up to at most the budget.
+
+    Attributes:
+        costs: Cost of each candidate, `[n]`.
+        budget: The most that an order may cost, in the unit of `costs`.
+        window_binds: Whether costs and budget stand for the reranker's window too, and so are not plain tokens.
+    """
+
+    costs: Int64
+    budget: int
+    window_binds: bool = False
+
+    @property
+    def fitting(self) -> NDArray[np.intp]:
+        """Candidates that fit alone, in the order given."""
+        return np.flatnonzero(self.costs <= self.budget)
+
+
+def combined_limits(costs: Int64, budget: int, lengths: Int64, window: int) -> Limits:
+    """Return one limit that holds only where both do, because a search knows one knapsack: summed costs and lengths.
+
+    If the budget alone keeps every order within the window, it is returned as it is; if the window alone keeps every
+    order within the budget, the window replaces it. Otherwise a candidate costs its share of the budget or of the
+    window, whichever is larger, in units of `1 / (budget * window)`. This never admits an order that is too long or too
+    expensive. It is exact if one of the shares is the larger one for all candidates; else it excludes some orders that
+    would just have fitted.
+
+    Args:
+        costs: Cost of each candidate, `[n]`, at least 0.
+        budget: The most that an order may cost, at least 1.
+        lengths: Length of each candidate, `[n]`, at least 0.
+        window: The most that an order's lengths may add up to, at least 1.
+    """
+    if knapsack_bound(lengths, costs, budget) <= window:
+        return Limits(costs, budget)
+    if knapsack_bound(costs, lengths, window) <= budget:
+        return Limits(lengths, window, window_binds=True)
+    # Candidates that do not fit alone are cut to just above the limit, which keeps the products small.
+    shares = np.maximum(np.minimum(costs, budget + 1) * window, np.minimum(lengths, window + 1) * budget)
+    return Limits(shares, budget * window, window_binds=True)
+
+
+def knapsack_bound(gains: Int64, costs: Int64, budget: int) -> int:
+    """Return an upper bound on the summed gains of candidates, `[n]` each, whose costs fit the budget.
+
+    It is the value of the fractional knapsack, which takes the last candidate in part (Dantzig, 1957).
+    """
+    fitting = costs <= budget
+    given = list(zip(gains[fitting].tolist(), costs[fitting].tolist(), strict=True))
+    total: int = sum(gain for gain, cost in given if not cost)
+    # Fractions: with rounded ratios the order of near equals could make the bound too low.
+    dense = sorted((pair for pair in given if pair[1]), key=lambda pair: Fraction(*pair), reverse=True)
+    for gain, cost in dense:
+        if cost > budget:
+            return total + int(gain * budget // cost)
+        total += gain
+        budget -= cost
+    return total
+
+
+def check_query(query: str) -> None:
+    """Raise `InputError` for a question that is not a text, or is empty."""
+    if not isinstance(query, str):
+        raise InputError(f"the question is {query!r}, a {type(query).__name__}; give a text")
+    if not query.strip():
+        raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
+
+
+def check_budget(budget_tokens: int) -> None:
+    """Raise `InputError` for a budget that is not a whole number of at least 1."""
+    check_count("budget_tokens", budget_tokens, "256 to 4096 are usual")
+
+
+def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay."""
+    if not isinstance(candidates, Sequence):
+        raise InputError(
+            f"the candidates are a {type(candidates).__name__}; give a list of Candidate(Chunk(id, text), similarity)"
+        )
+    by_id: dict[str, str] = {}
+    texts: set[str] = set()
+    kept: list[Candidate] = []
+    for rank, candidate in enumerate(candidates):
+        if not isinstance(candidate, Candidate) or not isinstance(candidate.chunk, Chunk):
+            raise InputError(
+                f"candidate {candidate!r:.80} at rank {rank} is a {type(candidate).__name__}, not a "
+                "Candidate(Chunk(id, text), similarity); similarity may be left out where only the order is known"
+            )
+        chunk, similarity = candidate.chunk, candidate.similarity
+        if similarity is not None and not _is_finite(similarity):
+            raise InputError(
+                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r}; similarities have to be finite "
+                "numbers: check the retriever, or leave them out where only the order is known"
+            )
+        if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
+            raise InputError(
+                f"two candidates with different texts share the id {chunk.id!r}; ids have to be unique: "
+                "name chunks docid#start-end"
+            )
+        if chunk.text not in texts:
+            texts.add(chunk.text)
+            kept.append(candidate)
+    return kept
+
+
+def _is_finite(similarity: object) -> bool:
+    try:
+        return not isinstance(similarity, str | bytes) and math.isfinite(similarity)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+
+
+def _kind(candidates: Sequence[Candidate]) -> SimilarityKind:
+    """Return what the similarities of all candidates are."""
+    kinds: set[SimilarityKind] = {"rank" if one.similarity is None else one.kind for one in candidates} or {"rank"}
+    if len(kinds) > 1:
+        raise InputError(
+            f"the candidates' similarities are of the kinds {', '.join(sorted(kinds))}, which cannot be compared "
+            "(rank is one without a similarity); give all of one kind, or none a similarity"
+        )
+    return kinds.pop()
+
+
+def _relevance(kind: SimilarityKind, similarities: Sequence[float | None]) -> FloatArray:
+    return np.array(range(0, -len(similarities), -1) if kind == "rank" else similarities, dtype=np.float64)

@@ -1,0 +1,119 @@
+"""Selectors that value orders with a reranker but do not search: `naive` fills greedily, `upper` scores every order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import search
+from corag.models.shipped import shipped_checkpoint
+from corag.registry import reranker as make_reranker
+from corag.rerankers.scorers import CachedScorer
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
+from corag.selectors.base import BudgetedSelector, Choice, fill
+from corag.selectors.problem import Limits, Problem
+from corag.types import Order, Reranker, TokenCounter
+
+TRAINED = "minilm-multihop"
+"""Best of six on the mean of eight data sets, and better answers than with `UNTRAINED` on two of three; see
+experiments/LOG.md."""
+UNTRAINED = "minilm-softsim"
+"""Needs no checkpoint, and finds more evidence than `minilm-maxsim`, of which it is a variant."""
+
+
+def default_reranker() -> str:
+    """Return the name of the reranker that is used where none is given.
+
+    `minilm-multihop`; `minilm-softsim` where the project's checkpoints are missing. A selection's trace tells which.
+    """
+    return UNTRAINED if shipped_checkpoint(TRAINED) is None else TRAINED
+
+
+class RerankingSelector(BudgetedSelector):
+    """A selector with one reranker.
+
+    Args:
+        reranker: Name or object; None for `default_reranker`.
+        window: What is done with orders longer than the reranker's window; see `corag.rerankers.window`.
+        tokens: The answering model's token counter.
+    """
+
+    def __init__(
+        self,
+        *,
+        reranker: str | Reranker | None = None,
+        window: WindowPolicy = DEFAULT_POLICY,
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        if reranker is None or isinstance(reranker, str):
+            reranker = make_reranker(reranker or default_reranker())
+        self.reranker = reranker
+        self.window = check_policy(window)
+
+    def _choice(
+        self, problem: Problem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
+    ) -> Choice:
+        trace: dict[str, Any] = {"reranker": self.reranker.name, **counts, "truncated": scorer.num_truncated}
+        return Choice(order, value, {**trace, **problem.window_trace(scorer, limits)})
+
+
+class Naive(RerankingSelector):
+    """Reranks chunk by chunk and fills the budget greedily, as most RAG systems do.
+
+    Every chunk that fits is valued by itself; the best that still fits is taken until nothing fits. For the settings
+    see `RerankingSelector`.
+    """
+
+    name = "naive"
+
+    def _choose(self, problem: Problem) -> Choice:
+        scorer = problem.scorer(self.reranker, self.window)
+        limits = problem.limits(scorer)
+        offered = limits.fitting
+        singles = scorer([(index,) for index in offered.tolist()])
+        order = fill(offered[np.argsort(-singles, kind="stable")].tolist(), limits.costs, limits.budget)
+        value = float(scorer([order])[0]) if order else 0.0
+        while self.window == "forbid" and order in scorer.overlong_orders:
+            # Its length is not always the sum of its parts' lengths; alone, every chunk fits.
+            order = order[:-1]
+            value = float(scorer([order])[0])
+        return self._choice(problem, scorer, limits, order, value, orders_scored=len(singles), scorer_calls=1)
+
+
+class Upper(RerankingSelector):
+    """Scores every ordered combination of a few chunks: the best value there is, at the price of scoring everything.
+
+    Args:
+        reranker: See `RerankingSelector`.
+        max_length: The most chunks of a combination.
+        max_orders: The most orders to score; with more, an error instead of a run that takes hours. Where the order of
+            chunks does not matter to the reranker, each set counts once.
+        window: See `RerankingSelector`.
+        tokens: The answering model's token counter.
+    """
+
+    name = "upper"
+
+    def __init__(
+        self,
+        *,
+        reranker: str | Reranker | None = None,
+        max_length: int = 5,
+        max_orders: int = 25_000,
+        window: WindowPolicy = DEFAULT_POLICY,
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(reranker=reranker, window=window, tokens=tokens)
+        self.max_length, self.max_orders = max_length, max_orders
+
+    def _choose(self, problem: Problem) -> Choice:
+        scorer = problem.scorer(self.reranker, self.window)
+        limits = problem.limits(scorer)
+        result = search.exhaustive(
+            limits.costs, scorer, limits.budget, self.max_length,
+            max_orders=self.max_orders, ordered=scorer.order_matters,
+        )  # fmt: skip
+        counts = {"orders_scored": result.num_scored, "scorer_calls": result.num_calls}
+        return self._choice(problem, scorer, limits, result.order, result.value, **counts)

@@ -1,0 +1,140 @@
+"""Selectors around others: `reorder` puts the best chunks at both ends, `self-route` asks the reader first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeVar, get_args
+
+from corag.checks import check_choice, check_range
+from corag.errors import InputError
+from corag.registry import reader as make_reader
+from corag.registry import selector as make_selector
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.problem import Problem
+from corag.types import Reader, TokenCounter
+
+Item = TypeVar("Item")
+
+By = Literal["order", "similarity"]
+
+
+def best_at_both_ends(ranking: Sequence[Item]) -> list[Item]:
+    """Return a ranking, best first, with its best at both ends: first, third, fifth, ... sixth, fourth, second."""
+    return [*ranking[::2], *ranking[1::2][::-1]]
+
+
+class Reorder(BudgetedSelector):
+    """Chooses as another selector does and puts the best chunks first and last, where models read most closely.
+
+    After Liu et al., "Lost in the middle: how language models use long contexts" (2024). A text that the selector wrote
+    itself, such as a summary, has no order to change and stays as it is.
+
+    Args:
+        selector: Name or object; an object must be a `BudgetedSelector`.
+        by: What is best: what stands first in the selector's own `order`, or the chunk of highest `similarity`.
+        tokens: The answering model's token counter; passed on to a selector given by name.
+        settings: Settings of a selector given by name.
+    """
+
+    name = "reorder"
+
+    def __init__(
+        self,
+        *,
+        selector: str | BudgetedSelector = "top-k",
+        by: By = "order",
+        tokens: TokenCounter | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        check_choice("by", by, get_args(By))
+        self.inner, self.by = _built(selector, self.tokens, settings), by
+
+    def _choose(self, problem: Problem) -> Choice:
+        return self._choose_many([problem])[0]
+
+    def _choose_many(self, problems: Sequence[Problem]) -> list[Choice]:
+        choices = self.inner._choose_many(problems)
+        return [self._reordered(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
+
+    def _reordered(self, problem: Problem, choice: Choice) -> Choice:
+        trace = {**choice.trace, "selector": self.inner.name}
+        if choice.text is not None:
+            return replace(choice, trace=trace)
+        ranking = list(choice.order)
+        if self.by == "similarity":
+            ranking.sort(key=lambda index: (-problem.relevance[index], index))
+        # The value is that of the order before; the reranker is not asked for the new one.
+        return replace(choice, order=tuple(best_at_both_ends(ranking)), trace=trace)
+
+
+class SelfRoute(BudgetedSelector):
+    """Asks the reader once with a small selection; if it cannot answer, takes a large one.
+
+    After Li, Li, Zhang, Mei and Bendersky, "Retrieval augmented generation or long-context LLMs? A comprehensive study
+    and hybrid approach" (2024), section 5. The reader's answer is in the trace (`routed`, `answer`), so that nobody has
+    to ask again.
+
+    Args:
+        part: Selector of the small selection, by name or as a `BudgetedSelector`.
+        full: Selector of the large one.
+        reader: Name or object. It says that it cannot answer with an empty text.
+        min_confidence: A reader that reports a confidence cannot answer below this either, in [0, 1].
+        part_settings: Settings of a `part` given by name; the default of `top-k` is the paper's k of 5.
+        full_settings: Settings of a `full` given by name.
+        tokens: The answering model's token counter; passed on to selectors given by name.
+    """
+
+    name = "self-route"
+
+    def __init__(
+        self,
+        *,
+        part: str | BudgetedSelector = "top-k",
+        full: str | BudgetedSelector = "full",
+        reader: str | Reader = "extractive",
+        min_confidence: float = 0.5,
+        part_settings: dict[str, Any] | None = None,
+        full_settings: dict[str, Any] | None = None,
+        tokens: TokenCounter | None = None,
+    ) -> None:
+        super().__init__(tokens=tokens)
+        check_range("min_confidence", min_confidence, 0, 1, "0.5 is usual")
+        self.part = _built(part, self.tokens, part_settings or {})
+        self.full = _built(full, self.tokens, full_settings or {})
+        self.reader = make_reader(reader) if isinstance(reader, str) else reader
+        self.min_confidence = min_confidence
+
+    def _choose(self, problem: Problem) -> Choice:
+        part, full = self.part._choose(problem), self.full._choose(problem)
+        if part.text is None and full.text is None and set(full.order) <= set(part.order):
+            # There is nothing more to read, whatever the reader says.
+            return _routed(part, self.part, asked=False)
+        if not part.order:
+            return _routed(full, self.full, asked=False)
+        answer = self.reader.answer(problem.query, problem.text(part.order) if part.text is None else part.text)
+        sure = answer.confidence is None or answer.confidence >= self.min_confidence
+        if answer.text.strip() and sure:
+            return _routed(part, self.part, asked=True, answer=answer.text)
+        return _routed(full, self.full, asked=True)
+
+
+def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
+    return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
+
+
+def _built(selector: str | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any]) -> BudgetedSelector:
+    """Return a selector given by name or as an object.
+
+    Raises:
+        InputError: The name is unknown, settings are given for an object, or it does not share the problem's budget.
+    """
+    made: Any = selector
+    if isinstance(selector, str):
+        made = make_selector(selector, tokens=tokens, **settings)
+    elif settings:
+        raise InputError(f"{', '.join(settings)} cannot be set for a selector that is built already; build it so")
+    if not isinstance(made, BudgetedSelector):
+        raise InputError(f"selector {made.name!r} is no BudgetedSelector; derive it from that class to wrap it")
+    return made
