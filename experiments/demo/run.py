@@ -50,7 +50,7 @@ class DemoConfig:
         max_tokens: Maximum tokens of a chunk.
         num_candidates: Chunks offered per question.
         limit: Only the first questions of each split, for a quick look.
-        logger: Where the curves of the training are logged: W&B (offline unless logged in), CSV, or nowhere.
+        logger: Where the curves of the training are logged: W&B (offline unless WANDB_MODE=online), CSV, or nowhere.
     """
 
     out: str = "runs/demo"
