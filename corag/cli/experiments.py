@@ -5,6 +5,7 @@ This module is the one door through which the library reaches up to `experiments
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from corag.cli.console import say, stderr
@@ -69,13 +70,15 @@ def train_adapter(config: Any) -> None:
 
 def evaluate(config: Any) -> None:
     """Compare selectors."""
-    from experiments.evaluation.evaluate import evaluate
+    from experiments.evaluation.comparison import compare
     from experiments.run.tables import show
 
-    result = evaluate(config)
-    if not config.quiet:
-        title = f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens"
-        show(result, title)
+    found = compare(config)
+    if config.several and not config.quiet:
+        sys.stdout.write(found.markdown)
+    elif not config.quiet:
+        [[result]] = found.results.values()
+        show(result, f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens")
     if config.out is not None:
         say(f"written to {config.out}", stderr())
 

@@ -34,7 +34,7 @@ COMMANDS = {
     "train": ("experiments.agents.train:TrainAgentConfig", "corag.cli.experiments:train"),
     "sweep": ("experiments.agents.sweep:SweepConfig", "corag.cli.experiments:sweep"),
     "train-adapter": ("experiments.adapters.train:TrainAdapterConfig", "corag.cli.experiments:train_adapter"),
-    "evaluate": ("experiments.evaluation.evaluate:EvaluateConfig", "corag.cli.experiments:evaluate"),
+    "evaluate": ("experiments.evaluation.config:EvaluateConfig", "corag.cli.experiments:evaluate"),
     "evaluate-agent": ("experiments.agents.evaluate:EvaluateAgentConfig", "corag.cli.experiments:evaluate_agent"),
     "report": ("experiments.run.report:ReportConfig", "corag.cli.experiments:report"),
     "bench": ("experiments.bench.run:BenchConfig", "experiments.bench.run:bench"),

@@ -23,9 +23,8 @@ from experiments.agents.methods import AGENT, BASELINES, WITHOUT_CAUTION, Fold, 
 from experiments.agents.targets import TargetConfig, make_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, parts_of
 from experiments.data.splits import divide
-from experiments.evaluation.evaluate import versions
 from experiments.labels.arrays import LabelArrays, read_labels
-from experiments.run.journal import Journal, fingerprint, write_atomically
+from experiments.run.journal import Journal, fingerprint, versions, write_atomically
 from experiments.run.report import COLORS, new_figure, to_svg
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,7 @@ from typing import Any, Literal
 from corag.cli.console import stdout, table
 from corag.errors import InputError
 from experiments.bench import agent, orders, real, scoring, search, selectors
-from experiments.evaluation.evaluate import versions
-from experiments.run.journal import write_atomically
+from experiments.run.journal import versions, write_atomically
 
 DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1, "selectors": 11, "orders": 3, "agent": 11}
 

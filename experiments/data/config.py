@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from corag.errors import InputError
 from corag.index.search import Retrieval
@@ -33,6 +34,10 @@ class CandidateSettings:
 
     def __post_init__(self) -> None:
         check_counts(self.limit, self.num_candidates, self.sample)
+
+    def candidate_settings(self) -> dict[str, Any]:
+        """Return these settings alone, whatever a subclass adds."""
+        return {one.name: getattr(self, one.name) for one in fields(CandidateSettings)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Data folders whose candidates hold a given share of noise, or of passages said before in other words.
+"""Data folders whose candidates hold a given share of noise, or of passages repeated in other words.
 
 `python -m experiments.data.stress_sets --data DIR --kind noise --rates 0,0.4,0.8 --out DIR` writes one folder a rate.
 
@@ -12,11 +12,11 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -28,15 +28,17 @@ from corag.models.ollama_chat import OllamaChat
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
-from experiments.data.pools import Pool, PoolName, check_counts, drawn, open_pool
+from experiments.data.config import CandidateSettings
+from experiments.data.pools import Pool, PoolName, drawn, open_pool
 from experiments.evaluation.metrics import substring_match
 from experiments.run.journal import write_atomically
 
 Kind = Literal["noise", "redundancy"]
 MISTAKE = 2
 
+T = TypeVar("T")
 Rewrite = Callable[[str, int], str]
-"""Says a text in another way: the text, and which rewriting of it this is (from 1)."""
+"""Says a text in other words: the text, and which rewriting of it this is (from 1)."""
 
 
 def is_noise(passage: Document, query: Query) -> bool:
@@ -49,8 +51,8 @@ def is_noise(passage: Document, query: Query) -> bool:
 
 
 def noisy_pool(
-    ranking: Sequence[str], noise: Sequence[bool], *, size: int, rate: float, seed: int | None = None
-) -> list[str] | None:
+    ranking: Sequence[T], noise: Sequence[bool], *, size: int, rate: float, seed: int | None = None
+) -> list[T] | None:
     """Return candidates of which a given share is noise.
 
     Args:
@@ -61,8 +63,8 @@ def noisy_pool(
         seed: Draws both kinds at random; None takes the best-ranked of both.
 
     Returns:
-        Ids in the order of the ranking; None where there is too little of one kind, as the paper leaves such
-        questions out.
+        Passages in the order of the ranking; None where there are too few of one kind: the paper leaves such questions
+        out.
     """
     _check(size, rate)
     num_noise = round(rate * size)
@@ -78,13 +80,13 @@ def noisy_pool(
 
 
 def redundant_pool(ranking: Sequence[Document], *, size: int, rate: float, rewrite: Rewrite) -> list[Document] | None:
-    """Return the best-ranked passages, and rewritings of them in turn, so that a given share is redundant.
+    """Return the best-ranked passages and rewritings of them in turn, so that a given share is redundant.
 
     Args:
         ranking: Passages that were retrieved, best first.
         size: How many candidates; the paper has 20.
         rate: Share of rewritings, in [0, 1); at least one passage is original.
-        rewrite: Says a passage in another way. The title stays.
+        rewrite: Says a passage in other words. The title stays.
 
     Returns:
         `size` passages, originals first; a rewriting is named `id~number`. None where there are too few originals.
@@ -143,23 +145,19 @@ class OllamaRewriter:
 
 
 @dataclass(frozen=True)
-class StressConfig:
+class StressConfig(CandidateSettings):
     """Write data folders whose candidates hold given shares of noise, or of rewritings.
 
     Attributes:
         data: Data folder.
         out: Folder of the new data folders, which are called by kind and rate, such as `noise-0.4`.
         split: Which questions.
-        kind: `noise`, passages that are of no help, or `redundancy`, passages said again in other words.
+        kind: `noise`, passages that are of no help, or `redundancy`, passages repeated in other words.
         rates: Shares of candidates; the same questions are in all folders: those with enough passages for each.
         size: Candidates of each question; the paper has 20 and 100.
-        pool: Where passages come from; see `corag evaluate`.
-        num_retrieved: Chunks retrieved for each question with the corpus as pool; the paper has 100.
         embedder: Embeds questions and passages.
-        limit: Only the first questions of the split.
-        sample: Only so many of these, drawn at random.
-        seed: Of that draw.
-        random_pools: Draws passages of both kinds at random too, where else the best-ranked of both are taken.
+        seed: Of the draw of questions.
+        random_pools: Draw passages of both kinds at random, too, in place of the best-ranked of both.
         model: A model of an Ollama server that rewrites; without one, sentences change places.
         store: SQLite file that keeps its rewritings.
         quiet: No progress.
@@ -171,23 +169,21 @@ class StressConfig:
     kind: Kind = "noise"
     rates: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8)
     size: int = 20
-    pool: PoolName = "corpus"
-    num_retrieved: int = 100
     embedder: str = "minilm"
-    limit: int | None = None
-    sample: int | None = None
     seed: int = 0
     random_pools: bool = False
     model: str | None = None
     store: str = "runs/rewritings.sqlite"
     quiet: bool = False
+    pool: PoolName = field(default="corpus", kw_only=True)
+    num_candidates: int = field(default=100, kw_only=True)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.kind not in get_args(Kind):
             raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
         if not self.rates or len(set(self.rates)) < len(self.rates):
             raise InputError(f"rates are {self.rates}; give at least one, each once")
-        check_counts(self.limit, self.num_retrieved, self.sample)
 
 
 def stress_sets(config: StressConfig) -> dict[str, int]:
@@ -206,76 +202,35 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         queries,
         corag.embedder(config.embedder),
         pool=config.pool,
-        num_candidates=config.num_retrieved,
+        num_candidates=config.num_candidates,
         quiet=config.quiet,
     )
-    rankings = {query.id: ranking(query, pool) for query in queries}
+    rankings = {query.id: ranking(query, pool, folder) for query in queries}
     rewrite = rotated if config.model is None else OllamaRewriter(OllamaChat(model=config.model), config.store)
     pools: dict[float, dict[str, list[Document]]] = {}
     for rate in config.rates:
-        if config.kind == "noise":
-            seed = config.seed if config.random_pools else None
-            pools[rate] = noise_pools(folder, queries, rankings, size=config.size, rate=rate, seed=seed)
-        else:
-            pools[rate] = redundancy_pools(folder, queries, rankings, size=config.size, rate=rate, rewrite=rewrite)
+        made = {query.id: candidates_of(query, rankings[query.id], rate, config, rewrite) for query in queries}
+        pools[rate] = {name: found for name, found in made.items() if found is not None}
         queries = [query for query in queries if query.id in pools[rate]]
-    return {
-        str(out): write_set(queries, pools[rate], out)
-        for rate in config.rates
-        for out in [Path(config.out) / f"{config.kind}-{rate:g}"]
-    }
+    outs = {rate: Path(config.out) / f"{config.kind}-{rate:g}" for rate in config.rates}
+    return {str(out): write_set(queries, pools[rate], out) for rate, out in outs.items()}
 
 
-def ranking(query: Query, pool: Pool) -> list[str]:
-    """Return the passages that a pool offers for a question, by id, best first; one cut into chunks counts once."""
+def candidates_of(
+    query: Query, ranked: Sequence[Document], rate: float, config: StressConfig, rewrite: Rewrite
+) -> list[Document] | None:
+    """Return a question's candidates at a rate, out of passages ranked best first; None where there are too few."""
+    if config.kind == "redundancy":
+        return redundant_pool(ranked, size=config.size, rate=rate, rewrite=rewrite)
+    noise = [is_noise(passage, query) for passage in ranked]
+    return noisy_pool(ranked, noise, size=config.size, rate=rate, seed=config.seed if config.random_pools else None)
+
+
+def ranking(query: Query, pool: Pool, folder: DataFolder) -> list[Document]:
+    """Return the passages that a pool offers for a question, best first; one cut into chunks counts once."""
     chunks = [candidate.chunk for candidate in pool.candidates(query)]
-    return list(dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks))
-
-
-def noise_pools(
-    folder: DataFolder,
-    queries: Sequence[Query],
-    rankings: Mapping[str, Sequence[str]],
-    *,
-    size: int,
-    rate: float,
-    seed: int | None = None,
-) -> dict[str, list[Document]]:
-    """Return candidates with a given share of noise for each question that has enough passages of both kinds.
-
-    Args:
-        folder: The data.
-        queries: Questions to take.
-        rankings: For each question's id the passages that were retrieved for it, best first.
-        size: See `noisy_pool`.
-        rate: See `noisy_pool`.
-        seed: See `noisy_pool`.
-    """
-    pools: dict[str, list[Document]] = {}
-    for query in queries:
-        ranked = rankings[query.id]
-        noise = [is_noise(folder.documents[name], query) for name in ranked]
-        if (pool := noisy_pool(ranked, noise, size=size, rate=rate, seed=seed)) is not None:
-            pools[query.id] = [folder.documents[name] for name in pool]
-    return pools
-
-
-def redundancy_pools(
-    folder: DataFolder,
-    queries: Sequence[Query],
-    rankings: Mapping[str, Sequence[str]],
-    *,
-    rewrite: Rewrite,
-    size: int = 20,
-    rate: float,
-) -> dict[str, list[Document]]:
-    """Return candidates with a given share of rewritings for each question that has enough; see `noise_pools`."""
-    pools: dict[str, list[Document]] = {}
-    for query in queries:
-        ranked = [folder.documents[name] for name in rankings[query.id]]
-        if (pool := redundant_pool(ranked, size=size, rate=rate, rewrite=rewrite)) is not None:
-            pools[query.id] = pool
-    return pools
+    names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
+    return [folder.documents[name] for name in names]
 
 
 def write_set(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]], out: Path) -> int:
@@ -327,12 +282,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     values = parser.parse_args(arguments).as_dict()
     values.pop("config")
     try:
-        written = stress_sets(StressConfig(**values))
+        for out, number in stress_sets(StressConfig(**values)).items():
+            say(f"{out}: {number} questions")
     except CoragError as error:
         say(f"error: {error}")
         return MISTAKE
-    for out, number in written.items():
-        say(f"{out}: {number} questions")
     return 0
 
 

@@ -27,7 +27,8 @@ from experiments.agents.targets import EVERY_QUESTION, PAPER
 from experiments.agents.train import TrainAgentConfig, train
 from experiments.data.pools import check_counts
 from experiments.demo import write_data_folder
-from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from experiments.run.report import write_report

@@ -1,18 +1,12 @@
-"""All methods on several sets of questions at several budgets.
-
-Vectors of chunks and questions are shared by all methods while quality is measured, since it does not depend on who
-computed them. Latency is measured by itself, on a few questions: every method then has rerankers and summarizers of
-its own, which see the question's chunks for the first time. Models are loaded, and the vectors of the candidates are
-known, as they are from the index.
-"""
+"""Methods compared on sets of questions, at budgets, with rerankers: `corag evaluate`."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-import sys
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,298 +14,390 @@ from typing import Any
 import numpy as np
 
 import corag
-from corag.cli.console import progress, say
-from corag.errors import CoragError, DataError, InputError
-from corag.models.cached import CachedEmbedder
+from corag.cli.console import progress
+from corag.models.cached import CachedEmbedder, CachedEncoder
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.minilm import minilm_encoder
+from corag.models.ollama_chat import OllamaChat
+from corag.models.shipped import shipped_checkpoint
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
-from corag.text.data import DataFolder, Query
+from corag.rerankers.cached import CachedReranker
+from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
+from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.text.chunking import ChunkConfig
+from corag.text.data import DataFolder
+from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
-from corag.types import Reader
-from experiments.data.pools import Pool, PoolName, check_counts, content_hash, drawn, open_pool
-from experiments.evaluation.comparison_tables import markdown, methods_plot, show
-from experiments.evaluation.evaluate import FAILURES, average, measure, versions
-from experiments.evaluation.methods import Methods, make_methods, make_reader
-from experiments.run.journal import Journal, fingerprint, output_file, write_atomically
+from corag.types import Candidate, Reranker
+from experiments.adapters.evidence import pools as evidence
+from experiments.data.pools import Pool, content_hash, drawn, open_pool
+from experiments.data.splits import questions_of
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.judge import Judge
+from experiments.evaluation.leads import diversity, lead
+from experiments.evaluation.measure import Row, average, latency_figures, measure, select
+from experiments.evaluation.methods import Methods, make_methods, make_reader, parse_method
+from experiments.evaluation.metrics import evidence_places
+from experiments.run.journal import Journal, fingerprint, output_file, versions, write_atomically
+from experiments.run.report import quality_plot
+from experiments.run.tables import Result, markdown, replace_table
 
-MISTAKE = 2
+logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class QuestionSet:
-    """Questions to compare methods on.
-
-    Attributes:
-        name: What tables and files call it.
-        data: Data folder, below the root of the comparison.
-        split: Which questions.
-        pool: Where candidates come from; see `corag evaluate`.
-        num_candidates: Chunks offered per question with the corpus as pool.
-        limit: Only the first questions of the split.
-        sample: Only so many of these, drawn at random.
-    """
-
-    name: str
-    data: str
-    split: str = "dev"
-    pool: PoolName = "auto"
-    num_candidates: int = 20
-    limit: int | None = None
-    sample: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.name.replace("-", "").replace("_", "").isalnum():
-            raise InputError(f"a set is called {self.name!r}; its name is part of file names: use letters and digits")
-        check_counts(self.limit, self.num_candidates, self.sample)
+NO_READER = "none"
+CACHE_MB = 16
+"""Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
+OUTPUT_SETTINGS = ("out", "quiet", "only", "figure", "write", "baselines", "challengers")
+"""Settings that no row depends on."""
 
 
 @dataclass(frozen=True)
-class ComparisonConfig:
-    """Compare methods on several sets of questions at several budgets.
+class Comparison:
+    """What a comparison found.
 
     Attributes:
-        sets: The questions.
-        root: Folder of the data folders.
-        methods: Selectors; see `corag evaluate`.
-        budgets: The most tokens a selection may cost.
-        reranker: Values chunks for every method that reranks and names no other.
-        reader: Answers the questions; see `corag evaluate`.
-        summarizer: Makes texts shorter, for methods that put summaries into the prompt.
-        embedder: Embeds questions and passages.
-        latency_questions: Questions of each set on which latency is measured, after one more that warms up.
-        seed: Of the draws of questions.
-        only: Names of sets, separated by commas: measure these and leave the others for another time or process.
-        out: Folder for results: of each set at each budget what `corag evaluate` writes, and a table of all.
-        figure: SVG file: quality against tokens.
-        quiet: No progress and no tables.
+        results: For each set of questions, by name, one result a budget, as DESIGN.md describes it.
+        leads: What challengers gain over the baseline, at each budget of each set.
+        diversity: How much rerankers differ in the F1 of their answers, on each set and on all.
     """
 
-    sets: list[QuestionSet]
-    root: str = "../shared/data"
-    methods: str = "all"
-    budgets: tuple[int, ...] = (256, 512, 1024)
-    reranker: str = "minilm-softsim"
-    reader: str = "extractive"
-    summarizer: str = "extractive"
-    embedder: str = "minilm"
-    latency_questions: int = 10
-    seed: int = 0
-    only: str | None = None
-    out: str = "runs/comparison"
-    figure: str | None = None
-    quiet: bool = False
-
-    def __post_init__(self) -> None:
-        names = [one.name for one in self.sets]
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"the sets are called {', '.join(names) or '(none)'}; give at least one, each named alone")
-        if unknown := set(self.wanted) - set(names):
-            raise InputError(f"only names {', '.join(sorted(unknown))}, but the sets are called {', '.join(names)}")
-        if not self.budgets or min(self.budgets) < 1:
-            raise InputError(f"budgets are {self.budgets}; give at least one, each of at least 1 token")
-        if self.latency_questions < 1:
-            raise InputError(f"latency_questions must be at least 1, got {self.latency_questions}; 10 are usual")
+    results: Mapping[str, Sequence[Result]]
+    leads: Sequence[Mapping[str, Any]] = ()
+    diversity: Sequence[Mapping[str, Any]] = ()
 
     @property
-    def wanted(self) -> list[str]:
-        """The names of the sets to measure."""
-        return [one.name for one in self.sets] if self.only is None else [part.strip() for part in self.only.split(",")]
+    def markdown(self) -> str:
+        """Tables of it all."""
+        return markdown(self.results, self.leads, self.diversity)
 
 
-def comparison(config: ComparisonConfig) -> dict[str, list[dict[str, Any]]]:
-    """Run the comparison that a config describes; an interrupted one goes on where it stopped.
+def evaluate(config: EvaluateConfig) -> dict[str, Any]:
+    """Compare methods on one data folder at one budget; see `compare`.
 
     Returns:
-        For each set its results, one for each budget, as `corag evaluate` gives them.
+        What `--out` writes: settings, versions and one entry of figures per method.
     """
-    out = Path(config.out)
+    [[result]] = compare(config).results.values()
+    return dict(result)
+
+
+def compare(config: EvaluateConfig) -> Comparison:
+    """Run the comparison that a config describes.
+
+    An interrupted one goes on where it stopped; a set whose results stand in `out` is not measured again.
+
+    Raises:
+        CoragError: Settings, data, models or files cannot be used.
+    """
     figure = None if config.figure is None else output_file(config.figure)
-    runs = [_Run(one, config, out) for one in config.sets if one.name in config.wanted]
-    results = {run.questions.name: run.finished() for run in runs}
-    open_runs = [run for run in runs if results[run.questions.name] is None]
-    # What takes longest first; latency then is measured with nothing else under way.
-    for run in open_runs:
-        run.measure_quality()
-    for run in open_runs:
-        run.measure_latency()
-        results[run.questions.name] = run.finish()
-    complete = {name: found for name, found in results.items() if found is not None}
-    write_atomically(out / "comparison.md", "\n".join(markdown(name, found) for name, found in complete.items()))
+    runs = [_Run(name, one) for name, one in config.by_set().items()]
+    results = {run.name: run.results() for run in runs}
+    found = Comparison(results, *_gains(config, runs)) if config.several else Comparison(results)
+    if config.several and config.out is not None:
+        content = {**asdict(found), "config": _settings(config), "versions": versions()}
+        write_atomically(Path(config.out) / "comparison.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(Path(config.out) / "comparison.md", found.markdown)
     if figure is not None:
-        write_atomically(figure, methods_plot(complete))
-    return complete
+        write_atomically(figure, quality_plot(results))
+    if config.write is not None:
+        replace_table(Path(config.write), found.markdown)
+    return found
 
 
 class _Run:
-    """The comparison on one set."""
+    """The comparison on one set of questions.
 
-    def __init__(self, questions: QuestionSet, config: ComparisonConfig, out: Path) -> None:
-        self.questions, self.config = questions, config
-        self._folder = DataFolder.open(Path(config.root) / questions.data)
-        self._queries = drawn(self._folder.split(questions.split, questions.limit), questions.sample, config.seed)
-        left_out = ("sets", "root", "only", "out", "figure", "quiet")
-        self._settings = {
-            "set": asdict(questions),
-            **{name: value for name, value in asdict(config).items() if name not in left_out},
-            "budgets": list(config.budgets),  # as JSON gives it back
-        }
-        self._work = fingerprint([self._settings, content_hash(self._folder, self._queries, None), versions()])
-        self._files = {budget: out / f"{questions.name}-{budget}.json" for budget in config.budgets}
-        self._journal_file = out / f"{questions.name}.journal.jsonl"
+    Args:
+        name: Of the set.
+        config: Settings for it alone.
+    """
+
+    def __init__(self, name: str, config: EvaluateConfig) -> None:
+        self.name, self.config = name, config
+        self.budgets = config.budgets or (config.budget,)
+        out = None if config.out is None else Path(config.out) if config.several else output_file(config.out)
+        self._out = out if config.several else None
+        self._files: dict[int, Path] = {}
+        if out is not None:
+            self._files = {budget: out / f"{name}-{budget}.json" if config.several else out for budget in self.budgets}
+        self._journal_file = None
+        if out is not None:
+            self._journal_file = out / f"{name}.journal.jsonl" if config.several else out.with_suffix(".journal.jsonl")
+        self._folder = DataFolder.open(config.data)
+        self._source = config.sources[0] if config.sources else None
+        self._queries = (
+            evidence.questions_of(self._folder, self._source)
+            if self._source is not None
+            else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
+        )
+        self._tokens = token_counter(config.tokenizer)
+        reader = None if config.reader == NO_READER else make_reader(config.reader)
+        self._own_reader, self._reader = reader, None if reader is None else CachedReader(reader)
+        self._shared = config.latency_questions is not None
+        self._methods = self._make_methods(shared=self._shared)
+        self._content = [
+            content_hash(self._folder, self._folder.queries, config.index),
+            _checkpoint_hash(config.agent),
+            versions(),
+        ]
+        self._rows: dict[int, dict[str, list[Row]]] = {}
+
+    # --- Parts ---
+
+    @cached_property
+    def _encoder(self) -> CachedEncoder:
+        """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
+        if self._out is None:
+            return CachedEncoder(minilm_encoder(), batch=256)
+        path = self._out / f"{self.name}.states.sqlite"
+        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
 
     @cached_property
     def _embedder(self) -> CachedEmbedder:
-        return CachedEmbedder(corag.embedder(self.config.embedder))
+        from_source = self._source is not None
+        return CachedEmbedder(MiniLMEmbedder(encoder=self._encoder) if from_source else self.config.embedder)
 
     @cached_property
     def _pool(self) -> Pool:
-        return open_pool(
-            self._folder,
-            self._queries,
-            self._embedder,
-            pool=self.questions.pool,
-            num_candidates=self.questions.num_candidates,
-            quiet=self.config.quiet,
-        )
+        config = self.config
+        if self._source is None:
+            return open_pool(
+                self._folder,
+                self._queries,
+                self._embedder,
+                pool=config.pool,
+                retrieval=config.retrieval,
+                index=config.index,
+                num_candidates=config.num_candidates,
+                chunking=ChunkConfig(config.max_tokens),
+                quiet=config.quiet,
+            )
+        source = replace(self._source, unanswerable=0.0)
+        offered = evidence.pools(evidence.Corpus(self._folder, self._encoder), source, self._queries)
+        by_query = {one.id: list(map(Candidate, one.chunks, one.similarities)) for one in offered}
+        return Pool("candidates", by_query)
 
-    def _methods(self, reader: Reader, *, shared: bool) -> Methods:
-        """Return the methods; what is shared is rerankers and summarizer, beside the embedder that always is."""
-        tokens = token_counter()
+    @cached_property
+    def _judge(self) -> Judge | None:
+        if self.config.judge is None:
+            return None
+        chat = OllamaChat(model=self.config.judge, host=self.config.judge_host)
+        chat.check()
+        return Judge(chat)
+
+    def _make_methods(self, *, shared: bool) -> Methods:
+        """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
+        config = self.config
         offered: dict[str, Any] = {
-            "tokens": tokens,
-            "reranker": self.config.reranker,
-            "reader": reader,
-            "summarizer": self.config.summarizer,
+            "tokens": self._tokens,
+            "reranker": config.reranker,
+            "window": config.window,
+            "prefilter": config.prefilter,
+            "agent": config.agent,
+            "strict": config.strict,
+            "reader": self._reader if shared else self._own_reader,
+            "summarizer": config.summarizer,
             "embedder": self._embedder,
         }
         if shared:
-            takes = SUMMARIZERS.settings(self.config.summarizer)
+            takes = SUMMARIZERS.settings(config.summarizer)
             settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes}
-            offered["summarizer"] = corag.summarizer(self.config.summarizer, **settings)
-        return make_methods(self.config.methods, offered, shared=shared)
+            offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
+        if not config.rerankers:
+            return make_methods(config.methods, offered, shared=shared)
+        rerankers = {text: self._shared_reranker(text) for text in config.rerankers} if shared else {}
+        offered["surrogate"] = rerankers.get(DEFAULT_SURROGATE)
+        selectors = {}
+        for label, (text, method) in config.pairs.items():
+            offered["reranker"] = rerankers[text] if shared else _reranker(text)
+            [selectors[label]] = make_methods(config.instead.get(label, method), offered).selectors.values()
+        return Methods(selectors)
 
-    def finished(self) -> list[dict[str, Any]] | None:
-        """Return the results where they stand on disk."""
+    def _shared_reranker(self, text: str) -> Reranker:
+        """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
+        made = _reranker(text)
+        if isinstance(made, EvidenceReranker):
+            return EvidenceReranker(made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
+        stored = self._out is not None and getattr(made, "identity", None)
+        return (
+            CachedReranker(made, self._out / f"{self.name}.values.sqlite") if self._out is not None and stored else made
+        )
+
+    # --- Results ---
+
+    def results(self) -> list[Result]:
+        """Return one result a budget, and write it; what stands on disk is not measured again."""
+        if (found := self._finished()) is not None:
+            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
+            return found
+        # A row depends on its question alone: with another limit or sample the same journal goes on.
+        sources = tuple(replace(source, limit=0) for source in self.config.sources)
+        unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources))
+        with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
+            self._measure_quality(journal)
+            latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}
+            results = [self._result(journal, budget, latencies[budget]) for budget in self.budgets]
+            if not self.config.several:
+                journal.remove()
+        return results
+
+    def _finished(self) -> list[Result] | None:
+        """Return the results of this very work where they all stand on disk."""
         try:
-            texts = [file.read_text(encoding="utf-8") for file in self._files.values()]
-            found: list[dict[str, Any]] = [json.loads(text) for text in texts]
-            return found if all(result["work"] == self._work for result in found) else None
+            found = {budget: json.loads(file.read_text(encoding="utf-8")) for budget, file in self._files.items()}
+            same = found and all(result["work"] == self._work(budget) for budget, result in found.items())
+            return list(found.values()) if same else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def measure_quality(self) -> None:
-        """Write into the journal a row for each budget, question and method."""
-        reader, tokens = CachedReader(make_reader(self.config.reader)), token_counter()
-        selectors = self._methods(reader, shared=True).selectors
-        with (
-            Journal(self._journal_file, self._work) as journal,
-            progress(self.questions.name, quiet=self.config.quiet) as report,
-        ):
+    def _work(self, budget: int) -> str:
+        return fingerprint([_settings(self.config), budget, *self._content])
+
+    def _measure_quality(self, journal: Journal) -> None:
+        """Record a row for each budget, question and method."""
+        with progress(self.name, quiet=self.config.quiet) as report:
             for number, query in enumerate(self._queries, start=1):
-                for budget in self.config.budgets:
+                for budget in self.budgets:
                     if (key := f"{budget} {query.id}") not in journal.units:
-                        rows = measure(query, self._pool, selectors, reader, budget, tokens, self._embedder)
-                        for row in rows.values():
-                            row.pop("latency_ms", None)
+                        rows = measure(
+                            query,
+                            self._pool.candidates(query),
+                            self._methods.selectors,
+                            budget,
+                            self._tokens,
+                            reader=self._reader,
+                            embedder=self._embedder,
+                            judge=self._judge,
+                            timed=not self._shared,
+                        )
                         journal.add(key, rows)
                 report(number, len(self._queries))
 
-    def measure_latency(self) -> None:
-        """Write into the journal the milliseconds of each selection, for each budget and method."""
+    def _latencies(self, journal: Journal, budget: int) -> Mapping[str, Sequence[float]]:
+        """Return the milliseconds of selections that are timed by themselves, by method.
+
+        Models are loaded, and the vectors of the candidates are known, as they are from the index; each method sees
+        the question's chunks for the first time.
+        """
+        if not self.config.latency_questions:
+            return {}
         # Spread out: questions side by side may share a document, whose chunks are then no longer new.
         wanted = min(self.config.latency_questions + 1, len(self._queries))
         timed = [self._queries[int(place)] for place in np.linspace(0, len(self._queries) - 1, wanted)]
-        with (
-            Journal(self._journal_file, self._work) as journal,
-            progress(f"{self.questions.name}, latency", quiet=self.config.quiet) as report,
-        ):
-            for number, budget in enumerate(self.config.budgets, start=1):
-                if (key := f"{budget} latency") not in journal.units:
-                    journal.add(key, self._latencies(timed, budget))
-                report(number, len(self.config.budgets))
+        if (key := f"{budget} latency {fingerprint([query.id for query in timed])}") not in journal.units:
+            selectors = self._make_methods(shared=False).selectors
+            times: dict[str, list[float]] = {name: [] for name in selectors}
+            with progress(f"{self.name}, latency at {budget} tokens", quiet=self.config.quiet) as report:
+                for number, query in enumerate(timed, start=1):
+                    candidates = self._pool.candidates(query)
+                    self._embedder.embed([query.question, *(candidate.chunk.text for candidate in candidates)])
+                    for name, selector in selectors.items():
+                        found, latency_ms = select(selector, query, candidates, budget)
+                        # The first question warms up, unless it is the only one.
+                        if not isinstance(found, Exception) and (number > 1 or len(timed) == 1):
+                            times[name].append(latency_ms)
+                    report(number, len(timed))
+            journal.add(key, times)
+        latencies: Mapping[str, Sequence[float]] = journal.units[key]
+        return latencies
 
-    def _latencies(self, queries: Sequence[Query], budget: int) -> dict[str, list[float]]:
-        selectors = self._methods(make_reader(self.config.reader), shared=False).selectors
-        found: dict[str, list[float]] = {name: [] for name in selectors}
-        for place, query in enumerate(queries):
-            candidates = self._pool.candidates(query)
-            self._embedder.embed([query.question, *(candidate.chunk.text for candidate in candidates)])
-            for name, selector in selectors.items():
-                started = time.perf_counter()
-                try:
-                    selector.select(query.question, candidates, budget)
-                except DataError:
-                    raise
-                except FAILURES:
-                    # Counted where quality is measured.
-                    continue
-                # The first question warms up, unless it is the only one.
-                if place or len(queries) == 1:
-                    found[name].append(1000 * (time.perf_counter() - started))
-        return found
+    def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
+        units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
+        rows = self._rows[budget] = {name: [unit[name] for unit in units] for name in self._methods.selectors}
+        apart = {name: latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
+        config = self.config
+        result = {
+            "data": config.data,
+            "split": config.split,
+            "budget_tokens": budget,
+            "queries": len(self._queries),
+            "queries_without_gold": sum(not query.gold for query in self._queries),
+            "pool": self._pool.name,
+            "methods": [{"method": name, **average(rows[name]), **apart[name]} for name in rows],
+            "left_out": dict(self._methods.left_out),
+            **({"ceiling": self._ceiling(budget)} if config.several else {}),
+            "config": _settings(replace(config, budget=budget, budgets=())),
+            "versions": versions(),
+            "seed": config.seed,
+            "work": self._work(budget),
+        }
+        if budget in self._files:
+            lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
+            write_atomically(_rows_file(self._files[budget]), "\n".join(lines) + "\n")
+            write_atomically(self._files[budget], json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+        return result
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Write the results from the journal, and return them."""
-        made = self._methods(make_reader(self.config.reader), shared=True)
-        results = []
-        with Journal(self._journal_file, self._work) as journal:
-            for budget, file in self._files.items():
-                units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
-                rows = {name: [unit[name] for unit in units] for name in made.selectors}
-                latencies = journal.units[f"{budget} latency"]
-                result = {
-                    "data": self.questions.data,
-                    "split": self.questions.split,
-                    "budget_tokens": budget,
-                    "queries": len(self._queries),
-                    "queries_without_gold": sum(not query.gold for query in self._queries),
-                    "pool": self._pool.name,
-                    "methods": [
-                        {"method": name, **average(rows[name]), **_quantiles(latencies[name])} for name in rows
-                    ],
-                    "left_out": dict(made.left_out),
-                    "config": self._settings,
-                    "versions": versions(),
-                    "seed": self.config.seed,
-                    "work": self._work,
-                }
-                lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
-                write_atomically(file.with_suffix(".rows.jsonl"), "\n".join(lines) + "\n")
-                write_atomically(file, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
-                results.append(result)
-            journal.remove()
-        return results
+    def _ceiling(self, budget: int) -> float | None:
+        """Return the share of the questions with gold whose evidence is among the candidates and fits the budget."""
+        fits = []
+        for query in self._queries:
+            ranking = [candidate.chunk for candidate in self._pool.candidates(query)]
+            places = evidence_places(ranking, query.gold)
+            text = SEPARATOR.join(ranking[place].text for place in places or ())
+            fits += [places is not None and int(self._tokens.count([text])[0]) <= budget] if query.gold else []
+        return float(np.mean(fits)) if fits else None
 
-
-def _quantiles(latencies_ms: Sequence[float]) -> dict[str, float | None]:
-    latency = average([{"latency_ms": value} for value in latencies_ms])
-    names = ("latency_ms_median", "latency_ms_p95")
-    return {name: latency[name] if latencies_ms else None for name in names}
+    def rows(self, budget: int) -> Mapping[str, Sequence[Row]]:
+        """Return the rows of each method."""
+        if budget not in self._rows:
+            found: dict[str, list[Row]] = {}
+            for line in _rows_file(self._files[budget]).read_text(encoding="utf-8").splitlines():
+                row = json.loads(line)
+                found.setdefault(row.pop("method"), []).append(row)
+            self._rows[budget] = found
+        return self._rows[budget]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; return the exit status."""
-    from jsonargparse import ArgumentParser
+def _gains(config: EvaluateConfig, runs: Sequence[_Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the leads of the challengers, and the diversity of the rerankers."""
+    leads = []
+    for run in runs:
+        for budget in run.budgets if config.baselines else ():
+            rows = run.rows(budget)
+            baseline = max(config.baselines, key=lambda name: average(rows[name])["tes"] or 0.0)
+            leads += [
+                {"set": run.name, "budget_tokens": budget, "challenger": name, "baseline": baseline}
+                | lead(rows[name], rows[baseline], seed=config.seed)
+                for name in config.challengers
+            ]
+    names = [parse_method(text).name for text in config.rerankers]
+    diversities = []
+    for budget in runs[0].budgets if names else ():
+        for method in (parse_method(text).name for text in config.method_texts):
+            scores = {
+                run.name: np.array(
+                    [[row.get("f1", 0.0) for row in run.rows(budget)[f"{name} {method}"]] for name in names]
+                ).T
+                for run in runs
+            }
+            scores |= {"all": np.concatenate(list(scores.values()))} if len(runs) > 1 else {}
+            diversities += [
+                {"set": name, "budget_tokens": budget, "method": method}
+                | asdict(diversity(names, of_set, seed=config.seed))
+                for name, of_set in scores.items()
+            ]
+    return leads, diversities
 
-    parser = ArgumentParser(
-        prog="python -m experiments.evaluation.comparison",
-        description=(ComparisonConfig.__doc__ or "").split("\n", 1)[0],
-    )
-    parser.add_argument("--config", action="config", help="YAML file with settings.")
-    parser.add_class_arguments(ComparisonConfig)
-    try:
-        values = parser.instantiate(parser.parse_args(arguments)).as_dict()
-        values.pop("config")
-        config = ComparisonConfig(**values)
-        results = comparison(config)
-    except CoragError as error:
-        say(f"error: {error}")
-        return MISTAKE
-    if not config.quiet:
-        for name, found in results.items():
-            show(name, found)
-    return 0
+
+def _settings(config: EvaluateConfig) -> dict[str, Any]:
+    """Return the settings that rows depend on, as JSON gives them back."""
+    found: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _checkpoint_hash(agent: str) -> list[str]:
+    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
+    folder = shipped_checkpoint(SHIPPED_AGENT) if agent == DEFAULT_AGENT else Path(agent)
+    files = sorted(file for file in folder.glob("*") if file.is_file()) if folder is not None else []
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+
+
+def _reranker(text: str) -> Reranker:
+    method = parse_method(text)
+    return corag.reranker(method.name, **method.settings)
+
+
+def _rows_file(file: Path) -> Path:
+    return file.with_suffix(".rows.jsonl")

@@ -1,8 +1,4 @@
-"""A model of an Ollama server as the judge of answers (Adaptive-k, section 4.4: LLM-as-a-judge).
-
-A reply that is no grade is counted as such. It is never taken for the grade 0, which would punish the answer for the
-judge.
-"""
+"""A model of an Ollama server as the judge of answers (Adaptive-k, section 4.4: LLM-as-a-judge)."""
 
 from __future__ import annotations
 
@@ -11,6 +7,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from string import Template
 
@@ -26,34 +23,12 @@ class Verdict:
     """What the judge said of one answer.
 
     Attributes:
-        grade: In [0, 1]; None when there is none.
+        grade: In [0, 1]; None for a reply that has no grade. It is never taken for 0: the judge failed, not the answer.
         reason: The judge's reason for the grade; else why there is none.
     """
 
     grade: float | None
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Judgement:
-    """What the judge said of many answers.
-
-    Attributes:
-        verdicts: One for each answer.
-    """
-
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def mean_grade(self) -> float | None:
-        """Mean over the answers that have a grade; None without any."""
-        grades = [verdict.grade for verdict in self.verdicts if verdict.grade is not None]
-        return sum(grades) / len(grades) if grades else None
-
-    @property
-    def num_ungraded(self) -> int:
-        """Answers without a grade; a mean says little where these are many."""
-        return sum(verdict.grade is None for verdict in self.verdicts)
 
 
 class Judge:
@@ -71,32 +46,24 @@ class Judge:
         self._max_concurrent = max_concurrent
         self._template = Template((files("experiments") / "prompts" / "judge.txt").read_text(encoding="utf-8"))
 
-    def judge(self, questions: Sequence[str], answers: Sequence[str], references: Sequence[Sequence[str]]) -> Judgement:
-        """Grade an answer to each question.
-
-        Args:
-            questions: The questions.
-            answers: An answer to each.
-            references: The right answers to each.
+    def judge(self, question: str, answers: Sequence[str], references: Sequence[str]) -> list[Verdict]:
+        """Grade answers to a question against its right answers.
 
         Raises:
-            InputError: Not as many of one as of the others.
+            OllamaError: The server cannot be reached, or keeps failing.
         """
-        if not len(questions) == len(answers) == len(references):
-            raise InputError(
-                f"{len(questions)} questions come with {len(answers)} answers and {len(references)} lists of "
-                "references; give one for each"
-            )
         with ThreadPoolExecutor(self._max_concurrent) as pool:
-            return Judgement(tuple(pool.map(self._verdict, questions, answers, references)))
+            return list(pool.map(partial(self._verdict, question, references), answers))
 
-    def _verdict(self, question: str, answer: str, references: Sequence[str]) -> Verdict:
+    def _verdict(self, question: str, references: Sequence[str], answer: str) -> Verdict:
         prompt = self._template.substitute(
             question=_quoted(question), answer=_quoted(answer), references=_quoted("\n".join(references))
         )
         try:
             return parse_verdict(self._chat.ask([{"role": "user", "content": prompt}]))
         except OllamaError as error:
+            if error.can_retry:
+                raise  # a later run may bring the grade
             return Verdict(None, str(error))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
-from corag.selectors.corag.agents import NO_AGENT
+from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.types import Reader, Reranker, Selector
 
 ALL = "all"
@@ -111,8 +111,8 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
             selectors[text] = _built(parse_method(text), offered, rerankers)
             continue
         agent = offered.get("agent")
-        for name in (*SELECTORS.names, *([PLAIN] if agent is not None else [])):
-            if name == "corag-fixed" and agent is None:
+        for name in (*SELECTORS.names, *([PLAIN] if agent not in (None, NO_AGENT) else [])):
+            if name == "corag-fixed" and agent in (None, NO_AGENT):
                 left_out[name] = "it takes its setting from a checkpoint; give one with --agent"
                 continue
             try:
@@ -134,14 +134,14 @@ def _built(method: Method, offered: Mapping[str, Any], rerankers: Callable[[str]
         takes.discard("window")
     settings = {name: value for name, value in offered.items() if name in takes and value is not None}
     settings.update(method.settings)
-    if method.name == "corag-fixed" and "agent" not in settings:
+    if method.name == "corag-fixed" and settings.get("agent") in (None, NO_AGENT):
         raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
     if settings.get("agent") in (None, NO_AGENT):
         if "corag" in (method.selector, method.settings.get("selector")):
             # Fixed settings, whatever agent ships with the project: comparisons stay comparable.
             settings["agent"] = None
-    elif "reranker" not in method.settings:
-        # It predicts the reranker.
+    elif settings["agent"] != DEFAULT_AGENT and "reranker" not in method.settings:
+        # It predicts the reranker; the shipped one steps back where a reranker is given.
         settings.pop("reranker", None)
     if rerankers is not None and isinstance(settings.get("reranker"), str):
         settings["reranker"] = rerankers(settings["reranker"])

@@ -104,39 +104,16 @@ def trade_off_efficiency(accuracy: float, mean_candidates: float) -> float:
     return accuracy / math.log1p(mean_candidates) if mean_candidates > 0 else 0.0
 
 
-def context_recall(selected: Sequence[str], relevant: Sequence[str]) -> float | None:
-    """Return the share of relevant ids that were selected (Adaptive-k, section 4.4); None without any relevant."""
-    wanted = set(relevant)
-    return len(wanted & set(selected)) / len(wanted) if wanted else None
+def evidence_places(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:
+    """Return the place of the first chunk that holds each piece of evidence, ascending, counted from 0.
 
-
-def true_k(ranking: Sequence[str], relevant: Sequence[str]) -> int | None:
-    """Return the smallest k whose first k ids hold all relevant ones (Adaptive-k, section 5.5); None if no k does.
-
-    A number of documents. The public code takes the last index, counted from 0, for that number.
+    None for a question without gold, and where some of it is in no chunk. The largest place + 1 is the true k of
+    Adaptive-k (section 5.5), the smallest k whose first k chunks hold all evidence; the public code takes the place
+    itself for that number.
     """
-    missing = set(relevant)
-    for count, name in enumerate(ranking, start=1):
-        missing.discard(name)
-        if not missing:
-            return count if relevant else None
-    return None
-
-
-def evidence_depth(ranking: Sequence[Chunk], gold: Sequence[str]) -> int | None:
-    """Return the smallest k whose first k chunks hold all evidence: `true_k` where evidence may be a span.
-
-    None for a question without gold, and where some of it is in no chunk.
-    """
-    places = [next((i for i, chunk in enumerate(ranking, 1) if is_evidence(chunk, entry)), None) for entry in gold]
-    found = [place for place in places if place is not None]
-    return max(found) if found and len(found) == len(places) else None
-
-
-def diff_k(estimated: Sequence[int], true: Sequence[int | None]) -> float | None:
-    """Return the mean |estimated k - true k| over questions that have a true one (Adaptive-k, section 5.5)."""
-    gaps = [abs(guess - wanted) for guess, wanted in zip(estimated, true, strict=True) if wanted is not None]
-    return sum(gaps) / len(gaps) if gaps else None
+    found = [next((row for row, chunk in enumerate(ranking) if is_evidence(chunk, entry)), None) for entry in gold]
+    places = {place for place in found if place is not None}
+    return None if not found or None in found else sorted(places)
 
 
 def change_in_tokens(tokens: int, baseline_tokens: int) -> float:

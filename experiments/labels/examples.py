@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from corag.errors import DataError, InputError
@@ -12,7 +12,6 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.adapters.holdout import document_groups, held_out
-from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, PoolName, check_candidates, content_hash, open_pool, with_documents
 from experiments.data.splits import questions_of
 from experiments.labels.config import LabelConfig, LabelSource, Shard, listed
@@ -133,7 +132,7 @@ def read_examples(config: LabelConfig) -> Examples:
     """
     sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not sources:
-        settings = {field.name: getattr(config, field.name) for field in fields(CandidateSettings)}
+        settings = config.candidate_settings()
         splits = listed("splits", config.splits, str)
         sources = tuple(LabelSource(Path(config.data).resolve().name, split, **settings) for split in splits)
         paths = [Path(config.data)] * len(sources)

@@ -20,7 +20,6 @@ import search
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.selectors.problem import check_budget
-from experiments.evaluation.evaluate import versions
 from experiments.labels.config import LabelConfig, Shard, listed
 from experiments.labels.engines import Worker, label_here, label_on_ray
 from experiments.labels.examples import Example, Examples, read_examples
@@ -34,7 +33,7 @@ from experiments.labels.table import (
     write_table,
 )
 from experiments.labels.work import total
-from experiments.run.journal import Journal, fingerprint, output_file, read_journal
+from experiments.run.journal import Journal, fingerprint, output_file, read_journal, versions
 
 logger = logging.getLogger(__name__)
 

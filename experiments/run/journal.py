@@ -8,14 +8,30 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.metadata
 import json
 import os
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 from corag.errors import DataError
+
+PACKAGES = (
+    "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "bm25s", "scikit-learn",
+)  # fmt: skip
+"""What figures depend on."""
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed packages that figures depend on."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[package] = importlib.metadata.version(package)
+    return found
 
 
 def fingerprint(value: Any) -> str:
@@ -56,16 +72,19 @@ class Journal:
     """Finished units by key, on disk.
 
     Args:
-        path: The file; made with its folder when missing.
+        path: The file; made with its folder when missing. None keeps the units in memory alone.
         work: Hash of everything that the results depend on; a journal of other work is refused.
 
     Raises:
         DataError: The file holds other work, is no journal, or cannot be written.
     """
 
-    def __init__(self, path: Path, work: str) -> None:
+    def __init__(self, path: Path | None, work: str) -> None:
         self.path = path
         self.units: dict[str, Any] = {}
+        self._file: BinaryIO | None = None
+        if path is None:
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         whole = 0
         if path.exists():
@@ -85,6 +104,8 @@ class Journal:
         self.units[key] = unit
 
     def _write(self, row: Mapping[str, Any]) -> None:
+        if self._file is None:
+            return
         try:
             self._file.write(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n")
             self._file.flush()
@@ -99,13 +120,15 @@ class Journal:
     def remove(self) -> None:
         """Close and delete the journal: its work is finished and stands elsewhere."""
         self.close()
-        self.path.unlink(missing_ok=True)
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the file; the journal stays on disk."""
         # What a failed write left in the buffer would fail a second time.
         with contextlib.suppress(OSError):
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -12,20 +12,20 @@ from typing import Any
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.reply import Reply
+from experiments.evaluation.methods import parse_method
 from experiments.run.journal import output_file, write_atomically
-from experiments.run.tables import COLUMNS, MOST_COLUMNS, columns_of, figure_of, format_figure
+from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of
 
-LOWER_IS_BETTER = (
-    "cost_tokens", "over_budget", "orders_scored", "latency_ms_median", "latency_ms_p95", "diff_k", "redundancy",
-    "change_in_tokens", "failed",
-)  # fmt: skip
-NEUTRAL = ("chunks", "value")
-"""Values of different rerankers cannot be compared."""
 MARKERS = ("o", "s", "^", "D")
 """Of methods that share a colour."""
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
 MAX_CHILDREN_DRAWN = 6
+PANELS, REPORT_PANELS = ("evidence_recall", "f1"), ("rougeL", "evidence_recall")
+"""What figures show against tokens."""
+OF_ANSWER = ("rougeL", "f1")
+VALUED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
+"""Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
 
 
 @dataclass(frozen=True)
@@ -67,21 +67,16 @@ def read_result(path: Path) -> dict[str, Any]:
         lacking = {"methods", "budget_tokens", "queries", "split", "versions"} - result.keys()
         if lacking or not result["methods"]:
             raise ValueError(f"it lacks {', '.join(sorted(lacking)) or 'methods'}")
+        required = {"method", *(name for name, figure in FIGURES.items() if not figure.optional)}
         for row in result["methods"]:
-            if lacking := {"method", *COLUMNS} - row.keys():
+            if lacking := required - row.keys():
                 raise ValueError(f"a method lacks {', '.join(sorted(lacking))}")
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path} is not a result of `corag evaluate --out` ({error}); evaluate again") from error
     return result
 
 
-def write_report(
-    path: Path,
-    results: Sequence[Mapping[str, Any]],
-    *,
-    title: str,
-    reply: Reply | None = None,
-) -> Path:
+def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Path:
     """Write the report, and its figures as SVG files beside it.
 
     Args:
@@ -93,26 +88,16 @@ def write_report(
     jinja = require("jinja2", "experiments")
     template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
     ordered = sorted(results, key=lambda result: result["budget_tokens"])
-    figures = [
-        {
-            "file": "quality",
-            "title": "Quality against tokens",
-            "svg": jinja.utils.markupsafe.Markup(quality_plot(ordered)),
-            "caption": "One line per method, one mark per budget. Up is better, left is cheaper.",
-        }
-    ]
-    result = reply.selection.trace.result if reply is not None else None
-    if reply is not None and result is not None and result.tree is not None:
-        figures.append(
-            {
-                "file": "tree",
-                "title": "One policy tree",
-                "svg": jinja.utils.markupsafe.Markup(tree_plot(reply)),
-                "caption": "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; "
-                "below it the value on the search's scale, on which this question's single candidates span 0 to 1. "
-                f"Orange: the chosen order. Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn.",
-            }
+    captions = {"quality": "One line per method, one mark per budget. Up is better, left is cheaper."}
+    drawings = {"quality": quality_plot({"": ordered}, REPORT_PANELS)}
+    if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
+        drawings["tree"] = tree_plot(reply)
+        captions["tree"] = (
+            "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value "
+            "on the search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. "
+            f"Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn."
         )
+    titles = {"quality": "Quality against tokens", "tree": "One policy tree"}
     first = ordered[0]
     html = (
         jinja.Environment(autoescape=True)
@@ -121,65 +106,91 @@ def write_report(
             title=title,
             summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
             tables=[_table(result) for result in ordered],
-            figures=figures,
+            figures=[
+                {"title": titles[name], "svg": jinja.utils.markupsafe.Markup(svg), "caption": captions[name]}
+                for name, svg in drawings.items()
+            ],
             example=reply.to_dict() if reply is not None else None,
             note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
         )
     )
     write_atomically(path, html)
-    for figure in figures:
-        write_atomically(path.with_name(f"{path.stem}-{figure['file']}.svg"), str(figure["svg"]))
+    for name, svg in drawings.items():
+        write_atomically(path.with_name(f"{path.stem}-{name}.svg"), svg)
     return path
 
 
-def _table(result: Mapping[str, Any]) -> dict[str, Any]:
+def _table(result: Result) -> dict[str, Any]:
     """Return headings and cells: a column for each method, or where there are many a line for each."""
     methods = result["methods"]
-    lines = [[{"text": "", "best": False}, *({"text": method["method"], "best": False} for method in methods)]]
-    for name, heading in columns_of(result).items():
+    lines = [[{"text": text, "best": False} for text in ("", *(row["method"] for row in methods))]]
+    for name, figure in figures_of(result).items():
         values = [figure_of(method, name, result["queries"]) for method in methods]
-        known = [value for value in values if value is not None]
-        best = None if name in NEUTRAL or not known else min(known) if name in LOWER_IS_BETTER else max(known)
-        cells = [
-            {"text": format_figure(name, value), "best": best is not None and value == best and len(set(known)) > 1}
-            for value in values
-        ]
-        lines.append([{"text": heading, "best": False}, *cells])
+        known = {value for value in values if value is not None}
+        best = max(known, key=lambda value: figure.better * value) if figure.better and len(known) > 1 else None
+        cells = [{"text": figure.text(value), "best": best is not None and value == best} for value in values]
+        lines.append([{"text": figure.heading, "best": False}, *cells])
     if len(methods) > MOST_COLUMNS:
         lines = [list(line) for line in zip(*lines, strict=True)]
     headings = [cell["text"] for cell in lines[0]]
     return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": lines[1:]}
 
 
-def quality_plot(results: Sequence[Mapping[str, Any]], metrics: Sequence[str] = ("rougeL", "evidence_recall")) -> str:
-    """Return an SVG of quality against mean tokens, one panel per metric."""
-    figure = new_figure(5.2 * len(metrics), 4.0)
-    axes = figure.subplots(1, len(metrics), squeeze=False)
-    methods = list(dict.fromkeys(row["method"] for result in results for row in result["methods"]))
-    for panel, metric in zip(axes[0], metrics, strict=True):
-        for place, method in enumerate(methods):
-            rows = [
-                row
-                for result in results
+def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = PANELS) -> str:
+    """Return an SVG of quality against mean tokens: a line for each method, a mark for each budget.
+
+    Args:
+        results: Of each set of questions, one for each budget. Several sets have a column of panels each.
+        metrics: Figures, a panel each.
+    """
+    panels = [(name, metric) for metric in metrics for name in results]
+    columns = len(results) if len(results) > 1 else len(metrics)
+    figure = new_figure(3.9 * columns + 2.4, 3.5 * len(panels) / columns)
+    axes = figure.subplots(len(panels) // columns, columns, squeeze=False)
+    styles = _styles([row["method"] for of_set in results.values() for result in of_set for row in result["methods"]])
+    lines: dict[str, Any] = {}
+    for panel, (name, metric) in zip(axes.flat, panels, strict=True):
+        for method, style in styles.items():
+            points = [
+                (row["cost_tokens"], value)
+                for result in results[name]
                 for row in result["methods"]
-                if row["method"] == method and figure_of(row, metric, result["queries"]) is not None
+                if row["method"] == method and (value := figure_of(row, metric, result["queries"])) is not None
             ]
-            panel.plot(
-                [row["cost_tokens"] for row in rows], [row[metric] for row in rows],
-                marker=MARKERS[place // len(COLORS) % len(MARKERS)], label=method, color=COLORS[place % len(COLORS)],
-                linewidth=1.6 if len(methods) <= MOST_COLUMNS else 1.0, markersize=5,
-            )  # fmt: skip
-        panel.set_xlabel("tokens of the selection (mean)")
-        panel.set_ylabel({"rougeL": "ROUGE-L of the answer"}.get(metric, COLUMNS.get(metric, metric)))
+            (lines[method],) = panel.plot([x for x, _ in points], [y for _, y in points], **style)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
-    if len(methods) <= MOST_COLUMNS:
-        axes[0][0].legend(frameon=False, fontsize=9)
-    else:
-        # Within a panel so many names would hide what they name.
-        axes[0][-1].legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.tight_layout()
+        panel.set_xlabel("tokens of the selection (mean)")
+        panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in OF_ANSWER else ''}")
+        if name:
+            panel.set_title(f"{name} ({results[name][0]['queries']} questions)", fontsize=10)
+    # Beside the panels: within one so many names would hide what they name.
+    figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))
+    figure.legend(lines.values(), lines, frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
     return to_svg(figure)
+
+
+def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
+    groups: tuple[list[str], list[str], list[str]] = ([], [], [])
+    for method in dict.fromkeys(methods):
+        name = parse_method(method.split()[-1]).name
+        groups[0 if name in VALUED else 1 if name in SUMMARIZED else 2].append(method)
+    looks: tuple[dict[str, Any], ...] = (
+        {"linewidth": 2.0, "markersize": 6},
+        {"linewidth": 1.2, "markersize": 5, "linestyle": "--"},
+        {"linewidth": 0.8, "markersize": 4, "alpha": 0.75},
+    )
+    styles = {
+        method: {
+            **look,
+            "color": COLORS[place % len(COLORS)],
+            "marker": MARKERS[(number + place // len(COLORS)) % len(MARKERS)],
+        }
+        for number, (group, look) in enumerate(zip(groups, looks, strict=True))
+        for place, method in enumerate(group)
+    }
+    return {method: styles[method] for method in methods}
 
 
 def tree_plot(reply: Reply) -> str:
@@ -191,10 +202,8 @@ def tree_plot(reply: Reply) -> str:
 
     def drawn_children(node: int) -> list[int]:
         span = tree.children(node)
-        ranked = sorted(
-            range(span.start, span.stop),
-            key=lambda child: (tree.order(child) not in chosen, -tree.value[child]),
-        )
+        nodes = range(span.start, span.stop)
+        ranked = sorted(nodes, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
         return sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
 
     places: dict[int, tuple[float, int]] = {}
@@ -221,28 +230,13 @@ def tree_plot(reply: Reply) -> str:
             above_x, above_y = places[int(tree.parent[node])]
             axis.plot([above_x, x], [above_y, y], color="#d55e00" if on_path else "#bbbbbb",
                       linewidth=2.2 if on_path else 0.8, zorder=1)  # fmt: skip
-        axis.scatter(
-            [x],
-            [y],
-            s=210,
-            color="#d55e00" if on_path else "#e8eef4",
-            edgecolors="#555555",
-            linewidths=0.6,
-            zorder=2,
-        )
+            axis.text(
+                x, y - 0.26, f"{tree.value[node]:.2f}", ha="center", va="top", fontsize=6, color="#444444", zorder=3
+            )
+        color = "#d55e00" if on_path else "#e8eef4"
+        axis.scatter([x], [y], s=210, color=color, edgecolors="#555555", linewidths=0.6, zorder=2)
         name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)
         axis.text(x, y, name, ha="center", va="center", fontsize=8, color="white" if on_path else "black", zorder=3)
-        if node != tree.ROOT:
-            axis.text(
-                x,
-                y - 0.26,
-                f"{tree.value[node]:.2f}",
-                ha="center",
-                va="top",
-                fontsize=6,
-                color="#444444",
-                zorder=3,
-            )
     axis.set_axis_off()
     axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
     figure.tight_layout()

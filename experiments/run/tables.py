@@ -1,45 +1,85 @@
-"""How the figures of a comparison are shown: headings, digits, and a table that has room for many methods."""
+"""How the figures of a comparison are shown: on a terminal, as Markdown, and in a page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from corag.cli.console import say, stdout, table
+from corag.errors import DataError
+from experiments.run.journal import write_atomically
 
-COLUMNS = {
-    "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "f1": "F1", "em": "exact match",
-    "evidence_recall": "evidence recall", "evidence_precision": "evidence precision", "full_evidence": "full evidence",
-    "cost_tokens": "tokens", "chunks": "chunks", "over_budget": "over budget", "value": "value",
-    "orders_scored": "orders scored", "latency_ms_median": "ms, median", "latency_ms_p95": "ms, 95%",
-}  # fmt: skip
-"""Figures that every result has, and their headings."""
-MORE_COLUMNS = {
-    "sub_em": "substring match", "context_recall": "context recall", "tes": "TES", "diff_k": "diff-k",
-    "redundancy": "redundancy", "change_in_tokens": "change in tokens, %", "answer_similarity": "answer similarity",
-    "failed": "failed",
-}  # fmt: skip
-"""Figures that results of older versions lack."""
-NARROW_COLUMNS = {
-    "cost_tokens": "tokens", "chunks": "chunks", "evidence_recall": "recall", "evidence_precision": "prec.",
-    "full_evidence": "full", "context_recall": "context", "rougeL": "R-L", "f1": "F1", "sub_em": "subEM", "tes": "TES",
-    "diff_k": "diff-k", "redundancy": "redund.", "change_in_tokens": "CiT %", "answer_similarity": "CosSim",
-    "orders_scored": "orders", "latency_ms_median": "ms", "latency_ms_p95": "ms 95%", "failed": "failed",
-}  # fmt: skip
-"""What is shown of many methods, one line each."""
-FORMATS = {
-    "cost_tokens": ".1f", "chunks": ".2f", "orders_scored": ".1f", "latency_ms_median": ".1f", "latency_ms_p95": ".1f",
-    "diff_k": ".2f", "change_in_tokens": ".0f",
-}  # fmt: skip
+Result = Mapping[str, Any]
+"""What `corag evaluate --out` writes."""
 
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """How one figure of a method is shown.
+
+    Attributes:
+        heading: Its name.
+        short: Its name where each method has a line; empty where it is left out there.
+        digits: After the decimal point.
+        better: 1 where more is better, -1 where less is; 0 for neither: the values of two rerankers do not compare.
+        optional: Some results lack it.
+    """
+
+    heading: str
+    short: str = ""
+    digits: int = 3
+    better: int = 1
+    optional: bool = False
+
+    def text(self, value: float | None) -> str:
+        """Return a value as tables show it; a dash for one that no question has."""
+        if value is None:
+            return "-"
+        return f"{value:.{self.digits}f}" if isinstance(value, float) else str(value)
+
+
+FIGURES = {
+    "rouge1": Figure("ROUGE-1"),
+    "rouge2": Figure("ROUGE-2"),
+    "rougeL": Figure("ROUGE-L", "R-L"),
+    "f1": Figure("F1", "F1"),
+    "em": Figure("exact match"),
+    "evidence_recall": Figure("evidence recall", "recall"),
+    "evidence_precision": Figure("evidence precision", "prec."),
+    "full_evidence": Figure("full evidence", "full"),
+    "cost_tokens": Figure("tokens", "tokens", digits=1, better=-1),
+    "chunks": Figure("chunks", "chunks", digits=2, better=0),
+    "over_budget": Figure("over budget", better=-1),
+    "value": Figure("value", better=0),
+    "orders_scored": Figure("orders scored", "orders", digits=1, better=-1),
+    "latency_ms_median": Figure("ms, median", "ms", digits=1, better=-1),
+    "latency_ms_p95": Figure("ms, 95%", "ms 95%", digits=1, better=-1),
+    "sub_em": Figure("substring match", "subEM", optional=True),
+    "context_recall": Figure("context recall", "context", optional=True),
+    "tes": Figure("TES", "TES", optional=True),
+    "diff_k": Figure("diff-k", "diff-k", digits=2, better=-1, optional=True),
+    "redundancy": Figure("redundancy", "redund.", better=-1, optional=True),
+    "change_in_tokens": Figure("change in tokens, %", "CiT %", digits=0, better=-1, optional=True),
+    "answer_similarity": Figure("answer similarity", "CosSim", optional=True),
+    "judge": Figure("judged grade", "judge", optional=True),
+    "judge_unusable": Figure("unusable grades", better=-1, optional=True),
+    "failed": Figure("failed", "failed", better=-1, optional=True),
+}
+BRIEF = (
+    "full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "f1", "em", "judge", "tes", "diff_k",
+    "latency_ms_median",
+)  # fmt: skip
+"""Figures of the Markdown tables, where the budgets stand side by side in a cell."""
 MOST_COLUMNS = 8
 """More methods than this stand below each other."""
+BEGIN, END = "<!-- table -->", "<!-- /table -->"
 
 
-def columns_of(result: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures that every method of a result has, and their headings."""
-    have = set.intersection(*(set(row) for row in result["methods"]))
-    return {name: heading for name, heading in (COLUMNS | MORE_COLUMNS).items() if name in have}
+def figures_of(result: Result) -> dict[str, Figure]:
+    """Return the figures that every method of a result has."""
+    return {name: figure for name, figure in FIGURES.items() if all(name in row for row in result["methods"])}
 
 
 def figure_of(row: Mapping[str, Any], name: str, num_queries: int) -> Any:
@@ -47,37 +87,150 @@ def figure_of(row: Mapping[str, Any], name: str, num_queries: int) -> Any:
     return None if name != "failed" and row.get("failed", 0) >= num_queries else row.get(name)
 
 
-def format_figure(name: str, value: float | None) -> str:
-    """Return a figure as tables show it; a dash for one that no question has."""
-    if value is None:
-        return "-"
-    return format(value, FORMATS.get(name, ".3f")) if isinstance(value, float) else str(value)
-
-
-def show(result: Mapping[str, Any], title: str) -> None:
+def show(result: Result, title: str) -> None:
     """Print a result: a column for each method, or where there are many a line for each; then what went wrong."""
-    console, methods = stdout(), result["methods"]
+    console, methods, figures = stdout(), result["methods"], figures_of(result)
     if len(methods) > MOST_COLUMNS:
         # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
         console.width = max(console.width, 200)
-        lines = [
-            {"method": row["method"]}
-            | {name: format_figure(name, figure_of(row, name, result["queries"])) for name in NARROW_COLUMNS}
-            for row in methods
-        ]
-        console.print(table(lines, {"method": "", **NARROW_COLUMNS}, title=title))
+        columns = {"": "", **{name: figure.short for name, figure in figures.items() if figure.short}}
+        lines = [{"": row["method"], **_texts(row, figures, result)} for row in methods]
     else:
-        names = [row["method"] for row in methods]
+        columns = {"": ""} | {row["method"]: row["method"] for row in methods}
+        texts = {row["method"]: _texts(row, figures, result) for row in methods}
         lines = [
-            {"figure": heading}
-            | {row["method"]: format_figure(name, figure_of(row, name, result["queries"])) for row in methods}
-            for name, heading in columns_of(result).items()
+            {"": figure.heading, **{method: texts[method][name] for method in texts}}
+            for name, figure in figures.items()
         ]
-        console.print(table(lines, {"figure": "", **dict(zip(names, names, strict=True))}, title=title))
-    for row in methods:
-        if row.get("failed"):
-            say(
-                f"{row['method']} failed on {row['failed']} of {result['queries']} questions; the first: {row['error']}"
-            )
-    for name, reason in result.get("left_out", {}).items():
-        say(f"{name} is left out: {reason}")
+    console.print(table(lines, columns, title=title))
+    for remark in _remarks([result]):
+        say(remark)
+
+
+def _texts(row: Mapping[str, Any], figures: Mapping[str, Figure], result: Result) -> dict[str, str]:
+    return {name: figure.text(figure_of(row, name, result["queries"])) for name, figure in figures.items()}
+
+
+def _remarks(results: Sequence[Result]) -> list[str]:
+    """Return what went wrong, once for each method, and what was left out."""
+    failures = {
+        row["method"]: f"{row['method']} failed on {row['failed']} of {result['queries']} questions"
+        + (f" at {result['budget_tokens']} tokens" if len(results) > 1 else "")
+        + f"; the first: {row['error']}"
+        for result in results
+        for row in result["methods"]
+        if row.get("failed")
+    }
+    left_out = [f"{name} is left out: {reason}" for name, reason in results[0].get("left_out", {}).items()]
+    return [*failures.values(), *left_out]
+
+
+def markdown(
+    results: Mapping[str, Sequence[Result]],
+    leads: Sequence[Mapping[str, Any]] = (),
+    diversity: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return the tables of a comparison as Markdown.
+
+    Args:
+        results: Of each set, one for each budget.
+        leads: Of challengers over a baseline; see `experiments.evaluation.leads.lead`.
+        diversity: Of rerankers; see `experiments.evaluation.leads.Diversity`.
+    """
+    parts = [part for name, of_set in results.items() for part in _set_tables(name, of_set)]
+    if leads:
+        headings = ["questions", "budget", "method", "against", "tokens", "full evidence", "F1", "TES", "TES of recall"]
+        parts += [
+            "What one method gains over another, question by question, with 95% intervals by bootstrap. TES of recall "
+            "counts the share of the evidence that was found, TES the questions with all of it:",
+            _table(headings, map(_lead_line, leads)),
+        ]
+    if diversity:
+        headings = ["method", "budget", "questions", *diversity[0]["shares"]]
+        headings += ["best single", "its F1", "oracle", "gain", "answers differ"]
+        parts += [
+            "How often each reranker gives the best answer F1 of all rerankers (a tie is divided among the tied), and "
+            "what an oracle gains that picks the best one for each question over the best single one:",
+            _table(headings, map(_diversity_line, diversity)),
+        ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _set_tables(name: str, results: Sequence[Result]) -> list[str]:
+    """Return title, table and remarks of one set: a line for each method, the budgets side by side in each cell."""
+    budgets = " / ".join(str(result["budget_tokens"]) for result in results)
+    by_method = [{row["method"]: row for row in result["methods"]} for result in results]
+
+    def cell(method: str, name: str) -> str:
+        texts = [
+            FIGURES[name].text(figure_of(rows[method], name, result["queries"]))
+            for rows, result in zip(by_method, results, strict=True)
+        ]
+        return " / ".join(map(_share, texts) if FIGURES[name].digits == 3 else texts)
+
+    cells = {method: {figure: cell(method, figure) for figure in BRIEF} for method in by_method[0]}
+    shown = [figure for figure in BRIEF if any(set(line[figure]) - set("- /") for line in cells.values())]
+    lines = [[method, *(line[figure] for figure in shown)] for method, line in cells.items()]
+    if all(result.get("ceiling") is not None for result in results) and "full_evidence" in shown:
+        ceiling = " / ".join(_share(f"{result['ceiling']:.3f}") for result in results)
+        lines.append(["(evidence that fits)", *(ceiling if figure == "full_evidence" else "" for figure in shown)])
+    return [
+        f"### {name}: {results[0]['queries']} questions at {budgets} tokens",
+        _table(["method", *(FIGURES[figure].heading for figure in shown)], lines),
+        *_remarks(results),
+    ]
+
+
+def _share(text: str) -> str:
+    """Return the text of a share without the digit before the point, which says nothing."""
+    return text.removeprefix("0")
+
+
+def _lead_line(entry: Mapping[str, Any]) -> list[str]:
+    share = entry["share_of_tokens"]
+    return [
+        entry["set"], str(entry["budget_tokens"]), entry["challenger"], entry["baseline"],
+        "-" if share is None else f"{share:.0%}",
+        *(_with_interval(entry, name) for name in ("full_evidence", "f1", "tes", "recall_tes")),
+    ]  # fmt: skip
+
+
+def _with_interval(entry: Mapping[str, Any], name: str) -> str:
+    if name not in entry:
+        return "-"
+    return f"{entry[name]:+.3f} ({entry[f'{name}_low']:+.3f} to {entry[f'{name}_high']:+.3f})"
+
+
+def _diversity_line(entry: Mapping[str, Any]) -> list[str]:
+    return [
+        entry["method"],
+        str(entry["budget_tokens"]),
+        f"{entry['set']}: {entry['questions']}",
+        *(f"{share:.0%}" for share in entry["shares"].values()),
+        entry["best"],
+        f"{entry['best_mean']:.3f}",
+        f"{entry['oracle_mean']:.3f}",
+        f"{entry['gain']:+.0%} ({entry['low']:+.0%} to {entry['high']:+.0%})",
+        f"{entry['differ']:.0%}",
+    ]
+
+
+def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in [headings, ["---"] * len(headings), *lines])
+
+
+def replace_table(page: Path, text: str) -> None:
+    """Put text between the markers of a page; all else stays as it is.
+
+    Raises:
+        DataError: The page cannot be read, or does not have both markers once, in their order.
+    """
+    try:
+        content = page.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise DataError(f"{page} cannot be read: {error}; name a Markdown file") from error
+    before, begin, rest = content.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end or BEGIN in rest or END in after:
+        raise DataError(f"{page} must have one line {BEGIN} and below it one line {END}; put them where the table goes")
+    write_atomically(page, f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}")

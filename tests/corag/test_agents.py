@@ -297,14 +297,13 @@ def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index,
     assert "'lost', which is unknown here" in said
 
 
-def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeypatch):
-    from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+def test_comparing_takes_the_agent_as_asking_does(shipped, small_data, monkeypatch):
+    from experiments.evaluation.comparison import evaluate
+    from experiments.evaluation.config import EvaluateConfig
     from experiments.evaluation.methods import make_methods
 
-    def reranker_of(**settings):
-        config = EvaluateConfig(
-            str(small_data), methods="corag", reranker="bm25", reader="extractive", limit=1, quiet=True, **settings
-        )
+    def trace_of(**settings):
+        config = EvaluateConfig(str(small_data), methods="corag", reader="extractive", limit=1, quiet=True, **settings)
         chosen = []
         measure = Corag.select
 
@@ -317,15 +316,16 @@ def test_comparing_keeps_fixed_settings_unless_told(shipped, small_data, monkeyp
         monkeypatch.setattr(Corag, "select", measure)
         return chosen[0].trace
 
-    with pytest.raises(InputError, match="is not in"):
-        reranker_of(agent="default")
+    assert trace_of().no_agent is not None
     folder = save_small_agent(shipped / SHIPPED_AGENT)
-    for agent_ in (None, "none"):
-        trace = reranker_of(agent=agent_)
+    assert trace_of().probabilities == trace_of(agent=str(folder)).probabilities is not None
+    for settings in ({"reranker": "bm25"}, {"reranker": "bm25", "agent": "none"}):
+        trace = trace_of(**settings)
         assert trace.reranker == "bm25" and trace.probabilities is None
+    assert trace_of(reranker="bm25", agent=str(folder)).probabilities is not None
+    assert trace_of(agent="none").probabilities is None
     methods = make_methods(
         "reorder:selector=corag,corag,corag:agent=none", {"reranker": "bm25", "agent": None}
     ).selectors
     assert methods["reorder:selector=corag"].inner.agent is None
     assert methods["corag:agent=none"].agent is None and methods["corag:agent=none"]._reranker.name == "bm25"
-    assert reranker_of(agent="default").probabilities == reranker_of(agent=str(folder)).probabilities

@@ -5,7 +5,6 @@ import pytest
 import corag
 from corag.models import shipped
 from corag.selectors.reranking import Naive, Upper, default_reranker
-from experiments.evaluation.evaluate import EvaluateConfig
 
 
 @pytest.fixture
@@ -16,14 +15,12 @@ def no_checkpoints(tmp_path, monkeypatch):
 @pytest.mark.parametrize("selector", [Naive, Upper])
 def test_the_trained_one_where_the_checkpoints_are(selector):
     assert selector().reranker.name == default_reranker() == "minilm-multihop"
-    assert EvaluateConfig("data").reranker == "minilm-multihop"
 
 
 @pytest.mark.usefixtures("no_checkpoints")
 @pytest.mark.parametrize("selector", [Naive, Upper])
 def test_one_without_training_where_they_are_not(selector):
     assert selector().reranker.name == default_reranker() == "minilm-softsim"
-    assert EvaluateConfig("data").reranker == "minilm-softsim"
     assert corag.selector("corag", agent="none")._reranker.name == "minilm-softsim"
 
 

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from corag.cli.main import main
 from corag.errors import DataError, InputError
 from corag.registry import READERS
 from corag.types import Answer
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.evaluation.compare_rerankers import CompareConfig, compare_rerankers, main
-from experiments.evaluation.compare_rerankers_table import replace_table, table_of
-from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.config import EvaluateConfig
+from experiments.run.tables import replace_table
 
 CONFIG = Path(__file__).parents[2] / "experiments" / "configs" / "compare-adapters.yaml"
 DATA = Path(os.environ.get("CORAG_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -45,21 +46,22 @@ def config_of(data, out, **changes):
         "rerankers": ("bm25:b=0.75", "minilm-factoid"),
         "budgets": (30, 60),
         "reader": "first-words",
-        "baseline": "bm25 naive",
-        "challenger": "minilm-factoid corag",
+        "methods": "naive,corag",
+        "baselines": ("bm25 naive",),
+        "challengers": ("minilm-factoid corag",),
+        "latency_questions": 0,
         "quiet": True,
     }
-    return CompareConfig(str(data.parent), str(out), **{**settings, **changes})
+    return EvaluateConfig(str(data.parent), out=str(out), **{**settings, **changes})
 
 
 def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
-    result = compare_rerankers(config_of(small_data, tmp_path))
-    assert json.loads((tmp_path / "compare.json").read_text()) == json.loads(json.dumps(result))
-    (source,) = result["sources"]
+    found = compare(config_of(small_data, tmp_path))
+    stored = json.loads((tmp_path / "comparison.json").read_text())
+    assert (stored["leads"], stored["diversity"]) == (found.leads, found.diversity)
+    small, large = found.results[small_data.name]
     # The fourth question of the split has no evidence.
-    assert (source["name"], source["questions"]) == (f"{small_data.name}, dev", 3)
-    assert [entry["budget_tokens"] for entry in source["budgets"]] == [30, 60]
-    small, large = source["budgets"]
+    assert (small["queries"], small["budget_tokens"], large["budget_tokens"]) == (3, 30, 60)
     assert 0 < small["ceiling"] <= large["ceiling"] == 1.0
     settings = EvaluateConfig(
         str(small_data), methods="naive:reranker=bm25", budget=60, limit=3, reader="first-words", quiet=True
@@ -69,50 +71,57 @@ def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
     assert list(by_method) == ["bm25 naive", "bm25 corag", "minilm-factoid naive", "minilm-factoid corag"]
     for name in ("full_evidence", "evidence_precision", "cost_tokens", "f1", "em"):
         assert by_method["bm25 naive"][name] == pytest.approx(expected[name])
-    lead = large["lead"]
+    lead = next(entry for entry in found.leads if entry["budget_tokens"] == 60)
     baseline, challenger = by_method["bm25 naive"], by_method["minilm-factoid corag"]
+    assert (lead["baseline"], lead["challenger"]) == ("bm25 naive", "minilm-factoid corag")
     assert lead["f1"] == pytest.approx(challenger["f1"] - baseline["f1"])
     assert lead["share_of_tokens"] == pytest.approx(challenger["cost_tokens"] / baseline["cost_tokens"])
     assert lead["f1_low"] <= lead["f1"] <= lead["f1_high"]
-    for entry in result["diversity"]:
-        means = {
-            row["method"]: row["f1"]
-            for row in source["budgets"][entry["budget_tokens"] == 60]["methods"]
-            if row["method"].endswith(entry["selector"])
-        }
+    for entry in found.diversity:
+        result = small if entry["budget_tokens"] == 30 else large
+        means = {row["method"]: row["f1"] for row in result["methods"] if row["method"].endswith(entry["method"])}
         assert entry["best_mean"] == pytest.approx(max(means.values()))
-    assert [entry["questions_of"] for entry in result["diversity"]] == [small_data.name, "all"] * 4
-    table = table_of(result)
-    assert f"| {small_data.name}, dev: 3 | bm25 | naive |" in table
-    assert f"{small['ceiling']:.3f} / 1.000" in table
+    assert [entry["method"] for entry in found.diversity] == ["naive", "corag"] * 2
+    assert "| bm25 naive |" in found.markdown
+    assert f"| (evidence that fits) | {small['ceiling']:.3f} / 1.000 |".replace(" 0.", " .") in found.markdown
+    assert "an oracle gains" in found.markdown and "| minilm-factoid corag | bm25 naive |" in found.markdown
+    # What was encoded and valued is kept for a later run.
+    assert (tmp_path / f"{small_data.name}.states.sqlite").is_file()
 
 
 def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_data, reader):
-    whole = compare_rerankers(config_of(small_data, tmp_path / "whole"))
+    whole = compare(config_of(small_data, tmp_path / "whole"))
     # Enough for the first question, not for all.
     reader.patience = len(reader.asked) + len({given for given in reader.asked if given[0] == reader.asked[0][0]}) + 1
     with pytest.raises(KeyboardInterrupt):
-        compare_rerankers(config_of(small_data, tmp_path / "parts"))
+        compare(config_of(small_data, tmp_path / "parts"))
     reader.patience = 10**9
-    again = compare_rerankers(config_of(small_data, tmp_path / "parts"))
-    for one, other in zip(whole["sources"][0]["budgets"], again["sources"][0]["budgets"], strict=True):
-        assert one["lead"] == pytest.approx(other["lead"])
+    again = compare(config_of(small_data, tmp_path / "parts"))
+    for one, other in zip(whole.leads, again.leads, strict=True):
+        assert one == pytest.approx(other)
     num_asked = len(reader.asked)
     fewer = (EvidenceSource(small_data.name, split="dev", part="all", limit=2),)
-    result = compare_rerankers(config_of(small_data, tmp_path / "parts", sources=fewer))
-    assert result["sources"][0]["questions"] == 2
+    result = compare(config_of(small_data, tmp_path / "parts", sources=fewer)).results[small_data.name][0]
+    assert result["queries"] == 2
     assert len(reader.asked) == num_asked
+
+
+def test_candidates_within_a_corpus_hold_the_evidence(tmp_path, small_data, reader):
+    source = EvidenceSource(small_data.name, split="dev", part="all", within="corpus", num_candidates=4)
+    [result] = compare(config_of(small_data, tmp_path, sources=(source,), budgets=(10**6,))).results.values()
+    row = result[0]["methods"][0]
+    assert (row["method"], row["chunks"], row["evidence_recall"]) == ("bm25 naive", 4.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"sources": ()}, "sources is empty"),
-        ({"budgets": (0,)}, "budgets must be at least 1"),
-        ({"rerankers": ("bm25", "bm25:b=0.5")}, "stands twice"),
-        ({"baseline": "bm25 top-k"}, "'bm25 top-k' is no reranker and selector"),
-        ({"instead": {"bm26 corag": "corag"}}, "'bm26 corag' is no reranker"),
-        ({"only": ("other",)}, "other"),
+        ({"budgets": (0,)}, r"budgets are \(0,\); give each once, at least 1 token"),
+        ({"methods": "all"}, "methods is 'all'; to pair methods with rerankers, name each"),
+        ({"rerankers": ("bm25", "bm25:b=0.5")}, "a reranker or a method stands twice"),
+        ({"baselines": ("bm25 top-k",)}, "'bm25 top-k' is nothing that"),
+        ({"instead": {"bm26 corag": "corag"}}, "'bm26 corag' is nothing that"),
+        ({"only": "other"}, "only names other, but the sets are called"),
     ],
 )
 def test_settings_that_contradict(tmp_path, small_data, changes, message):
@@ -151,13 +160,8 @@ def test_the_shipped_configuration_runs(tmp_path, capsys):
     page.write_text(MARKED)
     source = '{"data": "musique", "part": "held-out", "limit": 1}'
     quick = ["--sources", f"[{source}]", "--rerankers", "[minilm-cosine, minilm-multihop]", "--reader", "extractive"]
-    where = ["--data", str(DATA), "--out", str(tmp_path), "--write", str(page), "--quiet", "true"]
-    assert main(["--config", str(CONFIG), *quick, "--budgets", "[128]", *where]) == 0
-    table = capsys.readouterr().out
-    assert table.strip() in page.read_text()
-    assert "musique, train, held out: 1" in table and "`minilm-cosine corag` searches as" in table
-
-
-def test_the_command_line_says_what_is_wrong(tmp_path, capsys):
-    assert main(["--config", str(CONFIG), "--out", str(tmp_path), "--data", str(tmp_path), "--quiet", "true"]) == 2
-    assert "error:" in capsys.readouterr().out
+    where = ["--data", str(DATA), "--out", str(tmp_path), "--write", str(page)]
+    assert main(["evaluate", "--config", str(CONFIG), *quick, "--budgets", "[128]", *where]) == 0
+    tables = capsys.readouterr().out
+    assert tables.strip() in page.read_text()
+    assert "musique: 1 questions at 128 tokens" in tables and "| minilm-cosine corag |" in tables

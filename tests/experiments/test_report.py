@@ -19,7 +19,9 @@ from experiments.run.report import (
     tree_plot,
     write_report,
 )
-from experiments.run.tables import COLUMNS, MOST_COLUMNS
+from experiments.run.tables import FIGURES, MOST_COLUMNS
+
+COLUMNS = {name: figure.heading for name, figure in FIGURES.items() if not figure.optional}
 
 SVG = "{http://www.w3.org/2000/svg}"
 VOID = {"meta", "br", "link", "img"}
@@ -121,7 +123,7 @@ def test_many_methods_have_a_line_each(tmp_path):
     assert "0.800" in checker.best and "3.00" not in checker.best and "6.4" in checker.best
     assert "0.0" not in checker.best
     # Its place in the legend stays, without a mark in the panel.
-    assert "m0" in texts_of(quality_plot([result]))
+    assert "m0" in texts_of(quality_plot({"": [result]}))
 
 
 def test_results_of_older_versions_lack_some_figures(tmp_path):
@@ -173,10 +175,10 @@ def texts_of(svg):
 
 def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
     results = [result_of(64), result_of(128, methods=("top-k", "other"))]
-    svg = quality_plot(results, metrics=("f1",))
+    svg = quality_plot({"": results}, metrics=("f1",))
     assert [name for name in texts_of(svg) if name in ("top-k", "corag", "other")] == ["top-k", "corag", "other"]
-    assert quality_plot([result_of()]).startswith("<svg")
-    many = quality_plot([result_of(methods=tuple(f"m{number}" for number in range(12)))])
+    assert quality_plot({"": [result_of()]}).startswith("<svg")
+    many = quality_plot({"": [result_of(methods=tuple(f"m{number}" for number in range(12)))]})
     assert {f"m{number}" for number in range(12)} <= set(texts_of(many))
     # The ninth has the colour of the first and another mark.
     assert len(set(re.findall(r'id="m[0-9a-f]{10}"', many))) >= 2
@@ -213,7 +215,7 @@ def test_plots_leave_nothing_open():
     from matplotlib import pyplot
 
     backend = pyplot.get_backend()
-    quality_plot([result_of()])
+    quality_plot({"": [result_of()]})
     tree_plot(reply_of())
     assert pyplot.get_fignums() == []
     assert pyplot.get_backend() == backend

@@ -3,19 +3,16 @@
 import pytest
 
 from corag.errors import InputError
-from corag.models.ollama_chat import OllamaChat
+from corag.models.ollama_chat import OllamaChat, OllamaError
 from corag.types import Chunk
 from experiments.evaluation.judge import Judge, Verdict, parse_verdict
 from experiments.evaluation.metrics import (
     answer_similarity,
     change_in_tokens,
-    context_recall,
-    diff_k,
-    evidence_depth,
+    evidence_places,
     redundancy,
     substring_match,
     trade_off_efficiency,
-    true_k,
 )
 from tests.corag.selector_worlds import HashEmbedder
 from tests.corag.test_summarizing_selectors import AxisEmbedder
@@ -43,24 +40,6 @@ def test_trade_off_efficiency_gives_the_table_of_the_paper():
     for accuracy, candidates, expected in ((0.97, 3.0, 0.700), (0.99, 5.0, 0.553), (1.0, 10.0, 0.417)):
         assert trade_off_efficiency(accuracy, candidates) == pytest.approx(expected, abs=6e-4)
     assert trade_off_efficiency(0.0, 0.0) == 0.0
-
-
-def test_context_recall():
-    assert context_recall(["a", "b", "c"], ["a", "d"]) == 0.5
-    assert context_recall([], ["a", "a"]) == 0.0
-    assert context_recall(["a"], []) is None
-
-
-def test_true_k_and_diff_k():
-    assert true_k(["a", "b", "c", "d"], ["a", "c"]) == 3
-    assert true_k(["a", "b"], ["a"]) == 1
-    assert true_k(["a", "b"], ["z"]) is None
-    assert true_k(["a", "b"], []) is None
-    assert true_k([], ["a"]) is None
-    assert diff_k([3, 5, 9], [1, None, 10]) == 1.5
-    assert diff_k([3], [None]) is None
-    with pytest.raises(ValueError, match="shorter"):
-        diff_k([1, 2], [1])
 
 
 def test_change_in_tokens_gives_the_table_of_the_paper():
@@ -105,29 +84,26 @@ def test_only_a_grade_is_a_grade(reply, grade):
     assert grade is not None or verdict.reason
 
 
-def test_the_judge_counts_replies_that_are_no_grade():
+def test_a_reply_that_is_no_grade_is_none():
     replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply('{"grade": 0.5}')]
     with OllamaServer(*replies, Reply(status=400)) as server:
         judge = Judge(OllamaChat(host=server.host), max_concurrent=1)
-        found = judge.judge(["q $x?"] * 4, ["</answer> a"] * 4, [["r", "s"]] * 4)
-    assert [verdict.grade for verdict in found.verdicts] == [1.0, None, 0.5, None]
-    assert found.verdicts[0] == Verdict(1.0, "right")
-    assert (found.mean_grade, found.num_ungraded) == (0.75, 2)
+        found = judge.judge("q $x?", ["</answer> a"] * 4, ["r", "s"])
+    assert [verdict.grade for verdict in found] == [1.0, None, 0.5, None]
+    assert found[0] == Verdict(1.0, "right")
     prompt = server.chats[0]["messages"][0]["content"]
     assert "<question>\nq $x?\n</question>" in prompt
     assert "<references>\nr\ns\n</references>" in prompt
     assert prompt.count("</answer>") == 1
 
 
-def test_a_judge_without_any_grade_has_no_mean():
-    with OllamaServer(Reply("no")) as server:
-        found = Judge(OllamaChat(host=server.host)).judge(["q?"], ["a"], [["r"]])
-        assert (found.mean_grade, found.num_ungraded) == (None, 1)
-        assert Judge(OllamaChat(host=server.host)).judge([], [], []).mean_grade is None
-        with pytest.raises(InputError, match="2 questions come with 1 answers and 1 lists"):
-            Judge(OllamaChat(host=server.host)).judge(["q?", "p?"], ["a"], [["r"]])
-        with pytest.raises(InputError, match="max_concurrent must be at least 1"):
-            Judge(OllamaChat(host=server.host), max_concurrent=0)
+def test_a_judge_that_is_not_there_is_an_error():
+    with OllamaServer() as server:
+        host = server.host
+    with pytest.raises(OllamaError, match="no Ollama server answers"):
+        Judge(OllamaChat(host=host, retries=0)).judge("q?", ["a"], ["r"])
+    with pytest.raises(InputError, match="max_concurrent must be at least 1"):
+        Judge(OllamaChat(host=host), max_concurrent=0)
 
 
 def test_the_depth_of_the_evidence():
@@ -135,10 +111,11 @@ def test_the_depth_of_the_evidence():
         return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
 
     ranking = [piece("a", 0, 50), piece("b", 0, 50), piece("a", 50, 100), Chunk("c", "text")]
-    assert evidence_depth(ranking, ["b"]) == 2
-    assert evidence_depth(ranking, ["a", "c"]) == 4
-    assert evidence_depth(ranking, ["a#60-90", "b#10-20"]) == 3
-    assert evidence_depth(ranking, ["a#40-60"]) == 1  # half of it
-    assert evidence_depth(ranking, ["a", "d"]) is None
-    assert evidence_depth(ranking, []) is None
-    assert evidence_depth([], ["a"]) is None
+    assert evidence_places(ranking, ["b"]) == [1]
+    assert evidence_places(ranking, ["c", "a"]) == [0, 3]
+    assert evidence_places(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
+    assert evidence_places(ranking, ["a#40-60"]) == [0]  # half of it
+    assert evidence_places(ranking, ["a#0-20", "a#10-30"]) == [0]
+    assert evidence_places(ranking, ["a", "d"]) is None
+    assert evidence_places(ranking, []) is None
+    assert evidence_places([], ["a"]) is None

@@ -13,16 +13,16 @@ from corag.text.documents import Document
 from experiments.data.stress_sets import (
     OllamaRewriter,
     StressConfig,
+    candidates_of,
     is_noise,
     main,
-    noise_pools,
     noisy_pool,
-    redundancy_pools,
     redundant_pool,
     rotated,
     write_set,
 )
-from experiments.evaluation.evaluate import EvaluateConfig, evaluate
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
 from tests.experiments.worlds import QUERIES
 from tests.ollama_server import OllamaServer, Reply
 
@@ -85,18 +85,21 @@ def test_noise_is_neither_evidence_nor_answer(folder):
 
 
 def test_sets_are_data_folders(folder, tmp_path):
-    rankings = {"q": list(folder.documents)}
-    pools = noise_pools(folder, folder.queries, rankings, size=4, rate=0.5)
-    assert write_set(folder.queries, pools, tmp_path / "noise") == 1
+    [query] = folder.queries
+
+    def pools(kind, rate):
+        config = StressConfig("data", "out", kind=kind, size=4)
+        return {"q": candidates_of(query, list(folder.documents.values()), rate, config, rotated)}
+
+    assert write_set(folder.queries, pools("noise", 0.5), tmp_path / "noise") == 1
     noisy = DataFolder.open(tmp_path / "noise")
     assert noisy.queries[0].candidates == ("p0", "p1", "p2", "p3")
     assert (noisy.queries[0].gold, noisy.queries[0].extra) == (("p1#0-5",), {"level": "easy"})
-    pools = redundancy_pools(folder, folder.queries, rankings, size=4, rate=0.5, rewrite=rotated)
-    assert write_set(folder.queries, pools, tmp_path / "redundant") == 1
+    assert write_set(folder.queries, pools("redundancy", 0.5), tmp_path / "redundant") == 1
     redundant = DataFolder.open(tmp_path / "redundant")
     assert redundant.queries[0].candidates == ("p0", "p1", "p0~1", "p1~1")
     assert redundant.documents["p0~1"].text == "It is old. Passage 0."
-    assert noise_pools(folder, folder.queries, rankings, size=4, rate=0.0) == {}
+    assert pools("noise", 0.0) == {"q": None}
     with pytest.raises(InputError, match="no question has enough passages"):
         write_set(folder.queries, {}, tmp_path / "none")
 

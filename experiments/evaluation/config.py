@@ -1,0 +1,152 @@
+"""The settings of `corag evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from corag.errors import InputError
+from corag.registry import SELECTORS
+from corag.selectors.corag.agents import DEFAULT_AGENT
+from experiments.adapters.evidence.config import EvidenceSource
+from experiments.data.config import CandidateSettings, SelectionSettings
+from experiments.evaluation.methods import ALL, parse_method
+
+
+@dataclass(frozen=True)
+class QuestionSet(CandidateSettings):
+    """Questions of one data folder.
+
+    Attributes:
+        name: What tables and files call it.
+        data: Data folder, below that of the comparison.
+        split: Which questions.
+    """
+
+    name: str
+    data: str
+    split: str = "dev"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.name.replace("-", "").replace("_", "").isalnum():
+            raise InputError(f"a set is called {self.name!r}; its name is part of file names: use letters and digits")
+
+
+@dataclass(frozen=True)
+class EvaluateConfig(SelectionSettings):
+    """Compare methods on data folders; an interrupted comparison goes on where it stopped.
+
+    One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder: it gets
+    the result of each set at each budget, and `comparison.md` and `comparison.json` over all.
+
+    Attributes:
+        data: Data folder; with sets or sources, the folder that holds theirs.
+        split: Split of the questions.
+        methods: Selectors, separated by commas, each with settings of its own if need be: `top-k:k=3`,
+            `car:method=dbscan`; `all` stands for every selector that can run with what is given.
+        reranker: Reranker of every method that uses one, in place of the default and of the one that an agent names.
+        prefilter: Share of orders that the reranker scores in `corag`; below 1 a surrogate ranks them first.
+        agent: Checkpoint folder, `default` for the agent that ships with the project, or `none`. As in `corag ask`, the
+            default agent decides where neither reranker nor prefilter is given.
+        strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
+        summarizer: Summarizer of methods that put summaries into the prompt.
+        judge: Model of an Ollama server that grades the answers; without one, no grades.
+        judge_host: The server; by default OLLAMA_HOST, or this machine.
+        seed: Seed of the sample and of bootstrap intervals.
+        out: File for the result as JSON, with one line per question beside it (`.rows.jsonl`).
+        sets: Questions of several data folders.
+        sources: Questions of several data folders with candidates as the training of an evidence reranker shows them.
+        only: Names of sets, separated by commas: measure these now, the others another time or in another process. The
+            name of a source is its data folder.
+        budgets: Several budgets, in place of one.
+        rerankers: Run each method with each of these; results call the pair `RERANKER METHOD`, without settings.
+        instead: By such a pair, the method to run in its place.
+        baselines: Methods or pairs to beat; of several, the one with the highest TES counts.
+        challengers: Methods or pairs whose lead over the baseline is measured, with bootstrap intervals.
+        latency_questions: Without it, every selection is timed, and each method has models of its own, so that times
+            compare. With a number, methods share models and vectors, and latency is measured afterwards on so many
+            questions of each set with fresh models; 0 for no latency.
+        figure: SVG file: quality against tokens.
+        write: A Markdown page; the text between its markers `<!-- table -->` and `<!-- /table -->` becomes the tables.
+    """
+
+    data: str
+    split: str = "dev"
+    methods: str = "top-k,naive,corag,upper"
+    reranker: str | None = None
+    prefilter: float | None = None
+    agent: str = DEFAULT_AGENT
+    strict: bool = False
+    summarizer: str = "extractive"
+    judge: str | None = None
+    judge_host: str | None = None
+    seed: int = 0
+    out: str | None = None
+    sets: tuple[QuestionSet, ...] = ()
+    sources: tuple[EvidenceSource, ...] = ()
+    only: str | None = None
+    budgets: tuple[int, ...] = ()
+    rerankers: tuple[str, ...] = ()
+    instead: Mapping[str, str] = field(default_factory=dict)
+    baselines: tuple[str, ...] = ()
+    challengers: tuple[str, ...] = ()
+    latency_questions: int | None = None
+    figure: str | None = None
+    write: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = [one.name for one in self.sets] + [source.data for source in self.sources]
+        if len(set(names)) < len(names):
+            raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
+        if unknown := {part.strip() for part in (self.only or "").split(",") if part.strip()}.difference(names):
+            raise InputError(f"only names {', '.join(sorted(unknown))}, but the sets are called {', '.join(names)}")
+        if (self.budgets and min(self.budgets) < 1) or len(set(self.budgets)) < len(self.budgets):
+            raise InputError(f"budgets are {self.budgets}; give each once, at least 1 token")
+        if self.latency_questions is not None and self.latency_questions < 0:
+            raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
+        if self.rerankers and ALL in self.method_texts:
+            raise InputError(f"methods is {self.methods!r}; to pair methods with rerankers, name each")
+        if len(self.pairs) < len(self.rerankers) * len(self.method_texts):
+            raise InputError(f"a reranker or a method stands twice; only {', '.join(self.pairs)} differ: leave one out")
+        if bool(self.baselines) != bool(self.challengers):
+            raise InputError("baselines and challengers go together; give both, or leave out both")
+        measured = list(self.pairs) if self.rerankers else [*self.method_texts, *SELECTORS.names]
+        if unknown := {*self.instead, *self.baselines, *self.challengers}.difference(measured):
+            raise InputError(f"{sorted(unknown)[0]!r} is nothing that this comparison measures: {', '.join(measured)}")
+
+    @property
+    def several(self) -> bool:
+        """Whether `out` is a folder for several results."""
+        return bool(self.sets or self.sources or self.budgets or self.rerankers)
+
+    @property
+    def method_texts(self) -> list[str]:
+        """The methods as they are written."""
+        return [part.strip() for part in self.methods.split(",") if part.strip()]
+
+    @property
+    def pairs(self) -> dict[str, tuple[str, str]]:
+        """Each reranker and method as they are written, by the name of the pair in results."""
+        return {
+            f"{parse_method(reranker).name} {parse_method(method).name}": (reranker, method)
+            for reranker in self.rerankers
+            for method in self.method_texts
+        }
+
+    def by_set(self) -> dict[str, EvaluateConfig]:
+        """Return for each set of questions to measure, by name, the settings that measure it alone."""
+        root, alone = Path(self.data), replace(self, sets=(), sources=(), only=None)
+        found = {
+            one.name: replace(alone, data=str(root / one.data), split=one.split, **one.candidate_settings())
+            for one in self.sets
+        } | {
+            source.data: replace(alone, data=str(root / source.data), split=source.split, sources=(source,))
+            for source in self.sources
+        }
+        if not found:
+            return {root.resolve().name: self}
+        wanted = None if self.only is None else [part.strip() for part in self.only.split(",")]
+        return {name: config for name, config in found.items() if wanted is None or name in wanted}

@@ -1,0 +1,152 @@
+"""What one method gains over another, and what one gains who always picks the best, with bootstrap intervals.
+
+q questions, r rerankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import InputError
+from corag.types import FloatArray
+from experiments.evaluation.measure import Row
+from experiments.evaluation.metrics import trade_off_efficiency
+
+ROUNDING = 1e-9
+"""Scores no further apart are equal."""
+RESAMPLES = 2000
+
+
+def _tes(rows: FloatArray) -> float:
+    return trade_off_efficiency(*rows.mean(axis=0).tolist())
+
+
+LEADS: Mapping[str, tuple[tuple[str, ...], Callable[[FloatArray], float]]] = {
+    "full_evidence": (("full_evidence",), np.mean),
+    "f1": (("f1",), np.mean),
+    "tes": (("full_evidence", "chunks"), _tes),
+    "recall_tes": (("evidence_recall", "chunks"), _tes),
+}
+"""What leads are measured in: figures of rows, and the statistic of these, `[q, figures]`."""
+
+
+def lead(
+    challenger: Sequence[Row], baseline: Sequence[Row], *, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Any]:
+    """Return what a challenger gains over a baseline on the same questions.
+
+    Args:
+        challenger: Its rows.
+        baseline: Its rows, question by question those of the challenger.
+        resamples: Samples of the bootstrap.
+        seed: Of the samples.
+
+    Returns:
+        For each of `LEADS` the difference, with its 95% interval (`_low`, `_high`) over resampled questions; those on
+        which one of both failed are left out. `share_of_tokens`: of the challenger, relative to the baseline.
+    """
+    found: dict[str, Any] = {}
+    for name, (figures, statistic) in LEADS.items():
+        ours, theirs = _paired(challenger, baseline, figures)
+        if len(ours):
+            found[name] = float(statistic(ours)) - float(statistic(theirs))
+            leads = [
+                float(statistic(ours[rows])) - float(statistic(theirs[rows]))
+                for rows in _samples(len(ours), resamples, seed)
+            ]
+            found[f"{name}_low"], found[f"{name}_high"] = np.percentile(leads, [2.5, 97.5]).tolist()
+    ours, theirs = _paired(challenger, baseline, ("cost_tokens",))
+    found["share_of_tokens"] = float(ours.sum() / theirs.sum()) if theirs.any() else None
+    return found
+
+
+def _paired(
+    challenger: Sequence[Row], baseline: Sequence[Row], figures: Sequence[str]
+) -> tuple[FloatArray, FloatArray]:
+    """Return the figures of both where both have them, `[q, figures]` each."""
+    pairs = [
+        pair for pair in zip(challenger, baseline, strict=True) if all(name in row for row in pair for name in figures)
+    ]
+    ours, theirs = (
+        np.array([[pair[side][name] for name in figures] for pair in pairs], dtype=float).reshape(-1, len(figures))
+        for side in (0, 1)
+    )
+    return ours, theirs
+
+
+def _samples(questions: int, resamples: int, seed: int) -> NDArray[np.int64]:
+    """Return samples of questions with replacement, `[resamples, q]`."""
+    return np.random.default_rng(seed).integers(0, questions, (resamples, questions))
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """How far a choice for each question could go beyond one choice for all.
+
+    Attributes:
+        questions: How many were scored.
+        shares: Of each reranker, the share of the questions on which it is best; a tie is divided among the tied.
+        differ: Share of the questions on which not all rerankers do alike.
+        best: The reranker with the highest mean.
+        best_mean: That mean.
+        oracle_mean: Mean of the best score of each question.
+        gain: Of the oracle over the best single one, relative to it.
+        low: Lower end of the 95% interval of the gain, over resampled questions; the best single one is found anew in
+            each sample.
+        high: Its upper end.
+    """
+
+    questions: int
+    shares: dict[str, float]
+    differ: float
+    best: str
+    best_mean: float
+    oracle_mean: float
+    gain: float
+    low: float
+    high: float
+
+
+def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0) -> Diversity:
+    """Compare rerankers question by question.
+
+    Args:
+        names: Of the rerankers.
+        scores: `[q, r]`, higher is better, at least 0.
+        resamples: Samples of the bootstrap.
+        seed: Of the samples.
+
+    Raises:
+        InputError: No question, or not a column for each name.
+    """
+    if scores.ndim != 2 or scores.shape[1] != len(names) or not len(scores):
+        raise InputError(f"scores have shape {scores.shape}; give one row or more, and a column for each of {names}")
+    is_best = scores >= scores.max(axis=1, keepdims=True) - ROUNDING
+    shares = (is_best / is_best.sum(axis=1, keepdims=True)).mean(axis=0)
+    means = scores.mean(axis=0)
+    best = int(np.argmax(means))
+    oracles = scores.max(axis=1)
+    low, high = np.percentile(
+        [_gain(scores[rows], oracles[rows]) for rows in _samples(len(scores), resamples, seed)], [2.5, 97.5]
+    ).tolist()
+    return Diversity(
+        questions=len(scores),
+        shares=dict(zip(names, shares.tolist(), strict=True)),
+        differ=float(1 - is_best.all(axis=1).mean()),
+        best=names[best],
+        best_mean=float(means[best]),
+        oracle_mean=float(oracles.mean()),
+        gain=_gain(scores, oracles),
+        low=low,
+        high=high,
+    )
+
+
+def _gain(scores: FloatArray, oracles: FloatArray) -> float:
+    best = float(scores.mean(axis=0).max())
+    return float(oracles.mean()) / best - 1 if best > 0 else 0.0

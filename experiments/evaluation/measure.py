@@ -1,0 +1,246 @@
+"""One question under every method: what each chose, what was read from it, and the averages of these figures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
+from corag.readers.cached import CachedReader
+from corag.text.data import Query
+from corag.text.documents import SEPARATOR
+from corag.types import Candidate, Chunk, Embedder, Selection, Selector, TokenCounter
+from experiments.evaluation.judge import Judge
+from experiments.evaluation.metrics import (
+    answer_figures,
+    answer_similarity,
+    change_in_tokens,
+    evidence_figures,
+    evidence_places,
+    redundancy,
+    substring_match,
+    trade_off_efficiency,
+)
+from search import SearchError
+
+Row = Mapping[str, Any]
+"""Figures of one method on one question; a figure that the question does not have is left out."""
+
+MEANS = (
+    "rouge1", "rouge2", "rougeL", "f1", "em", "sub_em", "evidence_recall", "evidence_precision", "full_evidence",
+    "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
+)  # fmt: skip
+"""Figures that are averaged over the questions that have them; 0 where none has."""
+SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity")
+"""The same, of which some methods have none at all: null then, not 0."""
+TOTALS = ("over_budget", "truncated", "empty", "failed")
+"""Figures that are added up over questions."""
+
+FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
+"""What one question may be too much for; a missing package, model or server is a reason to stop."""
+
+
+def measure(
+    query: Query,
+    candidates: Sequence[Candidate],
+    selectors: Mapping[str, Selector],
+    budget_tokens: int,
+    tokens: TokenCounter,
+    *,
+    reader: CachedReader | None,
+    embedder: Embedder,
+    judge: Judge | None = None,
+    timed: bool = True,
+) -> dict[str, dict[str, Any]]:
+    """Let every selector choose for one question, and measure what it chose.
+
+    Equal contexts are read once. A selector that fails is noted with its error, and the others go on.
+
+    Args:
+        query: The question.
+        candidates: Its candidates, best first.
+        selectors: By name.
+        budget_tokens: The most tokens that a selection may cost.
+        tokens: Counts them.
+        reader: Answers from what was chosen; without one, nothing is read.
+        embedder: Tells how much a selection repeats itself, and how alike answers are.
+        judge: Grades the answers.
+        timed: Whether rows have the milliseconds of the selection.
+
+    Returns:
+        Per method its row.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    chosen: dict[str, Selection] = {}
+    ranking = [candidate.chunk for candidate in candidates]
+    for name, selector in selectors.items():
+        found, latency_ms = select(selector, query, candidates, budget_tokens)
+        if isinstance(found, Exception):
+            rows[name] = {"query": query.id, "failed": 1, "error": f"{type(found).__name__}: {found}"}
+        else:
+            chosen[name] = found
+            rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if timed else {})}
+    originals = [_original(selection, ranking) for selection in chosen.values() if not _is_whole(selection)]
+    answers = _answers(query, [*(selection.text for selection in chosen.values()), *originals], reader)
+    grades: dict[str, dict[str, Any]] = {}
+    if judge is not None and query.answers:
+        texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.values() if answers))
+        for text, verdict in zip(texts, judge.judge(query.question, texts, query.answers), strict=True):
+            graded = verdict.grade is not None
+            grades[text] = {"judge": verdict.grade} if graded else {"judge_error": verdict.reason}
+            grades[text]["judge_unusable"] = int(not graded)
+    for name, selection in chosen.items():
+        rows[name] |= {
+            **selection_figures(query, selection, tokens),
+            **depth_figures(query, selection, ranking),
+            "redundancy": redundancy(_parts(selection), embedder),
+            "ids": list(selection.ids),
+        }
+        if answers:
+            answer = answers[selection.text]
+            rows[name] |= {**reading_figures(query, answer), **grades.get(answer, {}), "answer": answer}
+            rows[name] |= summary_figures(selection, ranking, answer, answers.__getitem__, tokens, embedder)
+    return rows
+
+
+def select(
+    selector: Selector, query: Query, candidates: Sequence[Candidate], budget_tokens: int
+) -> tuple[Selection | Exception, float]:
+    """Return a selection, or why this question was too much for the selector, and the milliseconds that it took."""
+    started = time.perf_counter()
+    try:
+        found: Selection | Exception = selector.select(query.question, candidates, budget_tokens)
+    except DataError:
+        # Files that cannot be used are no question's fault.
+        raise
+    except FAILURES as error:
+        found = error
+    return found, 1000 * (time.perf_counter() - started)
+
+
+def _answers(query: Query, contexts: Sequence[str], reader: CachedReader | None) -> dict[str, str]:
+    """Return the answer from each context; nothing without a reader."""
+    if reader is None:
+        return {}
+    found = reader.answer_many([query.question] * len(contexts), contexts)
+    return {context: answer.text for context, answer in zip(contexts, found, strict=True)}
+
+
+def selection_figures(query: Query, selection: Selection, tokens: TokenCounter) -> dict[str, Any]:
+    """Return the figures of one selection by itself."""
+    # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
+    cost = int(tokens.count([selection.text])[0]) if selection.text else 0
+    trace = selection.trace
+    # Of a chunk that went into a summary nobody knows whether its evidence is still there.
+    shown = [chunk for chunk in selection.chunks if chunk.text in selection.text]
+    taken = evidence_figures(selection.chunks, query.gold)
+    return {
+        **(evidence_figures(shown, query.gold) or {}),
+        **({} if taken is None else {"context_recall": taken["evidence_recall"]}),
+        "cost_tokens": cost,
+        "chunks": len(selection),
+        "over_budget": int(cost > selection.budget_tokens),
+        "empty": int(len(selection) == 0),
+        "value": selection.value,
+        "scorer_calls": trace.scorer_calls,
+        "orders_scored": trace.orders_scored,
+        "truncated": trace.truncated,
+        **({} if trace.reranker is None else {"reranker": trace.reranker}),
+    }
+
+
+def reading_figures(query: Query, answer: str) -> dict[str, float]:
+    """Return the figures of an answer; nothing for a question without known answers."""
+    if not query.answers:
+        return {}
+    return {**answer_figures(answer, query.answers), "sub_em": substring_match(answer, query.answers)}
+
+
+def depth_figures(query: Query, selection: Selection, ranking: Sequence[Chunk]) -> dict[str, int]:
+    """Return how deep in the ranking the evidence lies, and how far from it the number of chunks chosen is."""
+    places = evidence_places(ranking, query.gold)
+    return {} if places is None else {"true_k": places[-1] + 1, "diff_k": abs(len(selection) - places[-1] - 1)}
+
+
+def summary_figures(
+    selection: Selection,
+    ranking: Sequence[Chunk],
+    answer: str,
+    answer_from: Callable[[str], str],
+    tokens: TokenCounter,
+    embedder: Embedder,
+) -> dict[str, float]:
+    """Return what summarizing changed: tokens and answer, against the chunks that were summarized as they are.
+
+    Nothing for a selection of whole chunks.
+    """
+    if _is_whole(selection):
+        return {}
+    original = _original(selection, ranking)
+    num_tokens, before = tokens.count([selection.text, original]).tolist()
+    other = answer_from(original)
+    alike = answer_similarity(answer, other, embedder) if answer and other else float(answer == other)
+    return {"change_in_tokens": change_in_tokens(num_tokens, before), "answer_similarity": alike}
+
+
+def _original(selection: Selection, ranking: Sequence[Chunk]) -> str:
+    """Return the joined chunks that a selection was made from."""
+    # In the order of the ranking, so that methods which sum up the same chunks share one answer.
+    sources = set(selection.ids)
+    return SEPARATOR.join(chunk.text for chunk in ranking if chunk.id in sources)
+
+
+def _is_whole(selection: Selection) -> bool:
+    return selection.text == SEPARATOR.join(chunk.text for chunk in selection.chunks)
+
+
+def _parts(selection: Selection) -> list[str]:
+    """Return the chunks, or of a selection with a text of its own the parts that empty lines divide."""
+    if _is_whole(selection):
+        return [chunk.text for chunk in selection.chunks]
+    return [part for part in selection.text.split(SEPARATOR) if part.strip()]
+
+
+def average(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return means, totals and latency quantiles of a method's rows.
+
+    Questions on which the method failed are counted, and in no other figure. `tes` is over those with gold. Grades of
+    a judge, and the number of its replies without one, are there only if a judge was asked.
+    """
+    means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS, "judge")}
+    averages = {name: float(np.mean(values)) if values else None for name, values in means.items()}
+    grade = averages.pop("judge")
+    errors = [row["error"] for row in rows if "error" in row]
+    return {
+        **{name: 0.0 if value is None and name in MEANS else value for name, value in averages.items()},
+        "tes": tes(rows, "full_evidence"),
+        **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
+        **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
+        **(
+            {"judge": grade, "judge_unusable": sum(row.get("judge_unusable", 0) for row in rows)}
+            if any("judge_unusable" in row for row in rows)
+            else {}
+        ),
+        **({"error": errors[0]} if errors else {}),
+    }
+
+
+def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float | None]:
+    """Return median and 95% quantile; None without any."""
+    quantiles = np.percentile(latencies_ms, [50, 95]).tolist() if len(latencies_ms) else [None, None]
+    return dict(zip(("latency_ms_median", "latency_ms_p95"), quantiles, strict=True))
+
+
+def tes(rows: Sequence[Row], accuracy: str) -> float | None:
+    """Return the trade-off efficiency score over the rows with evidence; None without any.
+
+    Args:
+        rows: Of one method.
+        accuracy: `full_evidence` or `evidence_recall`: CAR does not say how it counts a question of which a part of the
+            evidence was found.
+    """
+    judged = [(row[accuracy], row["chunks"]) for row in rows if accuracy in row]
+    return trade_off_efficiency(*np.mean(judged, axis=0).tolist()) if judged else None
