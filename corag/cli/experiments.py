@@ -18,7 +18,7 @@ def label(config: Any) -> None:
 
     path = label(config)
     if config.shard and not path.exists():
-        say(f"shard {config.shard} is done; whoever does the last one writes {path}")
+        say(f"shard {config.shard} is done; the last shard to finish writes {path}")
         return
     rows, metadata = read_table(path)
     tokens = metadata["tokens"]
@@ -65,7 +65,7 @@ def train_adapter(config: Any) -> None:
     from experiments.adapters.train import train_adapter
 
     adapter = train_adapter(config)
-    say(f"adapter in {adapter}; its README.md says what it achieves")
+    say(f"adapter in {adapter}; its README.md has the results")
 
 
 def evaluate(config: Any) -> None:

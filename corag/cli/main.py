@@ -23,7 +23,7 @@ from corag.errors import CoragError
 from corag.optional import load
 
 MISTAKE = 2
-"""Exit status when the user can mend what went wrong."""
+"""Exit status of a mistake that the user can fix."""
 INTERRUPTED = 130
 
 COMMANDS = {
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run(settings_type(**vars(values)))
         sys.stdout.flush()
     except KeyboardInterrupt:
-        say("stopped; the same command goes on from here", stderr())
+        say("stopped; run the same command again to resume", stderr())
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

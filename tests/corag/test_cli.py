@@ -218,7 +218,7 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
     monkeypatch.setitem(READERS._parts, "interrupted", Interrupted)
     arguments = ["--methods", "top-k", "--reader", "interrupted", "--out", tmp_path / "r.json"]
     assert run("evaluate", "--data", small_data, *arguments) == INTERRUPTED
-    assert "stopped; the same command goes on from here" in capsys.readouterr().err
+    assert "stopped; run the same command again to resume" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
 
 
