@@ -1,4 +1,4 @@
-"""What a prediction costs beside the embedding that it needs: an agent of the paper's size, with random weights."""
+"""The time of a prediction beside that of the embedding that it needs: an agent of the paper's size, random weights."""
 
 from __future__ import annotations
 
@@ -15,30 +15,28 @@ from numpy.typing import NDArray
 import agent
 import corag
 from corag.registry import RERANKERS
-from experiments.bench.search import Clock, interleaved_medians
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.bench.harness import Timing, finished, log_axes
+from experiments.run.report import COLORS, new_figure
 
 QUESTION = "Which river of the island ends in the lake that is 310 metres deep?"
 BATCHES = (1, 4, 16, 64, 256, 1024)
 REPEATS = 20
 """A single prediction is too short for the clock: each timing is of this many."""
 SEED = 0
+ROUNDS = 11
 TITLE = "the agent: one question, and many at once"
 COLUMNS = {"setting": "setting", "us": "us", "us_per_question": "us a question"}
 
 
-def bench_agent(
-    rounds: int, clock: Clock = "wall", *, batches: Sequence[int] = BATCHES
-) -> dict[str, list[dict[str, Any]]]:
+def bench_agent(timing: Timing, *, batches: Sequence[int] = BATCHES) -> dict[str, list[dict[str, Any]]]:
     """Time predictions, interleaved with the embedding of a question.
 
     Args:
-        rounds: Interleaved runs of each setting; their median counts.
-        clock: See `experiments.bench.search.CLOCKS`.
+        timing: How settings are timed.
         batches: Questions at once, ascending.
 
     Returns:
-        `rows`: a line of the table each. `curve`: questions at once and microseconds a question.
+        `rows`: the lines of the table. `curve`: questions at once and microseconds a question.
     """
     embedder = corag.embedder()
     predictor = random_agent(embedder.dimension)
@@ -51,7 +49,7 @@ def bench_agent(
     }
     for _, run in work.values():
         run()
-    medians = interleaved_medians({name: run for name, (_, run) in work.items()}, _repeat, rounds, clock)
+    medians = timing.medians({name: partial(_repeat, run) for name, (_, run) in work.items()})
     times = {name: 1e6 * medians[name] / REPEATS for name in work}
     rows = [
         {"setting": name, "us": times[name], "us_per_question": times[name] / number}
@@ -62,7 +60,7 @@ def bench_agent(
 
 
 def random_agent(feature_dim: int) -> agent.ConfigurationAgent:
-    """Return an agent of the paper's size (5.1) with random weights, over the rerankers that are registered."""
+    """Return an agent of the paper's size (5.1) with random weights, over the registered rerankers."""
     config = agent.AgentConfig(
         feature_dim=feature_dim,
         rerankers=RERANKERS.names,
@@ -77,7 +75,7 @@ def random_agent(feature_dim: int) -> agent.ConfigurationAgent:
 def _by_onnx(
     predictor: agent.ConfigurationAgent, vector: NDArray[np.float32]
 ) -> dict[str, tuple[int, Callable[[], object]]]:
-    """Return the same prediction by the exported model, where what exports and runs it is installed."""
+    """Return the same prediction by the exported model, where onnx and OpenVINO are installed."""
     if importlib.util.find_spec("onnx") is None or importlib.util.find_spec("openvino") is None:
         return {}
     import openvino
@@ -93,19 +91,12 @@ def _repeat(run: Callable[[], object]) -> None:
         run()
 
 
-def batch_plot(curve: Sequence[Mapping[str, Any]]) -> str:
-    """Return an SVG of the time that a question takes against how many are predicted at once."""
+def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return an SVG of microseconds a question against questions predicted at once."""
+    curve = measured["curve"]
     figure = new_figure(5.6, 3.6)
     panel = figure.subplots()
     questions = [one["questions"] for one in curve]
     panel.plot(questions, [one["us"] for one in curve], marker="o", color=COLORS[0])
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    panel.set_xticks(questions, [f"{number:,}" for number in questions])
-    panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-    panel.set_xlabel("questions at once")
-    panel.set_ylabel("us a question")
-    panel.grid(alpha=0.3)
-    panel.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    return to_svg(figure)
+    log_axes(panel, questions, "questions at once", "us a question")
+    return finished(figure)

@@ -28,10 +28,10 @@ from corag.text.documents import Document
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, Reranker
 from experiments import demo
-from experiments.bench.scoring import make_model
-from experiments.bench.search import CLOCKS, Clock
+from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot
+from experiments.bench.scoring_lab import make_model
 from experiments.evaluation.methods import ALL, Method, parse_method
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.report import COLORS
 
 CHUNK_TOKENS, LEAST_TOKENS, BUDGET_TOKENS = 100, 90, 512
 SIZES = (10, 50)
@@ -46,6 +46,7 @@ SHIPPED = (
 READER = "minilm-reader"
 """Its time to load is measured, too."""
 QUESTION = "Which statement handles an exception?"
+ROUNDS = 3
 TITLE = (
     f"orders valued in a search with and without what is prepared for a question, candidates of {LEAST_TOKENS} to "
     f"{CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}, at most {MAX_SCORED} orders; load: a fresh process with one value"
@@ -88,13 +89,12 @@ class _Search:
 
 
 def bench_orders(
-    rounds: int, clock: Clock = "wall", rerankers: str = ALL, model: Path | None = None, *, quiet: bool = False
+    timing: Timing, rerankers: str = ALL, model: Path | None = None, *, quiet: bool = False
 ) -> dict[str, list[dict[str, Any]]]:
     """Measure rerankers.
 
     Args:
-        rounds: Searches of each reranker, number of candidates and policy; their medians count.
-        clock: See `bench_search.CLOCKS`.
+        timing: Its rounds are searches of each reranker, number of candidates and policy.
         rerankers: Names, with settings if need be, separated by commas; `all` stands for those that need no download
             and a cross-encoder.
         model: The folder of that cross-encoder; by default one of MiniLM's size with random weights in its head.
@@ -112,19 +112,19 @@ def bench_orders(
             # What is loaded when first used is no part of any search.
             reranker.score(QUESTION, [QUESTION])
         found: dict[tuple[str, int], list[list[_Search]]] = {}
-        pools = _pools(rounds)
+        pools = _pools(timing.rounds)
         with progress("search", quiet=quiet) as told:
             for number, candidates in enumerate(pools, start=1):
                 for label, reranker in made.items():
-                    found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, clock))
+                    found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, timing.clock))
                 told(number, len(pools))
-        loads = {method.label: _load("reranker", method, rounds) for method in methods}
+        loads = {method.label: _load("reranker", method, timing.rounds) for method in methods}
     rows = [
         {"setting": label, **_row(size, searches), **loads[label]}
         for (label, size), turns in sorted(found.items(), key=lambda item: (item[0][1], list(made).index(item[0][0])))
         for searches in zip(*turns, strict=True)
     ]
-    return {"rows": [*rows, {"setting": f"reader {READER}", **_load("reader", parse_method(READER), rounds)}]}
+    return {"rows": [*rows, {"setting": f"reader {READER}", **_load("reader", parse_method(READER), timing.rounds)}]}
 
 
 def _named(rerankers: str, cross_encoder: Path) -> list[Method]:
@@ -206,19 +206,13 @@ def _children_cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def speed_plot(rows: Sequence[Mapping[str, Any]]) -> str:
+def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return an SVG of orders a second, preparation included, policy `paper`: a bar for each number of candidates."""
-    shown = [row for row in rows if row.get("policy") == "paper"]
-    figure = new_figure(7.2, 0.36 * len(shown) + 1.2)
-    panel = figure.subplots()
-    for row in shown:
-        color = COLORS[SIZES.index(row["candidates"])]
-        bar = panel.barh(f"{row['setting']}, {row['candidates']}", row["per_s_cold"], color=color, height=0.62)
-        panel.bar_label(bar, [f"{row['per_s_cold']:,.0f}"], padding=3, fontsize=9)
-    panel.invert_yaxis()
-    panel.set_xscale("log")
-    panel.set_xlabel("orders a second, preparation included; reranker and number of candidates")
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.margins(x=0.15)
-    figure.tight_layout()
-    return to_svg(figure)
+    shown = {f"{row['setting']}, {row['candidates']}": row for row in measured["rows"] if row.get("policy") == "paper"}
+    return bar_plot(
+        {name: row["per_s_cold"] for name, row in shown.items()},
+        "orders a second, preparation included; reranker and number of candidates",
+        texts=",.0f",
+        colors=[COLORS[SIZES.index(row["candidates"])] for row in shown.values()],
+        log=True,
+    )

@@ -33,6 +33,7 @@ SHARE = 0.05
 """The most of a question's feasible orders that one setting has scored."""
 PREFILTERS = (0.25, 0.5, 1.0)
 OTHERS: tuple[search.Policy, ...] = ("best-first", "beam", "greedy", "public-code", "random")
+ROUNDS = 1
 TITLE = (
     f"value relative to the best of up to {MAX_LENGTH} chunks, own candidates, {BUDGET_TOKENS} tokens; orders scored, "
     "their share of a question's feasible ones, and of all questions' together"
@@ -186,8 +187,9 @@ def _curve(name: str, kind: str, rows: Sequence[Mapping[str, Any]]) -> dict[str,
     return {"set": name, "kind": kind} | {figure: [row[figure] for row in rows] for figure in ("share", "value")}
 
 
-def value_plot(curves: Sequence[Mapping[str, Any]]) -> str:
+def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return an SVG of relative value against the share of orders scored, a panel for each set of questions."""
+    curves = measured["curves"]
     names = list(dict.fromkeys(curve["set"] for curve in curves))
     figure = new_figure(5.2 * len(names), 4.2)
     panels = figure.subplots(1, len(names), squeeze=False)[0]

@@ -11,9 +11,8 @@ from typing import Any, Literal
 from corag.cli.console import stdout, table
 from corag.errors import InputError
 from experiments.bench import agent, orders, real, scoring, search, selectors
+from experiments.bench.harness import Clock, Timing
 from experiments.run.journal import versions, write_atomically
-
-DEFAULT_ROUNDS = {"search": 51, "scoring": 3, "real": 1, "selectors": 11, "orders": 3, "agent": 11}
 
 
 @dataclass(frozen=True)
@@ -48,60 +47,56 @@ class BenchConfig:
     seeds: int = 5
     questions: int = 2
     queries: int = 40
-    clock: search.Clock = "wall"
+    clock: Clock = "wall"
     data: str | None = None
     model: str | None = None
     rerankers: str = "all"
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
-        if self.rounds is not None and self.rounds < 1:
-            raise InputError(f"rounds must be at least 1, got {self.rounds}; 3 to 101 are usual")
         if self.part == "real" and self.data is None:
             raise InputError("part real needs data: the folder of the data folders hotpotqa and 2wikimultihopqa")
-        if self.seeds < 1:
-            raise InputError(f"seeds must be at least 1, got {self.seeds}; 1 to 8 are usual")
-        if self.questions < 1:
-            raise InputError(f"questions must be at least 1, got {self.questions}; 2 to 20 are usual")
-        if self.queries < 1:
-            raise InputError(f"queries must be at least 1, got {self.queries}; 40 to 200 are usual")
+        usual = {"rounds": "3 to 101", "seeds": "1 to 8", "questions": "2 to 20", "queries": "40 to 200"}
+        for name, numbers in usual.items():
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}; {numbers} are usual")
+
+
+PARTS: dict[str, Any] = {
+    "search": search, "scoring": scoring, "real": real, "selectors": selectors, "orders": orders, "agent": agent,
+}  # fmt: skip
+"""Each module has the table's `COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
+
+
+def _measure(config: BenchConfig, timing: Timing) -> dict[str, list[dict[str, Any]]]:
+    """Return `rows`, the lines of the table, and what the figure shows."""
+    model = Path(config.model) if config.model else None
+    match config.part:
+        case "search":
+            return search.bench_search(timing, config.seeds)
+        case "scoring":
+            return scoring.bench_scoring(timing, scoring.Sizes(config.questions, config.queries, model))
+        case "real":
+            assert config.data is not None
+            return real.bench_real(config.data, values=Path(config.out) / "bench-real-values.sqlite")
+        case "selectors":
+            return selectors.bench_selectors(timing)
+        case "orders":
+            return orders.bench_orders(timing, config.rerankers, model)
+        case "agent":
+            return agent.bench_agent(timing)
 
 
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file and its figure."""
-    folder = Path(config.out)
-    rounds = config.rounds or DEFAULT_ROUNDS[config.part]
-    model = Path(config.model) if config.model else None
-    if config.part == "search":
-        measured = search.bench_search(rounds, config.seeds)
-        columns, title = search.COLUMNS, search.TITLE
-        figure = search.quality_plot(measured["curve"])
-    elif config.part == "real":
-        assert config.data is not None
-        folder.mkdir(parents=True, exist_ok=True)
-        measured = real.bench_real(config.data, values=folder / "bench-real-values.sqlite")
-        columns, title = real.COLUMNS, real.TITLE
-        figure = real.value_plot(measured["curves"])
-    elif config.part == "selectors":
-        measured = selectors.bench_selectors(rounds, config.clock)
-        columns, title = selectors.COLUMNS, selectors.TITLE
-        figure = selectors.growth_plot(measured["curve"])
-    elif config.part == "orders":
-        measured = orders.bench_orders(rounds, config.clock, config.rerankers, model)
-        columns, title = orders.COLUMNS, orders.TITLE
-        figure = orders.speed_plot(measured["rows"])
-    elif config.part == "agent":
-        measured = agent.bench_agent(rounds, config.clock)
-        columns, title = agent.COLUMNS, agent.TITLE
-        figure = agent.batch_plot(measured["curve"])
-    else:
-        sizes = scoring.Sizes(config.questions, config.queries, model)
-        measured = scoring.bench_scoring(scoring.Timing(rounds, config.clock), sizes)
-        columns, title = scoring.COLUMNS, scoring.TITLE
-        figure = scoring.speed_plot(measured["curve"])
+    folder, part = Path(config.out), PARTS[config.part]
+    timing = Timing(config.rounds or part.ROUNDS, config.clock)
+    folder.mkdir(parents=True, exist_ok=True)
+    measured = _measure(config, timing)
     result: dict[str, Any] = {
         "part": config.part,
-        "rounds": rounds,
+        "rounds": timing.rounds,
         "clock": config.clock,
         "machine": platform.processor() or platform.machine(),
         "versions": versions(),
@@ -110,7 +105,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     console = stdout()
     # Better a line that is too long than cells that are cut.
     console.width = max(console.width, 120)
-    console.print(table(result["rows"], columns, title=title))
+    console.print(table(result["rows"], part.COLUMNS, title=part.TITLE))
     write_atomically(folder / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
-    write_atomically(folder / f"bench-{config.part}.svg", figure)
+    write_atomically(folder / f"bench-{config.part}.svg", part.plot(measured))
     return result

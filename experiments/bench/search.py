@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf
 from statistics import fmean, median
-from time import perf_counter, process_time
-from typing import Any, Literal
+from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 import search
+from experiments.bench.harness import Timing
 from experiments.bench.problems import MAX_LENGTH, Problem, problems
 from experiments.run.report import COLORS, new_figure, to_svg
 from search import Order, SearchConfig, SearchResult
@@ -23,6 +25,7 @@ TREE_ITERATIONS = {"1k": 21, "10k": 210, "100k": 2100}
 FIRST_SEED = 1000
 CAPS = (12, 24, 48, 96, 179)
 QUALITY_CAPS = (48, 179)
+ROUNDS = 51
 TITLE = (
     f"search core, {NUM_CHUNKS} chunks of {CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}; "
     "below: policies on small problems, optima found of 60"
@@ -34,18 +37,15 @@ COLUMNS = {
     "us_per_order": "us an order",
     "found": "optima found",
 }
-Clock = Literal["wall", "cpu"]
-CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
-"""`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
 _SAME = 1e-9
 """Values that differ by no more are equal."""
 
 
-def bench_search(rounds: int, num_seeds: int) -> dict[str, list[dict[str, Any]]]:
+def bench_search(timing: Timing, num_seeds: int) -> dict[str, list[dict[str, Any]]]:
     """Measure the core and the policies.
 
     Args:
-        rounds: Interleaved runs of each setting of the core.
+        timing: How the core is timed.
         num_seeds: Sets of 60 problems.
 
     Returns:
@@ -58,12 +58,12 @@ def bench_search(rounds: int, num_seeds: int) -> dict[str, list[dict[str, Any]]]
     runs = {name: {seed: [_run(s, config) for s in some] for seed, some in solved.items()}
             for name, config in policy_settings().items()}  # fmt: skip
     return {
-        "rows": core_rows(rounds) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
+        "rows": core_rows(timing) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
         "curve": [curve(policy, runs[f"{policy}, at most {CAPS[-1]} orders"]) for policy in POLICIES],
     }
 
 
-def core_rows(rounds: int) -> list[dict[str, Any]]:
+def core_rows(timing: Timing) -> list[dict[str, Any]]:
     """Time the tree search under its settings, and on trees of about 1,000, 10,000 and 100,000 nodes."""
     costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
     tree = SearchConfig(policy="paper")
@@ -80,8 +80,10 @@ def core_rows(rounds: int) -> list[dict[str, Any]]:
         return search.search(costs, _free_scorer, BUDGET_TOKENS, config)
 
     seconds = {
-        **interleaved_medians(settings, run, rounds),
-        **interleaved_medians(trees, run, min(rounds, 5)),
+        **timing.medians({name: partial(run, config) for name, config in settings.items()}),
+        **replace(timing, rounds=min(timing.rounds, 5)).medians(
+            {name: partial(run, config) for name, config in trees.items()}
+        ),
     }
     return [_row(name, run(config).num_scored, seconds[name]) for name, config in {**settings, **trees}.items()]
 
@@ -135,8 +137,9 @@ def curve(policy: str, by_seed: Mapping[int, Sequence[Run]]) -> dict[str, Any]:
     }
 
 
-def quality_plot(curves: Sequence[Mapping[str, Any]]) -> str:
+def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return an SVG of optima found against orders scored, a line for each policy."""
+    curves = measured["curve"]
     figure = new_figure(6.4, 4.2)
     panel = figure.subplots()
     for line, color in zip(curves, COLORS, strict=False):
@@ -153,29 +156,6 @@ def quality_plot(curves: Sequence[Mapping[str, Any]]) -> str:
     panel.legend(frameon=False, fontsize=9)
     figure.tight_layout()
     return to_svg(figure)
-
-
-def interleaved_medians(
-    settings: Mapping[str, Any], run: Callable[[Any], object], rounds: int, clock: Clock = "wall"
-) -> dict[str, float]:
-    """Return the median seconds of each setting.
-
-    All take their turn in every round, so that a slow moment of the machine meets them alike.
-
-    Args:
-        settings: What `run` is called with, by name.
-        run: Is timed.
-        rounds: Turns of each setting.
-        clock: See `CLOCKS`.
-    """
-    now = CLOCKS[clock]
-    times: dict[str, list[float]] = {name: [] for name in settings}
-    for _ in range(rounds):
-        for name, setting in settings.items():
-            started = now()
-            run(setting)
-            times[name].append(now() - started)
-    return {name: median(values) for name, values in times.items()}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from typing import Any, get_args
@@ -22,8 +23,8 @@ from corag.selectors.clustering.grids import Method
 from corag.selectors.clustering.mixture import soft_clusters
 from corag.selectors.edc2 import dynamic_clusters
 from corag.types import FloatArray
-from experiments.bench.search import CLOCKS, Clock, interleaved_medians
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.bench.harness import CLOCKS, Clock, Timing, finished, log_axes
+from experiments.run.report import COLORS, new_figure
 
 QUERIES, DOCUMENTS = 10_000, 1_000
 CAR_CANDIDATES = 40
@@ -32,28 +33,26 @@ RAPTOR_CHUNKS = (1_250, 2_500, 5_000, 10_000)
 DIMENSIONS = 384
 TOPICS = 60
 SEED = 0
+ROUNDS = 11
 TITLE = "selectors without their models; memory at its peak, and the power of n with which it grows"
 COLUMNS = {"setting": "setting", "ms": "ms", "peak_mb": "MB", "growth": "power"}
 
 
-def bench_selectors(
-    rounds: int, clock: Clock = "wall", *, raptor_chunks: Sequence[int] = RAPTOR_CHUNKS
-) -> dict[str, list[dict[str, Any]]]:
+def bench_selectors(timing: Timing, *, raptor_chunks: Sequence[int] = RAPTOR_CHUNKS) -> dict[str, list[dict[str, Any]]]:
     """Measure the selectors' own work.
 
     Args:
-        rounds: Interleaved runs of each setting; their median counts. Clusters of chunks are made once for each number.
-        clock: See `experiments.bench.search.CLOCKS`.
+        timing: How cuts are timed; chunks are clustered once for each number.
         raptor_chunks: Numbers of chunks to cluster, ascending.
 
     Returns:
-        `rows`: a line of the table each. `curve`: chunks, seconds and peak memory of the clusters of chunks.
+        `rows`: the lines of the table. `curve`: chunks, seconds and peak memory of the clusters of chunks.
     """
-    curve = [raptor_run(number, clock) for number in raptor_chunks]
-    return {"rows": [*cut_rows(rounds, clock), *raptor_rows(curve)], "curve": curve}
+    curve = [raptor_run(number, timing.clock) for number in raptor_chunks]
+    return {"rows": [*cut_rows(timing), *raptor_rows(curve)], "curve": curve}
 
 
-def cut_rows(rounds: int, clock: Clock = "wall") -> list[dict[str, Any]]:
+def cut_rows(timing: Timing) -> list[dict[str, Any]]:
     """Time cuts of similarity curves: Adaptive-k on many at once, CAR and EDC2-RAG on one."""
     rng = np.random.default_rng(SEED)
     many = -np.sort(-rng.beta(2, 5, size=(QUERIES, DOCUMENTS)), axis=1)
@@ -74,8 +73,8 @@ def cut_rows(rounds: int, clock: Clock = "wall") -> list[dict[str, Any]]:
         # The first run of a clusterer imports its library.
         run()
     seconds = {
-        **interleaved_medians(batches, _call, min(rounds, 5), clock),
-        **interleaved_medians(singles, _call, rounds, clock),
+        **replace(timing, rounds=min(timing.rounds, 5)).medians(batches),
+        **timing.medians(singles),
     }
     return [
         {"setting": name, "ms": 1e3 * spent, "us_per_query": 1e6 * spent / (QUERIES if name in batches else 1)}
@@ -114,12 +113,7 @@ def _clustered(num_chunks: int, clock: Clock) -> dict[str, Any]:
     started = CLOCKS[clock]()
     clusters = soft_clusters(points, reduction="pca")
     seconds = CLOCKS[clock]() - started
-    return {
-        "chunks": num_chunks,
-        "seconds": seconds,
-        "clusters": len(clusters),
-        "peak_mb": _peak_mb() - before,
-    }
+    return {"chunks": num_chunks, "seconds": seconds, "clusters": len(clusters), "peak_mb": _peak_mb() - before}
 
 
 def _peak_mb() -> float:
@@ -137,12 +131,9 @@ def topical_vectors(number: int, seed: int = SEED) -> FloatArray:
     return unit
 
 
-def _call(run: Callable[[], object]) -> object:
-    return run()
-
-
-def growth_plot(curve: Sequence[Mapping[str, Any]]) -> str:
+def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return an SVG of time and memory of clusters of chunks against their number, beside a quadratic growth."""
+    curve = measured["curve"]
     figure = new_figure(9.6, 3.6)
     chunks = [one["chunks"] for one in curve]
     for panel, key, heading in zip(figure.subplots(1, 2), ("seconds", "peak_mb"), ("seconds", "peak, MB"), strict=True):
@@ -150,14 +141,5 @@ def growth_plot(curve: Sequence[Mapping[str, Any]]) -> str:
         panel.plot(chunks, values, marker="o", color=COLORS[0], label="RAPTOR's clusters")
         squares = [values[0] * (number / chunks[0]) ** 2 for number in chunks]
         panel.plot(chunks, squares, color=COLORS[-1], linestyle="--", label="quadratic")
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xticks(chunks, [f"{number:,}" for number in chunks])
-        panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        panel.set_xlabel("chunks")
-        panel.set_ylabel(heading)
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.legend(frameon=False, fontsize=9)
-    figure.tight_layout()
-    return to_svg(figure)
+        log_axes(panel, chunks, "chunks", heading)
+    return finished(figure)

@@ -3,15 +3,16 @@ import json
 import pytest
 
 from corag.errors import InputError
+from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
-from experiments.bench.search import CAPS, Run, curve, interleaved_medians, quality_row
+from experiments.bench.search import CAPS, Run, curve, quality_row
 from search.policies import POLICIES
 
 
 @pytest.mark.parametrize("clock", ["wall", "cpu"])
 def test_settings_take_their_turns(clock):
     calls = []
-    medians = interleaved_medians({"a": 1, "b": 2}, calls.append, rounds=3, clock=clock)
+    medians = Timing(3, clock).medians({"a": lambda: calls.append(1), "b": lambda: calls.append(2)})
     assert calls == [1, 2, 1, 2, 1, 2]
     assert list(medians) == ["a", "b"] and all(seconds >= 0 for seconds in medians.values())
 

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from corag.registry import RERANKERS
-from experiments.bench.agent import batch_plot, bench_agent, random_agent
+from experiments.bench.agent import bench_agent, plot, random_agent
+from experiments.bench.harness import Timing
 from experiments.bench.run import agent as part
 
 
 def test_a_line_for_the_embedding_and_one_for_each_batch(monkeypatch):
     monkeypatch.setattr(part, "REPEATS", 1)
-    found = bench_agent(1, batches=(1, 3))
+    found = bench_agent(Timing(1), batches=(1, 3))
     rows = {row["setting"]: row for row in found["rows"]}
     assert list(rows)[:3] == ["embed a question (minilm)", "predict, 1 at once", "predict, 3 at once"]
     assert all(row["us"] > 0 for row in rows.values())
@@ -24,4 +25,4 @@ def test_the_agent_is_of_the_papers_size():
 
 
 def test_the_figure_is_an_svg():
-    assert batch_plot([{"questions": 1, "us": 90.0}, {"questions": 64, "us": 9.0}]).startswith("<svg")
+    assert plot({"curve": [{"questions": 1, "us": 90.0}, {"questions": 64, "us": 9.0}]}).startswith("<svg")

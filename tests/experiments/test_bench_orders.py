@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from corag.errors import InputError, ModelError
-from experiments.bench.orders import _named, _row, _Search, speed_plot
+from experiments.bench.orders import _named, _row, _Search, plot
 from experiments.bench.run import BenchConfig, bench
 from experiments.bench.run import orders as part
 from experiments.evaluation.methods import parse_method
@@ -41,7 +41,7 @@ def test_a_line_by_hand():
         "candidates": 50, "policy": "beam", "orders": 20, "prepare_ms": 250.0, "per_s_cold": 30, "per_s": 40,
     }  # fmt: skip
     row = {"setting": "some", **_row(50, searches), "policy": "paper"}
-    assert re.search(r"some, 50", speed_plot([row]))
+    assert re.search(r"some, 50", plot({"rows": [row]}))
 
 
 def test_all_and_others_beside_it(tmp_path):

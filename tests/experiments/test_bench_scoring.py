@@ -8,25 +8,29 @@ import pytest
 
 import corag
 from corag.errors import InputError, MissingExtraError
+from experiments.bench import scoring_lab
+from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
 from experiments.bench.run import scoring as bench_scoring
 from experiments.bench.scoring import (
-    NUM_CANDIDATES,
     PEER,
     SWEEP,
+    Sizes,
+    factors,
+    perfect_batches,
+    plot,
+    rank_parity,
+    sweep,
+)
+from experiments.bench.scoring_lab import (
+    NUM_CANDIDATES,
+    FlagEmbeddingReranker,
     Lab,
     Plain,
     Remembering,
-    Sizes,
-    Timing,
     Way,
-    factors,
-    flag_reranker,
-    perfect_batches,
+    make_model,
     questions,
-    rank_parity,
-    speed_plot,
-    sweep,
 )
 from tests.corag.engine_worlds import save_bert
 
@@ -46,7 +50,7 @@ def test_questions_come_with_chunks_of_about_one_size(asked):
     for _, candidates in asked:
         assert len({candidate.chunk.id for candidate in candidates}) == NUM_CANDIDATES
         lengths = corag.text.tokens.token_counter().count([candidate.chunk.text for candidate in candidates])
-        assert lengths.max() <= bench_scoring.CHUNK_TOKENS and lengths.mean() > 60
+        assert lengths.max() <= scoring_lab.CHUNK_TOKENS and lengths.mean() > 60
 
 
 def test_perfect_batches_by_hand():
@@ -91,7 +95,7 @@ def test_the_peer_gives_the_values_of_the_cross_encoder(lab, asked):
     question, candidates = asked[0]
     texts = [candidate.chunk.text for candidate in candidates]
     exact = corag.reranker("cross-encoder", model=lab.folder, backend="torch").score(question, texts)
-    peer = flag_reranker(lab.folder)
+    peer = FlagEmbeddingReranker(lab.folder)
     np.testing.assert_allclose(peer.score(question, texts), exact, atol=1e-6)
     assert peer.score(question, texts[:1]).shape == (1,)
 
@@ -100,7 +104,7 @@ def test_without_the_peer_its_line_is_missing(lab, asked, monkeypatch):
     def not_there(name, extra):
         raise MissingExtraError(f"{name} is not installed; {extra}")
 
-    monkeypatch.setattr(bench_scoring, "require", not_there)
+    monkeypatch.setattr(scoring_lab, "require", not_there)
     monkeypatch.setattr(lab, "runs", lambda: [("torch", "fp32", "cpu")])
     rows = bench_scoring.step_rows(lab, asked[:1], Timing(1))
     assert PEER not in [row["setting"] for row in rows]
@@ -182,13 +186,16 @@ def test_more_questions_than_there_are(lab):
 
 
 def test_the_plot_of_nothing_but_bars():
-    assert speed_plot([{"setting": "first", "speedup": 1.0}, {"setting": "second", "speedup": 7.0}]).count("<svg") == 1
+    assert (
+        plot({"curve": [{"setting": "first", "speedup": 1.0}, {"setting": "second", "speedup": 7.0}]}).count("<svg")
+        == 1
+    )
 
 
 def test_the_model_is_of_real_size_and_seeded(tmp_path):
-    one = Lab(bench_scoring.make_model(tmp_path))
+    one = Lab(make_model(tmp_path))
     module = one.checkpoint.load()
     assert 20e6 < sum(part.numel() for part in module.parameters()) < 25e6
     (tmp_path / "again").mkdir()
-    again = Lab(bench_scoring.make_model(tmp_path / "again"))
+    again = Lab(make_model(tmp_path / "again"))
     assert one.checkpoint.sha256 == again.checkpoint.sha256

@@ -3,8 +3,9 @@ from math import log
 import numpy as np
 import pytest
 
+from experiments.bench.harness import Timing
 from experiments.bench.run import selectors as part
-from experiments.bench.selectors import bench_selectors, growth_plot, growth_power, raptor_rows, topical_vectors
+from experiments.bench.selectors import bench_selectors, growth_power, plot, raptor_rows, topical_vectors
 
 CURVE = [
     {"chunks": 100, "seconds": 0.5, "clusters": 7, "peak_mb": 3.0},
@@ -16,7 +17,7 @@ CURVE = [
 def test_every_selector_has_a_line(monkeypatch):
     monkeypatch.setattr(part, "QUERIES", 20)
     monkeypatch.setattr(part, "CAR_CANDIDATES", 8)
-    found = bench_selectors(1, raptor_chunks=(100,))
+    found = bench_selectors(Timing(1), raptor_chunks=(100,))
     rows = {row["setting"]: row for row in found["rows"]}
     assert len([name for name in rows if name.startswith("car, ")]) == 8
     assert len([name for name in rows if name.startswith("adaptive-k, ")]) == 3
@@ -38,7 +39,7 @@ def test_the_power_of_growth_by_hand():
 
 
 def test_the_figure_is_an_svg():
-    assert growth_plot(CURVE).startswith("<svg")
+    assert plot({"curve": CURVE}).startswith("<svg")
 
 
 def test_vectors_are_of_length_one_and_the_same_each_time():

@@ -1,0 +1,86 @@
+"""What all benchmarks share: interleaved timings, and figures of one style."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter, process_time
+from typing import Any, Literal, TypeVar
+
+from experiments.run.report import COLORS, new_figure, to_svg
+
+T = TypeVar("T")
+Clock = Literal["wall", "cpu"]
+CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
+"""`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How settings are timed.
+
+    Attributes:
+        rounds: Runs of each setting; their median counts.
+        clock: See `CLOCKS`.
+    """
+
+    rounds: int
+    clock: Clock = "wall"
+
+    def run(self, runs: Mapping[str, Callable[[], T]]) -> tuple[dict[str, float], dict[str, T]]:
+        """Return the median seconds of each setting, and what its last run returned.
+
+        Every round runs all settings in turn, so that a slow moment of the machine affects them alike.
+        """
+        now = CLOCKS[self.clock]
+        times: dict[str, list[float]] = {name: [] for name in runs}
+        found: dict[str, T] = {}
+        for _ in range(self.rounds):
+            for name, run in runs.items():
+                started = now()
+                found[name] = run()
+                times[name].append(now() - started)
+        return {name: median(values) for name, values in times.items()}, found
+
+    def medians(self, runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+        """Return the median seconds of each setting."""
+        return self.run(runs)[0]
+
+
+def bar_plot(
+    bars: Mapping[str, float], xlabel: str, *, texts: str, colors: Sequence[str] | str = COLORS[0], log: bool = False
+) -> str:
+    """Return an SVG of horizontal bars, each labelled with its value in the format `texts`."""
+    figure = new_figure(7.2, 0.4 * len(bars) + 1.1)
+    panel = figure.subplots()
+    drawn = panel.barh(list(bars), list(bars.values()), color=colors, height=0.62)
+    panel.bar_label(drawn, [format(value, texts) for value in bars.values()], padding=3, fontsize=9)
+    panel.invert_yaxis()
+    panel.set_xlabel(xlabel)
+    panel.margins(x=0.15)
+    if log:
+        panel.set_xscale("log")
+    return finished(figure, grid=False)
+
+
+def log_axes(panel: Any, xs: Sequence[int], xlabel: str, ylabel: str) -> None:
+    """Give a panel logarithmic axes with the measured numbers as its only ticks."""
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xticks(xs, [f"{number:,}" for number in xs])
+    panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    panel.set_xlabel(xlabel)
+    panel.set_ylabel(ylabel)
+
+
+def finished(figure: Any, *, grid: bool = True) -> str:
+    """Return a figure as SVG, its panels in the style of all benchmarks."""
+    for panel in figure.axes:
+        panel.spines[["top", "right"]].set_visible(False)
+        if grid:
+            panel.grid(alpha=0.3)
+        if panel.get_legend_handles_labels()[1]:
+            panel.legend(frameon=False, fontsize=9)
+    figure.tight_layout()
+    return to_svg(figure)
