@@ -31,7 +31,7 @@ class AgentConfig:
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
         fixed: The best single configuration on the questions for training and validation, if known.
-        caution: How much more probable than the reranker of `fixed` another has to be for the agent to depart from
+        min_lead: How much more probable than the reranker of `fixed` another has to be for the agent to depart from
             `fixed`, from 0 (it goes by its own prediction always) to 1 (never). Needs `fixed`. Not in the paper.
     """
 
@@ -43,7 +43,7 @@ class AgentConfig:
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     fixed: FixedConfiguration | None = None
-    caution: float = 0.0
+    min_lead: float = 0.0
 
     def __post_init__(self) -> None:
         require_int("feature_dim", self.feature_dim, 1)
@@ -59,11 +59,11 @@ class AgentConfig:
         require_int("map_dim", self.map_dim, 1)
         if self.fixed is not None:
             require_choice("fixed.reranker", self.fixed.reranker, self.rerankers)
-        require_number("caution", self.caution)
-        if self.caution > 1:
-            raise AgentError(f"caution must be between 0 and 1, got {self.caution}; it is a lead in probability")
-        if self.caution and self.fixed is None:
-            raise AgentError(f"caution is {self.caution}, but there is no fixed configuration to keep to; give fixed")
+        require_number("min_lead", self.min_lead)
+        if self.min_lead > 1:
+            raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
+        if self.min_lead and self.fixed is None:
+            raise AgentError(f"min_lead is {self.min_lead}, but there is no fixed configuration to keep to; give fixed")
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -93,8 +93,11 @@ class AgentConfig:
         Raises:
             AgentError: A key is unknown or missing, or a value breaks a rule.
         """
-        # Agents of before there was caution have none.
-        fields = _fields(cls, "config", {"caution": 0.0, **values} if isinstance(values, Mapping) else values)
+        if isinstance(values, Mapping):
+            # Older checkpoints call it caution, or have none.
+            values = {"min_lead": values.get("caution", 0.0), **values}
+            values.pop("caution", None)
+        fields = _fields(cls, "config", values)
         fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         if fields["fixed"] is not None:
             fixed = _fields(FixedConfiguration, "fixed", fields["fixed"])

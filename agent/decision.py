@@ -20,7 +20,7 @@ def decide(
     """Return the label of the reranker, `[b]`, and the search settings in natural units, `[b, 3]`.
 
     They are the most probable reranker, among equals the first in label order, and the predicted settings. With
-    `config.caution` they are the fixed configuration wherever the most probable reranker leads the fixed one's by less
+    `config.min_lead` they are the fixed configuration wherever the most probable reranker leads the fixed one's by less
     than that; the settings too, since nothing says how sure they are. Where the fixed configuration's reranker may not
     be chosen there is nothing to keep to.
 
@@ -34,10 +34,10 @@ def decide(
         probabilities = np.where(allowed, probabilities, -1.0)
     labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
     settings = config.ranges.from_unit(unit)
-    if config.caution and config.fixed is not None:
+    if config.min_lead and config.fixed is not None:
         fixed = config.rerankers.index(config.fixed.reranker)
         if allowed is None or allowed[fixed]:
-            unclear = probabilities.max(axis=1) - probabilities[:, fixed] < config.caution
+            unclear = probabilities.max(axis=1) - probabilities[:, fixed] < config.min_lead
             labels[unclear] = fixed
             settings[unclear] = [getattr(config.fixed, name) for name in SETTINGS]
     return labels, settings

@@ -25,7 +25,7 @@ class AgentPrediction:
 
     Attributes:
         reranker: The most probable reranker, among those available; the fixed configuration's where the agent keeps
-            to that, settings included (`AgentConfig.caution`).
+            to that, settings included (`AgentConfig.min_lead`).
         iterations: Search iterations.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.

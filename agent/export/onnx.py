@@ -114,19 +114,19 @@ def _decided(
     """Return what `agent.decision.decide` does, from `probabilities` and predicted settings to the outputs."""
     config, names = agent.config, ("reranker", *SETTINGS)
     nodes = [_node("ArgMax", ["probabilities"], "reranker.predicted", axis=1, keepdims=0)]
-    if not config.caution or config.fixed is None:
+    if not config.min_lead or config.fixed is None:
         return nodes + [_node("Identity", [f"{name}.predicted"], name) for name in names]
     label = config.rerankers.index(config.fixed.reranker)
     fixed = (label, *(getattr(config.fixed, name) for name in SETTINGS))
     for name, value in zip(names, fixed, strict=True):
         whole = name in ("reranker", "iterations")
         constants[f"{name}.fixed"] = np.array(value, np.int64) if whole else np.array(value, np.float32)
-    constants["caution"] = np.array(config.caution, np.float32)
+    constants["min_lead"] = np.array(config.min_lead, np.float32)
     nodes += [
         _node("ReduceMax", ["probabilities"], "highest", axes=[1], keepdims=0),
         _node("Gather", ["probabilities", "reranker.fixed"], "probability.fixed", axis=1),
         _node("Sub", ["highest", "probability.fixed"], "lead"),
-        _node("Less", ["lead", "caution"], "unclear"),
+        _node("Less", ["lead", "min_lead"], "unclear"),
     ]
     return nodes + [_node("Where", ["unclear", f"{name}.fixed", f"{name}.predicted"], name) for name in names]
 

@@ -5,7 +5,6 @@ NumPy only. Letters: `n` questions, `R` rerankers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,15 +42,22 @@ class Diagnostics:
         np.add.at(counts, (self.best, self.predicted), 1)
         return counts
 
-    def regret_table(self) -> list[Mapping[str, object]]:
-        """Return one row per reranker: how often it was best and predicted, and the mean regret where it was best."""
-        rows: list[Mapping[str, object]] = []
-        for label, name in enumerate(self.rerankers):
-            where = self.best == label
-            lost = None if self.regret is None or not where.any() else float(self.regret[where].mean())
-            predicted = int((self.predicted == label).sum())
-            rows.append({"reranker": name, "best": int(where.sum()), "predicted": predicted, "regret": lost})
-        return rows
+    def tables(self) -> dict[str, tuple[list[str], list[list[object]]]]:
+        """Return columns and rows of `confusion`, `regret` (by best reranker, means) and `projection`."""
+        names, counts = self.rerankers, self.confusion()
+        lost: list[float | None] = [None] * len(names)
+        if self.regret is not None:
+            lost = [float(self.regret[self.best == i].mean()) if counts[i].any() else None for i in range(len(names))]
+        regret = zip(names, counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist(), lost, strict=True)
+        points = zip(self.best.tolist(), self.before.tolist(), self.after.tolist(), strict=True)
+        return {
+            "confusion": (["best", *names], [[name, *row] for name, row in zip(names, counts.tolist(), strict=True)]),
+            "regret": (["reranker", "best", "predicted", "regret"], [list(row) for row in regret]),
+            "projection": (
+                ["best", "before_x", "before_y", "after_x", "after_y"],
+                [[names[label], *before, *after] for label, before, after in points],
+            ),
+        }
 
 
 def diagnose(agent: ConfigurationAgent, table: TrainingTable) -> Diagnostics:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,12 @@ def open_logger(kind: Tracker, out_dir: Path, settings: Mapping[str, Any]) -> It
     W&B runs offline unless the environment variable WANDB_MODE says otherwise. If it cannot start, a warning says so
     and the figures go to a CSV file.
     """
-    logger = _start(kind, out_dir)
+    logger: Logger | None = None
+    if kind == "wandb":
+        with tolerated("start", f"the figures go to a CSV file under {out_dir}"):
+            logger = _wandb(out_dir)
+    if logger is None and kind != "none":
+        logger = CSVLogger(out_dir, name="csv")
     if logger is not None:
         logger.log_hyperparams(dict(settings))
     try:
@@ -36,7 +41,7 @@ def open_logger(kind: Tracker, out_dir: Path, settings: Mapping[str, Any]) -> It
         if logger is not None:
             logger.finalize("success")
         if isinstance(logger, WandbLogger):
-            with _survived("end"):
+            with tolerated("end"):
                 logger.experiment.finish()
 
 
@@ -47,69 +52,46 @@ def log_result(logger: Logger | None, diagnostics: Diagnostics, checkpoint: Path
     `projection.csv` beside its figures.
     """
     if isinstance(logger, WandbLogger):
-        with _survived("take the result"):
+        with tolerated("take the result"):
             _log_to_wandb(logger, diagnostics, checkpoint)
     elif isinstance(logger, CSVLogger):
-        _log_to_csv(Path(logger.log_dir), diagnostics)
+        for name, (columns, rows) in diagnostics.tables().items():
+            path = Path(logger.log_dir) / f"{name}.csv"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file).writerows([columns, *rows])
 
 
 def _log_to_wandb(logger: WandbLogger, diagnostics: Diagnostics, checkpoint: Path) -> None:
     import wandb
 
-    names = list(diagnostics.rerankers)
-    confusion = wandb.plot.confusion_matrix(
-        y_true=diagnostics.best.tolist(), preds=diagnostics.predicted.tolist(), class_names=names
-    )
-    regret = diagnostics.regret_table()
-    table = wandb.Table(columns=list(regret[0]), data=[list(row.values()) for row in regret])
-    figures: dict[str, Any] = {"confusion": confusion, "regret_by_reranker": table}
-    for name, points in (("before", diagnostics.before), ("after", diagnostics.after)):
-        rows = [[*point, names[label]] for point, label in zip(points.tolist(), diagnostics.best.tolist(), strict=True)]
-        figures[f"projection_{name}"] = wandb.Table(columns=["x", "y", "best"], data=rows)
+    tables = diagnostics.tables()
+    best, predicted = diagnostics.best.tolist(), diagnostics.predicted.tolist()
+    columns, regret = tables["regret"]
+    _, points = tables["projection"]
+    figures: dict[str, Any] = {
+        "confusion": wandb.plot.confusion_matrix(y_true=best, preds=predicted, class_names=list(diagnostics.rerankers)),
+        "regret_by_reranker": wandb.Table(columns=columns, data=regret),
+    }
+    for name, x in (("before", 1), ("after", 3)):
+        data = [[*point[x : x + 2], point[0]] for point in points]
+        figures[f"projection_{name}"] = wandb.Table(columns=["x", "y", "best"], data=data)
     logger.experiment.log(figures)
     artifact = wandb.Artifact(f"agent-{logger.experiment.id}", type="model")
     artifact.add_dir(str(checkpoint))
     logger.experiment.log_artifact(artifact)
 
 
-def _log_to_csv(folder: Path, diagnostics: Diagnostics) -> None:
-    names = diagnostics.rerankers
-    confusion = zip(names, diagnostics.confusion().tolist(), strict=True)
-    _write_csv(folder / "confusion.csv", [["best", *names], *([name, *row] for name, row in confusion)])
-    regret = diagnostics.regret_table()
-    _write_csv(folder / "regret.csv", [list(regret[0]), *(list(row.values()) for row in regret)])
-    points = zip(diagnostics.best.tolist(), diagnostics.before.tolist(), diagnostics.after.tolist(), strict=True)
-    header = ["best", "before_x", "before_y", "after_x", "after_y"]
-    _write_csv(folder / "projection.csv", [header, *([names[label], *old, *new] for label, old, new in points)])
-
-
-def _write_csv(path: Path, rows: Sequence[Sequence[object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-
-
 @contextmanager
-def _survived(what: str) -> Iterator[None]:
+def tolerated(what: str, instead: str = "the work goes on without it") -> Iterator[None]:
     """Turn whatever W&B raises into a warning: it documents no closed set of errors, and training matters more."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - see above
-        _log.warning("W&B could not %s (%s); training goes on without", what, error)
+        _log.warning("W&B could not %s (%s); %s", what, error, instead)
 
 
-def _start(kind: Tracker, out_dir: Path) -> Logger | None:
-    if kind == "none":
-        return None
-    if kind == "wandb":
-        try:
-            return _start_wandb(out_dir)
-        except Exception as error:  # noqa: BLE001 - W&B documents no closed set of errors, and training matters more
-            _log.warning("W&B could not start (%s); the figures go to a CSV file under %s", error, out_dir)
-    return CSVLogger(out_dir, name="csv")
-
-
-def _start_wandb(out_dir: Path) -> WandbLogger:
+def _wandb(out_dir: Path) -> WandbLogger:
     import wandb
 
     logger = WandbLogger(

@@ -1,4 +1,4 @@
-"""The state of an unfinished training: one file, replaced after every epoch, so that its parts always agree.
+"""The state of an unfinished training: one file, replaced as a whole, so that its parts always agree.
 
 It is a safetensors file whose header carries a JSON text; no pickle is involved.
 """
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,48 @@ History = tuple[dict[str, float], ...]
 _log = logging.getLogger(__name__)
 
 
+def write_state(path: Path, fingerprint: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
+    """Replace a state file in one step.
+
+    Args:
+        path: The file.
+        fingerprint: Hash of data and settings.
+        facts: Values that JSON can hold.
+        arrays: Named arrays.
+    """
+    header = json.dumps({"fingerprint": fingerprint, **facts})
+    replace_atomically(path, save_tensors(dict(arrays), metadata={"training": header}))
+
+
+def read_state(path: Path, fingerprint: str) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]] | None:
+    """Return the facts and arrays that an interrupted training with the same data and settings left, if any.
+
+    A file that is damaged or belongs to other data or settings is ignored with a warning.
+    """
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            facts = json.loads(file.metadata()["training"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        found = facts.pop("fingerprint")
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        _log.warning("%s cannot be read (%s); training starts anew", path, error)
+        return None
+    if found != fingerprint:
+        _log.warning("%s belongs to other data or settings; training starts anew", path)
+        return None
+    return facts, arrays
+
+
 @dataclass(frozen=True)
 class ResumeState:
-    """Where a training stands at the end of an epoch.
+    """The state of an agent's training at the end of an epoch.
 
     Attributes:
         history: The figures of each epoch so far.
-        model: Weights after the last epoch, as the training has them.
-        best: Weights after the best epoch, as the finished agent has them.
+        model: Weights after the last epoch, for scaled features where the training scales them.
+        best: Weights after the best epoch, for features as they are.
         optimizer: Moments and step counts of the optimizer, named `<parameter index>.<name>`.
     """
 
@@ -42,29 +77,19 @@ class ResumeState:
 
 
 def write_resume(path: Path, fingerprint: str, state: ResumeState) -> None:
-    """Replace the resume file in one step."""
+    """Replace the state file of an agent's training."""
     groups = {"model": state.model, "best": state.best, "optimizer": state.optimizer}
     arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in named.items()}
-    header = json.dumps({"fingerprint": fingerprint, "history": state.history})
-    replace_atomically(path, save_tensors(arrays, metadata={"training": header}))
+    write_state(path, fingerprint, {"history": state.history}, arrays)
 
 
 def read_resume(path: Path, fingerprint: str) -> ResumeState | None:
-    """Return the state that an interrupted training with the same data and settings left, if any."""
-    if not path.exists():
+    """Return the state of an interrupted training of an agent, if any; see `read_state`."""
+    if (state := read_state(path, fingerprint)) is None:
         return None
-    try:
-        with safe_open(path, framework="numpy") as file:
-            header = json.loads(file.metadata()["training"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        _log.warning("%s cannot be read (%s); training starts anew", path, error)
-        return None
-    if header["fingerprint"] != fingerprint:
-        _log.warning("%s belongs to other data or settings; training starts anew", path)
-        return None
+    facts, arrays = state
     groups: dict[str, dict[str, NDArray[np.float32]]] = {"model": {}, "best": {}, "optimizer": {}}
     for full_name, array in arrays.items():
         group, name = full_name.split("/", 1)
         groups[group][name] = array
-    return ResumeState(history=tuple(header["history"]), **groups)
+    return ResumeState(history=tuple(facts["history"]), **groups)

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import agent
 from agent.config import Tracker
-from corag.cli.console import progress, stdout, table
+from corag.cli.console import progress
 from corag.errors import InputError
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
-from experiments.agents.methods import AGENT, BASELINES, WITHOUT_CAUTION, Fold, ablations, run_method
+from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
+from experiments.agents.report import markdown, plot, show, to_wandb
 from experiments.agents.targets import TargetConfig, make_targets
 from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, parts_of
 from experiments.data.splits import divide
-from experiments.labels.arrays import LabelArrays, read_labels
+from experiments.labels.arrays import LabelArrays, comma_separated, read_labels
 from experiments.run.journal import Journal, fingerprint, versions, write_atomically
-from experiments.run.report import COLORS, new_figure, to_svg
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +34,6 @@ CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
 NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet")
 """Settings on which the choices of one method with one seed do not depend: the labels count by their content."""
-UNSEEN_SHOWN = (AGENT, WITHOUT_CAUTION, "knn", "ridge")
-"""Methods that the plot of unseen data folders shows."""
-SHOWN = {
-    "method": "", "quality": "quality", "utility": "utility", "regret": "regret", "gap_closed": "gap closed",
-    "interval": "95%", "p_questions": "p, questions", "p_seeds": "p, seeds", "cost_tokens": "tokens",
-    "latency_ms": "search ms", "predict_us": "predict us", "fit_s": "fit s",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class EvaluateAgentConfig:
         features: Parts of the agent's feature vector; see `corag train`.
         hidden: Sizes of the agent's hidden layers.
         map_dim: Size of its feature map.
-        caution: Lead that a prediction needs over the best single configuration; see `corag train`.
+        min_lead: Lead that a prediction needs over the best single configuration; see `corag train`.
         target: What makes one configuration better than another.
         training: Settings of the agent's training.
         logger: `wandb` also logs the table to W&B (offline unless WANDB_MODE is set).
@@ -78,7 +70,7 @@ class EvaluateAgentConfig:
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    caution: float = 0.0
+    min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
     logger: Tracker = "wandb"
@@ -94,55 +86,37 @@ class EvaluateAgentConfig:
 
     def train_config(self) -> TrainAgentConfig:
         """Return how the agent is trained."""
-        return TrainAgentConfig(
-            labels=self.labels,
-            out=self.out,
-            shares=self.shares,
-            split_seed=self.split_seed,
-            features=self.features,
-            hidden=self.hidden,
-            map_dim=self.map_dim,
-            caution=self.caution,
-            target=self.target,
-            training=self.training,
-            quiet=True,
-        )
+        shared = {field.name for field in fields(TrainAgentConfig)} & {field.name for field in fields(self)}
+        return TrainAgentConfig(**{name: getattr(self, name) for name in shared} | {"quiet": True})
 
     def protocol_list(self) -> list[str]:
-        """Return the protocols by name.
-
-        Raises:
-            InputError: One is unknown.
-        """
-        names = [name.strip() for name in self.protocols.split(",") if name.strip()]
-        known = Protocol.__args__  # type: ignore[attr-defined]
+        """Return the protocols by name; an unknown one is an `InputError`."""
+        names, known = comma_separated(self.protocols), get_args(Protocol)
         if not names or not set(names) <= set(known):
             raise InputError(f"protocols is {self.protocols!r}; give some of {', '.join(known)}")
         return names
 
     def method_list(self) -> list[str]:
-        """Return the methods by name; the best single configuration and the oracle are always among them.
+        """Return the methods by name, always with the best single configuration and the oracle.
 
-        Raises:
-            InputError: One is unknown.
+        An unknown one is an `InputError`.
         """
         known = (*BASELINES, AGENT, *ablations(self.train_config()))
-        names = [name.strip() for name in self.methods.split(",") if name.strip()] or list(known)
-        unknown = [name for name in names if name not in known]
-        if unknown:
+        names = comma_separated(self.methods) or list(known)
+        if unknown := [name for name in names if name not in known]:
             raise InputError(f"unknown method {unknown[0]!r}; the methods are {', '.join(known)}")
         return [name for name in known if name in {*names, BASE, CEILING}]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One piece of a protocol: who learns from what, and is asked about what.
+    """One piece of a protocol.
 
     Attributes:
         protocol: Name of the protocol.
         name: Name of the piece within it.
-        methods: Who.
-        test_rows: The questions asked.
+        methods: The methods compared.
+        test_rows: The questions to answer.
         known_rows: The questions to learn from and to validate by.
         share: Share of the training questions that may be used.
     """
@@ -153,6 +127,10 @@ class Part:
     test_rows: NDArray[np.int64]
     known_rows: NDArray[np.int64]
     share: float = 1.0
+
+    def key(self, method: str, seed: int) -> str:
+        """Return the name of one method's work with one seed in the journal."""
+        return f"{self.protocol}/{self.name}/{method}/{seed}"
 
 
 def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
@@ -173,12 +151,14 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     train_config = config.train_config()
     make_targets(arrays, config.target, train_config.recipe).check_trainable()
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    work = fingerprint([settings, fingerprint(_content(arrays)), versions()])
+    configurations = [asdict(configuration) for configuration in arrays.configurations]
+    content = [arrays.ids, configurations, [metadata.get("work") for metadata in arrays.metadata]]
+    work = fingerprint([settings, fingerprint(content), versions()])
     parts = list(_parts(arrays, config))
     jobs = [(part, name, seed) for part in parts for name in part.methods for seed in range(config.seeds)]
     with Journal(out / "journal.jsonl", work) as journal, progress("compare", quiet=config.quiet) as report:
         for number, (part, name, seed) in enumerate(jobs, start=1):
-            key = _key(part, name, seed)
+            key = part.key(name, seed)
             if key not in journal.units:
                 folder = out / "training" / key.replace("/", "-")
                 journal.add(key, _unit(part, name, _fold(arrays, part, seed, train_config, folder)))
@@ -197,7 +177,8 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     write_atomically(out / "result.json", json.dumps(result, indent=1) + "\n")
     write_atomically(out / "result.md", markdown(result))
     write_atomically(out / "agents.svg", plot(result))
-    _to_wandb(config, result, out)
+    if config.logger == "wandb":
+        to_wandb(result, out)
     if not config.quiet:
         show(result)
     return result
@@ -210,7 +191,7 @@ def _parts(arrays: LabelArrays, config: EvaluateAgentConfig) -> Iterator[Part]:
     if HELD_OUT in protocols:
         yield Part(HELD_OUT, "all", tuple(methods), test_rows, known_rows)
     # Ablations answer what a part of the agent brings; once is enough, but for what unseen data are about.
-    main = tuple(name for name in methods if name in BASELINES or name in (AGENT, WITHOUT_CAUTION))
+    main = tuple(name for name in methods if name in BASELINES or name in (AGENT, WITHOUT_MIN_LEAD))
     folders = sorted(set(arrays.data))
     if "unseen-folder" in protocols and len(folders) > 1:
         for folder in folders:
@@ -228,7 +209,10 @@ def _fold(arrays: LabelArrays, part: Part, seed: int, config: TrainAgentConfig, 
     unused = train_share * (1 - part.share)
     shares = (train_share - unused, val_share, unused)
     sides = divide(arrays.data[known], arrays.group[known], shares if unused else shares[:2], seed)
-    return Fold(arrays, known[sides == TRAIN], known[sides == VAL], part.test_rows, config, seed, folder)
+    train, val = known[sides == TRAIN], known[sides == VAL]
+    both = np.concatenate([train, val])
+    train_set, val_set, known_set, test_set = (arrays.of(rows) for rows in (train, val, both, part.test_rows))
+    return Fold(train_set, val_set, known_set, test_set, config, seed, folder)
 
 
 def _unit(part: Part, name: str, fold: Fold) -> dict[str, Any]:
@@ -242,16 +226,12 @@ def _unit(part: Part, name: str, fold: Fold) -> dict[str, Any]:
     return {"choices": chosen.choices.tolist(), "fit_s": chosen.fit_s, "predict_us": chosen.predict_us}
 
 
-def _key(part: Part, name: str, seed: int) -> str:
-    return f"{part.protocol}/{part.name}/{name}/{seed}"
-
-
 def _protocols(
     arrays: LabelArrays, parts: Sequence[Part], units: Mapping[str, Any], config: EvaluateAgentConfig
 ) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     for part in parts:
-        of_method = {name: [units[_key(part, name, seed)] for seed in range(config.seeds)] for name in part.methods}
+        of_method = {name: [units[part.key(name, seed)] for seed in range(config.seeds)] for name in part.methods}
         left_out = {}
         for name in part.methods:
             reasons = [unit["left_out"] for unit in of_method[name] if "left_out" in unit]
@@ -275,145 +255,3 @@ def _protocols(
             of_part["by_folder"] = by_folder(test, chosen, config.target)
         found.setdefault(part.protocol, {})[part.name] = of_part
     return found
-
-
-def _content(arrays: LabelArrays) -> list[Any]:
-    return [arrays.ids, [asdict(one) for one in arrays.configurations], [one.get("work") for one in arrays.metadata]]
-
-
-def _lines(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return figures as a table shows them."""
-    lines = []
-    for row in rows:
-        line = {"method": row["method"], "interval": f"{row['gap_closed_low']:+.2f} to {row['gap_closed_high']:+.2f}"}
-        formats = {"gap_closed": "+.3f", "cost_tokens": ".1f", "latency_ms": ".1f", "predict_us": ".0f", "fit_s": ".1f"}
-        for name in SHOWN:
-            if name not in line:
-                value = row[name]
-                line[name] = "-" if value is None else format(value, formats.get(name, ".4f"))
-        lines.append(line)
-    return lines
-
-
-def markdown(result: Mapping[str, Any]) -> str:
-    """Return a result as Markdown tables."""
-    text = [
-        "# The agent and what it has to beat",
-        "",
-        f"{result['questions']} questions, {result['configurations']} configurations, {result['metric']}, "
-        f"{result['seeds']} seeds.",
-    ]
-    for protocol, parts in result["protocols"].items():
-        for name, part in parts.items():
-            text += ["", f"## {protocol}, {name}: {part['questions']} questions", ""]
-            text += _markdown_table(
-                list(SHOWN.values()), [[line[name] for name in SHOWN] for line in _lines(part["methods"])]
-            )
-            text += [line for one, why in part.get("left_out", {}).items() for line in ("", f"Left out: {one}, {why}")]
-            if "by_folder" in part:
-                names = [row["method"] for row in part["methods"]]
-                text += ["", "Utility by data folder:", ""]
-                text += _markdown_table(
-                    ["", "questions", *names],
-                    [
-                        [folder, str(figures["questions"]), *(f"{figures[one]:.3f}" for one in names)]
-                        for folder, figures in part["by_folder"].items()
-                    ],
-                )
-    return "\n".join(text) + "\n"
-
-
-def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    return ["| " + " | ".join(cells) + " |" for cells in (headings, ["---"] * len(headings), *rows)]
-
-
-def plot(result: Mapping[str, Any]) -> str:
-    """Return an SVG: the share of the gap that each method closes, and how it grows with the training questions."""
-    held_out = result["protocols"].get(HELD_OUT, {}).get("all")
-    curve = result["protocols"].get("learning-curve", {})
-    unseen = result["protocols"].get("unseen-folder", {})
-    panels = [name for name, there in (("bars", held_out), ("curve", curve), ("unseen", unseen)) if there]
-    figure = new_figure(6.0 * len(panels), 5.0)
-    for name, axis in zip(panels, figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
-        {"bars": _draw_bars, "curve": _draw_curve, "unseen": _draw_unseen}[name](axis, result)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.grid(alpha=0.3)
-    figure.tight_layout()
-    return str(to_svg(figure))
-
-
-def _draw_bars(axis: Any, result: Mapping[str, Any]) -> None:
-    rows = [row for row in result["protocols"][HELD_OUT]["all"]["methods"] if row["method"] not in (BASE, CEILING)]
-    values = [row["gap_closed"] for row in rows]
-    bounds = [
-        [max(0.0, row["gap_closed"] - row["gap_closed_low"]) for row in rows],
-        [max(0.0, row["gap_closed_high"] - row["gap_closed"]) for row in rows],
-    ]
-    colors = [COLORS[1] if row["method"].startswith(AGENT) else COLORS[0] for row in rows]
-    axis.barh([row["method"] for row in rows], values, xerr=bounds, color=colors, ecolor="#555555", capsize=2)
-    axis.invert_yaxis()
-    axis.axvline(0, color="#000000", linewidth=0.8)
-    axis.set_xlabel("share of the oracle's gap closed (held-out questions, 95%)")
-
-
-def _draw_curve(axis: Any, result: Mapping[str, Any]) -> None:
-    parts = {float(name): part["methods"] for name, part in result["protocols"]["learning-curve"].items()}
-    names = [name for name in _methods(parts.values()) if name not in (BASE, CEILING, "oracle-reranker")]
-    if HELD_OUT in result["protocols"]:
-        parts[1.0] = result["protocols"][HELD_OUT]["all"]["methods"]
-    for place, name in enumerate(names):
-        rows = {share: row for share, of_part in parts.items() for row in of_part if row["method"] == name}
-        axis.plot(
-            sorted(rows), [rows[share]["utility"] for share in sorted(rows)], marker="o", markersize=4, label=name,
-            color=COLORS[place % len(COLORS)], linewidth=2.2 if name == AGENT else 1.2,
-        )  # fmt: skip
-    axis.set_xlabel("share of the training questions")
-    axis.set_ylabel("utility on held-out questions")
-    if names:
-        axis.legend(frameon=False, fontsize=8)
-
-
-def _draw_unseen(axis: Any, result: Mapping[str, Any]) -> None:
-    parts = result["protocols"]["unseen-folder"]
-    folders = {name: {row["method"]: row["utility"] for row in part["methods"]} for name, part in parts.items()}
-    names = [name for name in _methods(part["methods"] for part in parts.values()) if name in UNSEEN_SHOWN]
-    for place, name in enumerate(names):
-        # A method may be left out of a part; every folder keeps its place.
-        leads = [rows.get(name, np.nan) - rows[BASE] for rows in folders.values()]
-        axis.plot(leads, list(folders), marker="os^v"[place % 4], linestyle="", label=name, color=COLORS[place])
-    axis.axvline(0, color="#000000", linewidth=0.8)
-    axis.set_xlabel("utility above the best single configuration (unseen data folder)")
-    if names:
-        axis.legend(frameon=False, fontsize=8)
-
-
-def _methods(parts: Iterable[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Return the names of the methods that are in any of these parts, each once."""
-    return list(dict.fromkeys(row["method"] for rows in parts for row in rows))
-
-
-def show(result: Mapping[str, Any]) -> None:
-    """Print the tables of a result."""
-    console = stdout()
-    console.width = max(console.width, 160)
-    for protocol, parts in result["protocols"].items():
-        for name, part in parts.items():
-            title = f"{protocol}, {name}: {part['questions']} questions"
-            console.print(table(_lines(part["methods"]), SHOWN, title=title))
-
-
-def _to_wandb(config: EvaluateAgentConfig, result: Mapping[str, Any], out: Path) -> None:
-    """Log the tables; a comparison never fails for W&B, which documents no closed set of errors."""
-    if config.logger != "wandb":
-        return
-    try:
-        import wandb
-
-        quiet = wandb.Settings(silent=True, console="off", mode=os.environ.get("WANDB_MODE", "offline"))
-        with wandb.init(project="corag-agent", name=out.name, dir=str(out), settings=quiet) as run:
-            for protocol, parts in result["protocols"].items():
-                rows = [{"part": name, **row} for name, part in parts.items() for row in part["methods"]]
-                run.log({protocol: wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])})
-            run.log({"agents": wandb.Html((out / "agents.svg").read_text(encoding="utf-8"))})
-    except Exception as error:  # noqa: BLE001 - see above
-        logger.warning("W&B could not take the result (%s); it stands in %s", error, out)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ TIMED = 20
 """Questions that prediction is timed on, one at a time."""
 
 Choices = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,42 +40,22 @@ class Fold:
     """What a method may learn from, and the questions it is asked about.
 
     Attributes:
-        arrays: All questions.
-        train_rows: Those to learn from.
-        val_rows: Those to choose by: the best epoch, the number of neighbours, ...
-        test_rows: Those that it is asked about; their figures are for the oracle alone.
+        train: Questions to learn from.
+        val: Questions to choose by: the best epoch, the number of neighbours, ...
+        known: Both together, for methods that have nothing to choose, or have chosen.
+        test: Questions to choose for; only the oracle sees their figures.
         config: How the agent is trained, and what makes a configuration good.
         seed: Seed of whatever is random.
         folder: Where a training may keep its files.
     """
 
-    arrays: LabelArrays
-    train_rows: NDArray[np.int64]
-    val_rows: NDArray[np.int64]
-    test_rows: NDArray[np.int64]
+    train: LabelArrays
+    val: LabelArrays
+    known: LabelArrays
+    test: LabelArrays
     config: TrainAgentConfig
     seed: int
     folder: Path
-
-    @cached_property
-    def train(self) -> LabelArrays:
-        """Questions to learn from."""
-        return self.arrays.of(self.train_rows)
-
-    @cached_property
-    def val(self) -> LabelArrays:
-        """Questions to choose by."""
-        return self.arrays.of(self.val_rows)
-
-    @cached_property
-    def test(self) -> LabelArrays:
-        """Questions to be asked about."""
-        return self.arrays.of(self.test_rows)
-
-    @cached_property
-    def known(self) -> LabelArrays:
-        """Training and validation questions together, for methods that have nothing to choose, or have chosen."""
-        return self.arrays.of(np.concatenate([self.train_rows, self.val_rows]))
 
     @cached_property
     def best_of_rerankers(self) -> Choices:
@@ -116,8 +97,10 @@ class Chosen:
     predict_us: float
 
 
-Method = Callable[[Fold], Callable[[LabelArrays], Choices]]
-"""Learns from a fold and returns what chooses for questions."""
+Chooser = Callable[[LabelArrays], Choices]
+"""Chooses for questions."""
+Method = Callable[[Fold], Chooser]
+"""Learns from a fold and returns what chooses."""
 
 
 def run_method(name: str, fold: Fold) -> Chosen:
@@ -135,7 +118,7 @@ def run_method(name: str, fold: Fold) -> Chosen:
         return Chosen(choices, fitted - started, _predict_us(choose, fold.test))
 
 
-def _predict_us(choose: Callable[[LabelArrays], Choices], arrays: LabelArrays) -> float:
+def _predict_us(choose: Chooser, arrays: LabelArrays) -> float:
     """Return the median time for one question, in microseconds."""
     spent = []
     for row in range(min(TIMED, len(arrays))):
@@ -146,26 +129,26 @@ def _predict_us(choose: Callable[[LabelArrays], Choices], arrays: LabelArrays) -
     return float(np.median(spent)) * 1e6
 
 
-def best_single_method(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def best_single_method(fold: Fold) -> Chooser:
     """The configuration with the highest mean utility on the known questions, for every question."""
     choice = best_single(fold.known, fold.utility(fold.known))
     return lambda arrays: np.full(len(arrays), choice)
 
 
-def majority(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def majority(fold: Fold) -> Chooser:
     """The reranker that is most often the best one, with its best settings, for every question."""
     table = make_targets(fold.known, fold.config.target, fold.config.recipe)
     label = int(np.bincount(table.reranker[table.weight > 0], minlength=len(fold.known.rerankers)).argmax())
     return lambda arrays: np.full(len(arrays), fold.best_of_rerankers[label])
 
 
-def random_reranker(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def random_reranker(fold: Fold) -> Chooser:
     """A reranker drawn for each question, with its best settings."""
     rng = np.random.default_rng(fold.seed)
     return lambda arrays: fold.best_of_rerankers[rng.integers(0, len(fold.best_of_rerankers), len(arrays))]
 
 
-def best_of_folder(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def best_of_folder(fold: Fold) -> Chooser:
     """The best single configuration of the question's data folder, which no other method is told."""
     overall = best_single(fold.known, fold.utility(fold.known))
     best = {}
@@ -175,13 +158,13 @@ def best_of_folder(fold: Fold) -> Callable[[LabelArrays], Choices]:
     return lambda arrays: np.array([best.get(name, overall) for name in arrays.data])
 
 
-def nearest_neighbours(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def nearest_neighbours(fold: Fold) -> Chooser:
     """The configuration with the highest mean utility on the nearest known questions, by cosine of the features.
 
-    How many neighbours: those with the highest mean utility on the validation questions.
+    Their number is chosen on the validation questions.
     """
 
-    def chooser(known: LabelArrays, count: int) -> Callable[[LabelArrays], Choices]:
+    def fit(known: LabelArrays, count: int) -> Chooser:
         vectors, values = _unit(fold.features(known)), fold.taught(known)
 
         def choose(arrays: LabelArrays) -> Choices:
@@ -190,69 +173,65 @@ def nearest_neighbours(fold: Fold) -> Callable[[LabelArrays], Choices]:
 
         return choose
 
-    counts = [count for count in NEIGHBOURS if count <= len(fold.train)] or [len(fold.train)]
-    gains = [_mean_utility(fold, chooser(fold.train, count)(fold.val)) for count in counts]
-    return chooser(fold.known, counts[int(np.argmax(gains))])
+    return _tuned(fold, [count for count in NEIGHBOURS if count <= len(fold.train)] or [len(fold.train)], fit)
 
 
-def ridge_regression(fold: Fold) -> Callable[[LabelArrays], Choices]:
-    """The configuration with the highest utility as a linear regression on the features foresees it.
+def ridge_regression(fold: Fold) -> Chooser:
+    """The configuration with the highest utility as a ridge regression on the features predicts it.
 
-    The penalty is the one with the highest mean utility on the validation questions.
+    The penalty is chosen on the validation questions.
     """
     linear_model = require("sklearn.linear_model", "clustering")
 
-    def fit(known: LabelArrays, penalty: float) -> Any:
+    def fit(known: LabelArrays, penalty: float) -> Chooser:
         values = fold.taught(known)
         # What a question's configurations have in common says nothing about which is better.
-        return linear_model.Ridge(alpha=penalty).fit(fold.features(known), values - values.mean(axis=1, keepdims=True))
+        leads = values - values.mean(axis=1, keepdims=True)
+        model = linear_model.Ridge(alpha=penalty).fit(fold.features(known), leads)
+        return lambda arrays: _argmax(model.predict(fold.features(arrays)))
 
-    gains = [
-        _mean_utility(fold, _argmax(fit(fold.train, penalty).predict(fold.features(fold.val)))) for penalty in PENALTIES
-    ]
-    fitted = fit(fold.known, PENALTIES[int(np.argmax(gains))])
-    return lambda arrays: _argmax(fitted.predict(fold.features(arrays)))
+    return _tuned(fold, PENALTIES, fit)
 
 
-def logistic_regression(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def logistic_regression(fold: Fold) -> Chooser:
     """The most probable best reranker, with its best settings, by logistic regression on the features.
 
-    The regularisation is the one with the highest mean utility on the validation questions.
+    The regularisation is chosen on the validation questions.
     """
     linear_model = require("sklearn.linear_model", "clustering")
-    makers = [lambda c=c: linear_model.LogisticRegression(C=c, max_iter=300) for c in REGULARISATIONS]
+    makers = [partial(linear_model.LogisticRegression, C=c, max_iter=300) for c in REGULARISATIONS]
     return _classified(fold, makers)
 
 
-def boosted_trees(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def boosted_trees(fold: Fold) -> Chooser:
     """The most probable best reranker, with its best settings, by gradient-boosted trees on the features."""
     ensemble = require("sklearn.ensemble", "clustering")
-    return _classified(
-        fold,
-        [
-            lambda: ensemble.HistGradientBoostingClassifier(
-                max_iter=40, max_leaf_nodes=8, max_features=0.2, early_stopping=False, random_state=fold.seed
-            )
-        ],
-    )
+    settings = {"max_iter": 40, "max_leaf_nodes": 8, "max_features": 0.2, "early_stopping": False}
+    make = partial(ensemble.HistGradientBoostingClassifier, **settings, random_state=fold.seed)
+    return _classified(fold, [make])
 
 
-def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Callable[[LabelArrays], Choices]:
-    def fit(known: LabelArrays, make: Callable[[], Any]) -> Any:
+def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Chooser:
+    def fit(known: LabelArrays, make: Callable[[], Any]) -> Chooser:
         table = make_targets(known, fold.config.target, fold.config.recipe)
         table.check_trainable()
         counts = table.weight > 0
-        return make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
+        model = make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
+        return lambda arrays: fold.best_of_rerankers[model.predict(fold.features(arrays))]
 
-    best = makers[0]
-    if len(makers) > 1:
-        found = [fit(fold.train, make).predict(fold.features(fold.val)) for make in makers]
-        best = makers[int(np.argmax([_mean_utility(fold, fold.best_of_rerankers[labels]) for labels in found]))]
-    fitted = fit(fold.known, best)
-    return lambda arrays: fold.best_of_rerankers[fitted.predict(fold.features(arrays))]
+    return _tuned(fold, makers, fit)
 
 
-def oracle(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def _tuned(fold: Fold, settings: Sequence[T], fit: Callable[[LabelArrays, T], Chooser]) -> Chooser:
+    """Return what was learned from all known questions, with the setting of highest mean utility on the validation."""
+    if len(settings) == 1:
+        return fit(fold.known, settings[0])
+    values, rows = fold.utility(fold.val), np.arange(len(fold.val))
+    gains = [float(values[rows, fit(fold.train, setting)(fold.val)].mean()) for setting in settings]
+    return fit(fold.known, settings[int(np.argmax(gains))])
+
+
+def oracle(fold: Fold) -> Chooser:
     """The best configuration of each test question, among equals the cheapest: the ceiling, noise included."""
 
     def choose(arrays: LabelArrays) -> Choices:
@@ -262,12 +241,12 @@ def oracle(fold: Fold) -> Callable[[LabelArrays], Choices]:
     return choose
 
 
-def oracle_reranker(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def oracle_reranker(fold: Fold) -> Chooser:
     """The best reranker of each test question, each with its best single settings."""
     return lambda arrays: fold.best_of_rerankers[_argmax(fold.utility(arrays)[:, fold.best_of_rerankers])]
 
 
-def trained_agent(fold: Fold) -> Callable[[LabelArrays], Choices]:
+def trained_agent(fold: Fold) -> Chooser:
     """The agent: network, losses and inputs as configured."""
     config = fold.config
     agent_config = agent_config_of(fold.known, config)
@@ -301,45 +280,40 @@ BASELINES: Mapping[str, Method] = {
     "oracle-reranker": oracle_reranker,
     "oracle": oracle,
 }
-AGENT, WITHOUT_CAUTION = "agent", "agent-without-caution"
+AGENT, WITHOUT_MIN_LEAD = "agent", "agent-without-min-lead"
 
 
 def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
     """Return the agent without each of its losses and inputs, and the paper's recipe, by name."""
     training, recipe = config.training, config.recipe
     found = {}
-    for loss in ("contrastive", "reranker", "settings", "regret"):
-        weights: dict[str, Any] = {f"{loss}_weight": 0.0}
-        others = [name for name in ("contrastive", "reranker", "settings", "regret") if name != loss]
-        if getattr(training, f"{loss}_weight") and any(getattr(training, f"{name}_weight") for name in others):
-            found[f"agent-without-{loss}-loss"] = replace(config, training=replace(training, **weights))
+    losses = ("contrastive", "reranker", "settings", "regret")
+    used = [name for name in losses if getattr(training, f"{name}_weight")]
+    for loss in used if len(used) > 1 else ():
+        without: dict[str, Any] = {f"{loss}_weight": 0.0}
+        found[f"agent-without-{loss}-loss"] = replace(config, training=replace(training, **without))
     for part in recipe if len(recipe) > 1 else ():
         rest = ",".join(name for name in recipe if name != part)
         found[f"agent-without-{part}"] = replace(config, features=rest)
     if training.temperature:
         found["agent-hard-labels"] = replace(config, training=replace(training, temperature=0.0))
-    if config.caution:
-        found[WITHOUT_CAUTION] = replace(config, caution=0.0)
+    if config.min_lead:
+        found[WITHOUT_MIN_LEAD] = replace(config, min_lead=0.0)
     paper = agent.TrainConfig(patience=training.patience, accelerator=training.accelerator)
-    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER, caution=0.0)
+    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER, min_lead=0.0)
     return found
 
 
 def method(name: str) -> Method:
-    """Return a method by name.
-
-    Raises:
-        InputError: There is none.
-    """
+    """Return a method by name; an unknown one is an `InputError`."""
     if name in BASELINES:
         return BASELINES[name]
 
-    def run(fold: Fold) -> Callable[[LabelArrays], Choices]:
-        changed = ablations(fold.config)
-        if name != AGENT and name not in changed:
-            names = (*BASELINES, AGENT, *changed)
-            raise InputError(f"unknown method {name!r}; the methods are {', '.join(names)}")
-        return trained_agent(fold if name == AGENT else replace(fold, config=changed[name]))
+    def run(fold: Fold) -> Chooser:
+        configs = {AGENT: fold.config, **ablations(fold.config)}
+        if name not in configs:
+            raise InputError(f"unknown method {name!r}; the methods are {', '.join((*BASELINES, *configs))}")
+        return trained_agent(replace(fold, config=configs[name]))
 
     return run
 
@@ -351,7 +325,3 @@ def _unit(features: NDArray[np.float32]) -> FloatArray:
 
 def _argmax(values: NDArray[np.floating]) -> Choices:
     return np.asarray(values.argmax(axis=1), dtype=np.int64)
-
-
-def _mean_utility(fold: Fold, choices: Choices) -> float:
-    return float(fold.utility(fold.val)[np.arange(len(fold.val)), choices].mean())

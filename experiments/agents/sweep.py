@@ -6,7 +6,6 @@ fingerprint of their settings and labels, an unfinished one resumes its own trai
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shlex
@@ -24,8 +23,10 @@ import numpy as np
 import agent
 from corag.cli.console import progress, say, stdout, table
 from corag.errors import InputError
-from experiments.agents.train import TrainAgentConfig, train
-from experiments.run.journal import fingerprint, write_atomically
+from experiments.agents.train import TrainAgentConfig, sha256, train
+from experiments.labels.arrays import label_paths
+from experiments.run.journal import fingerprint, finished_record, write_atomically
+from experiments.run.tables import markdown_table
 
 RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE = "run.json", "summary.json", "summary.md"
 SEED, METRIC = "training.seed", "val_regret"
@@ -98,7 +99,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     with progress("sweep", quiet=config.quiet) as report:
         for number, run in enumerate(runs):
             report(number, len(runs))
-            records.append(_finished(run) or _trained(run))
+            records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run))
         report(len(runs), len(runs))
     summary: dict[str, Any] = {
         "metric": METRIC,
@@ -127,14 +128,14 @@ def plan(config: SweepConfig) -> list[Run]:
         InputError: A name or value is no setting.
         agent.AgentError: A value breaks a rule.
     """
-    labels = _content(config.base.labels)
+    labels = _digests(config.base.labels)
     runs = []
     for values in product(*config.vary.values()):
         settings = dict(zip(config.vary, values, strict=True))
         for seed in config.seeds:
             changed = with_settings(config.base, {**settings, SEED: seed})
             flat = flattened(asdict(changed))
-            of_run = labels if changed.labels == config.base.labels else _content(changed.labels)
+            of_run = labels if changed.labels == config.base.labels else _digests(changed.labels)
             # Labels count by what they hold, wherever they lie.
             own = {name: value for name, value in flat.items() if name not in ("out", "quiet", "labels")}
             work = fingerprint([own, of_run])
@@ -201,17 +202,17 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
     rows = []
     for of_group in groups.values():
-        good = [record["figures"] for record in of_group if "figures" in record]
+        figures: dict[str, list[float]] = {}
+        for record in of_group:
+            # Seconds are missing where a run was resumed, and all figures where it failed.
+            for name, value in record.get("figures", {}).items():
+                figures.setdefault(name, []).append(value)
         rows.append(
             {
                 "settings": of_group[0]["settings"],
                 "runs": len(of_group),
                 "errors": [record["error"] for record in of_group if "error" in record],
-                "figures": {
-                    # Seconds are missing where a run was resumed.
-                    name: _spread([figures[name] for figures in good if name in figures])
-                    for name in dict.fromkeys(name for figures in good for name in figures)
-                },
+                "figures": {name: _spread(values) for name, values in figures.items()},
             }
         )
     return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
@@ -221,8 +222,7 @@ def markdown(summary: Mapping[str, Any]) -> str:
     """Return the summary as a Markdown table."""
     names = [*summary["vary"], "runs", *COLUMNS]
     headings = [*(f"`{name}`" for name in summary["vary"]), "runs", *COLUMNS.values()]
-    lines = [headings, ["---"] * len(headings), *([row[name] for name in names] for row in _cells(summary))]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return markdown_table(headings, [[row[name] for name in names] for row in _cells(summary)]) + "\n"
 
 
 def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
@@ -249,8 +249,8 @@ def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
         "method": "grid",
         "metric": {"name": METRIC, "goal": "minimize"},
         "parameters": {
-            **{name: {"value": _plain(value)} for name, value in fixed.items()},
-            **{name: {"values": [_plain(value) for value in values]} for name, values in varied.items()},
+            **{name: {"value": list(value) if isinstance(value, tuple) else value} for name, value in fixed.items()},
+            **{name: {"values": values} for name, values in varied.items()},
         },
     }  # fmt: skip
 
@@ -286,19 +286,9 @@ def _trained(run: Run) -> dict[str, Any]:
     return record
 
 
-def _finished(run: Run) -> dict[str, Any] | None:
-    """Return the record of this very run if it stands in its folder."""
-    try:
-        record: dict[str, Any] = json.loads((Path(run.config.out) / RUN_FILE).read_text(encoding="utf-8"))
-        return record if record["work"] == run.work else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _content(labels: str) -> list[str]:
+def _digests(labels: str) -> list[str]:
     """Return a hash of each label table; of one that is missing nothing, as the training will say so."""
-    files = [Path(name.strip()) for name in labels.split(",")]
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+    return [sha256(file) for file in label_paths(labels) if file.is_file()]
 
 
 def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
@@ -332,7 +322,3 @@ def _figure(name: str, spread: Mapping[str, float] | None) -> str:
 
 def _said(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -16,7 +16,7 @@ from corag.errors import DataError, InputError
 from corag.selectors.corag.features import check_recipe, feature_dim
 from experiments.agents.targets import TargetConfig, best_single, make_targets, utility
 from experiments.data.splits import divide
-from experiments.labels.arrays import LabelArrays, label_paths, read_labels
+from experiments.labels.arrays import LabelArrays, comma_separated, label_paths, read_labels
 
 TRAIN, VAL, TEST = 0, 1, 2
 
@@ -36,7 +36,7 @@ class TrainAgentConfig:
         features: Parts of the feature vector, separated by commas: query, candidates, curve.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
-        caution: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
+        min_lead: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
             configuration for the agent to depart from it. 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
         training: Settings of the training.
@@ -52,7 +52,7 @@ class TrainAgentConfig:
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    caution: float = 0.0
+    min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
     quiet: bool = False
@@ -66,7 +66,7 @@ class TrainAgentConfig:
     @property
     def recipe(self) -> tuple[str, ...]:
         """The parts of the feature vector."""
-        return check_recipe([part.strip() for part in self.features.split(",") if part.strip()])
+        return check_recipe(comma_separated(self.features))
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:
@@ -112,7 +112,7 @@ def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.Agent
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         fixed=known.configurations[best_single(known, utility(known, config.target))],
-        caution=config.caution,
+        min_lead=config.min_lead,
     )
 
 
@@ -161,17 +161,18 @@ def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAg
     return {
         "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: "
         + ", ".join(f"{name} {count}" for name, count in counts.items()),
-        "label tables": ", ".join(f"{path.name} (sha256 {_sha256(path)[:16]})" for path in label_paths(config.labels)),
+        "label tables": ", ".join(f"{path.name} (sha256 {sha256(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
         "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "best single configuration": agent_config.fixed,
-        "caution": agent_config.caution,
+        "min_lead": agent_config.min_lead,
         "commit": commit(),
     }
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

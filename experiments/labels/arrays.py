@@ -124,16 +124,16 @@ class LabelArrays:
 _ARRAYS = ("data", "split", "group", "query_vectors", "candidates_vectors")
 
 
-def label_paths(paths: str) -> list[Path]:
-    """Return the label tables that a setting names, separated by commas.
+def comma_separated(text: str) -> list[str]:
+    """Return the parts of a text between commas, without spaces around them and without empty ones."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
-    Raises:
-        InputError: It names none.
-    """
-    found = [Path(name.strip()) for name in paths.split(",") if name.strip()]
-    if not found:
+
+def label_paths(paths: str) -> list[Path]:
+    """Return the label tables that a setting names, separated by commas; none is an `InputError`."""
+    if not (found := comma_separated(paths)):
         raise InputError("labels is empty; give at least one table that `corag label` wrote")
-    return found
+    return [Path(name) for name in found]
 
 
 def read_labels(paths: str) -> LabelArrays:

@@ -139,6 +139,15 @@ class Journal:
         self.close()
 
 
+def finished_record(path: Path, work: str) -> dict[str, Any] | None:
+    """Return the JSON record at `path` if it was made by the same work, else None."""
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return record if record["work"] == work else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def output_file(name: str) -> Path:
     """Return the path of a file that a command will write.
 

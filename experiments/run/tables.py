@@ -143,7 +143,7 @@ def markdown(
         parts += [
             "What one method gains over another, question by question, with 95% intervals by bootstrap. TES of recall "
             "counts the share of the evidence that was found, TES the questions with all of it:",
-            _table(headings, map(_lead_line, leads)),
+            markdown_table(headings, map(_lead_line, leads)),
         ]
     if diversity:
         headings = ["method", "budget", "questions", *diversity[0]["shares"]]
@@ -151,7 +151,7 @@ def markdown(
         parts += [
             "How often each reranker gives the best answer F1 of all rerankers (a tie is divided among the tied), and "
             "what an oracle gains that picks the best one for each question over the best single one:",
-            _table(headings, map(_diversity_line, diversity)),
+            markdown_table(headings, map(_diversity_line, diversity)),
         ]
     return "\n\n".join(parts) + "\n"
 
@@ -176,7 +176,7 @@ def _set_tables(name: str, results: Sequence[Result]) -> list[str]:
         lines.append(["(evidence that fits)", *(ceiling if figure == "full_evidence" else "" for figure in shown)])
     return [
         f"### {name}: {results[0]['queries']} questions at {budgets} tokens",
-        _table(["method", *(FIGURES[figure].heading for figure in shown)], lines),
+        markdown_table(["method", *(FIGURES[figure].heading for figure in shown)], lines),
         *_remarks(results),
     ]
 
@@ -215,8 +215,10 @@ def _diversity_line(entry: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _table(headings: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    return "\n".join(f"| {' | '.join(line)} |" for line in [headings, ["---"] * len(headings), *lines])
+def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a Markdown table, without a line break at its end."""
+    names = list(headings)
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (names, ["---"] * len(names), *rows))
 
 
 def replace_table(page: Path, text: str) -> None:

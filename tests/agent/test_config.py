@@ -7,7 +7,7 @@ from tests.agent.toys import RANGES, toy_config
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"fixed": None}, {"caution": 0.5}, {"hidden": (), "features": ("query", "mean")}]
+    "changes", [{}, {"fixed": None}, {"min_lead": 0.5}, {"hidden": (), "features": ("query", "mean")}]
 )
 def test_round_trip_through_json(changes):
     config = toy_config(**changes)
@@ -30,9 +30,12 @@ def test_round_trip_through_json(changes):
         ({"ranges": [1, 2]}, "ranges must be a mapping"),
         ({"ranges": {"iterations": [1, 2]}}, r"ranges has missing keys \['cost_weight', 'exploration'\]"),
         ({"surprise": 1}, r"config has unknown keys \['surprise'\]"),
-        ({"caution": -0.1}, "caution must be a finite number of at least 0"),
-        ({"caution": 1.5}, "caution must be between 0 and 1, got 1.5"),
-        ({"caution": 0.5, "fixed": None}, "caution is 0.5, but there is no fixed configuration to keep to; give fixed"),
+        ({"min_lead": -0.1}, "min_lead must be a finite number of at least 0"),
+        ({"min_lead": 1.5}, "min_lead must be between 0 and 1, got 1.5"),
+        (
+            {"min_lead": 0.5, "fixed": None},
+            "min_lead is 0.5, but there is no fixed configuration to keep to; give fixed",
+        ),
         ({"rerankers": ["a", "b"]}, "fixed.reranker must be one of a, b; got 'first'"),
     ],
 )
@@ -48,10 +51,11 @@ def test_a_missing_key():
         AgentConfig.from_dict(values)
 
 
-def test_an_agent_of_before_there_was_caution_has_none():
-    values = toy_config(caution=0.5).to_dict()
-    del values["caution"]
-    assert AgentConfig.from_dict(values).caution == 0.0
+def test_min_lead_in_older_checkpoints():
+    values = toy_config(min_lead=0.5).to_dict()
+    del values["min_lead"]
+    assert AgentConfig.from_dict(values).min_lead == 0.0
+    assert AgentConfig.from_dict({**values, "caution": 0.25}).min_lead == 0.25
 
 
 def test_ranges_of_the_wrong_type():

@@ -19,12 +19,10 @@ def some_diagnostics():
 def test_confusion_and_regret_by_hand():
     found = some_diagnostics()
     assert found.confusion().tolist() == [[1, 1, 0], [1, 1, 0], [0, 0, 0]]
-    rows = found.regret_table()
-    assert [(row["best"], row["predicted"], row["regret"]) for row in rows] == [
-        (2, 2, pytest.approx(0.1)),
-        (2, 2, pytest.approx(0.2)),
-        (0, 0, None),
-    ]
+    assert found.tables()["regret"] == (
+        ["reranker", "best", "predicted", "regret"],
+        [["a", 2, 2, pytest.approx(0.1)], ["b", 2, 2, pytest.approx(0.2)], ["c", 0, 0, None]],
+    )
 
 
 def test_principal_axes_keep_the_distances_of_flat_data():

@@ -40,7 +40,7 @@ def check_agrees(found, agent_, rows):
     assert differ <= 0.01
 
 
-@pytest.mark.parametrize("changes", [{}, {"hidden": ()}, {"hidden": (4, 4, 4)}, {"caution": 0.2}, {"caution": 1.0}])
+@pytest.mark.parametrize("changes", [{}, {"hidden": ()}, {"hidden": (4, 4, 4)}, {"min_lead": 0.2}, {"min_lead": 1.0}])
 @pytest.mark.parametrize("num_rows", [1, 200])
 def test_agrees_with_predict(changes, num_rows):
     trained = random_agent(toy_config(**changes), scale=0.5)
@@ -76,7 +76,7 @@ def test_the_file_explains_itself(tmp_path):
 
 def test_another_runtime_reads_the_file(tmp_path):
     openvino = pytest.importorskip("openvino", reason="no runtime to run it")
-    trained = random_agent(toy_config(caution=0.2))
+    trained = random_agent(toy_config(min_lead=0.2))
     path = agent.export_onnx(trained, tmp_path / "agent.onnx")
     # By default it would compute in bf16 where the CPU can.
     compiled = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})

@@ -53,11 +53,11 @@ def test_only_available_rerankers_are_chosen():
             agent.predict(features, available=available)
 
 
-@pytest.mark.parametrize(("caution", "reranker"), [(0.0, "second"), (0.49, "second"), (0.51, "first"), (1.0, "first")])
-def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_small(caution, reranker):
+@pytest.mark.parametrize(("min_lead", "reranker"), [(0.0, "second"), (0.49, "second"), (0.51, "first"), (1.0, "first")])
+def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_small(min_lead, reranker):
     features = np.zeros(DIM)
     features[0] = np.log(3)  # probabilities 0.25 and 0.75: a lead of 0.5 over "first", which is fixed
-    prediction = agent_that_passes_one_feature_on(caution=caution).predict(features)
+    prediction = agent_that_passes_one_feature_on(min_lead=min_lead).predict(features)
     settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
     assert prediction.reranker == reranker
     assert settings == pytest.approx((10, 2.4, 0.1) if reranker == "first" else (8, 1.5, 0.15))
@@ -65,12 +65,12 @@ def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_sma
 
 
 def test_without_its_lead_the_fixed_reranker_keeps_its_fixed_settings_too():
-    prediction = agent_that_passes_one_feature_on(caution=0.1).predict(-np.ones(DIM))
+    prediction = agent_that_passes_one_feature_on(min_lead=0.1).predict(-np.ones(DIM))
     assert (prediction.reranker, prediction.iterations, prediction.exploration) == ("first", 10, 2.4)
 
 
 def test_there_is_nothing_to_keep_to_where_the_fixed_reranker_is_not_at_hand():
-    prediction = agent_that_passes_one_feature_on(caution=1.0).predict(np.ones(DIM), available=["second"])
+    prediction = agent_that_passes_one_feature_on(min_lead=1.0).predict(np.ones(DIM), available=["second"])
     assert (prediction.reranker, prediction.iterations) == ("second", 8)
 
 

@@ -109,13 +109,13 @@ def test_what_cannot_be_trained_without_a_folder_is_left_out_there_with_its_reas
 
 
 def test_a_cautious_agent_is_compared_with_one_that_is_not(tmp_path):
-    methods = "agent,agent-without-caution"
-    settings = {"methods": methods, "seeds": 1, "protocols": "held-out,unseen-folder", "caution": 1.0}
+    methods = "agent,agent-without-min-lead"
+    settings = {"methods": methods, "seeds": 1, "protocols": "held-out,unseen-folder", "min_lead": 1.0}
     result = evaluate_agent(config_of(tmp_path, **settings))
     for part in (result["protocols"]["held-out"]["all"], *result["protocols"]["unseen-folder"].values()):
         rows = {row["method"]: row for row in part["methods"]}
         assert rows["agent"]["utility"] == rows["best-single"]["utility"]
-        assert rows["agent-without-caution"]["gap_closed"] > 0.5
+        assert rows["agent-without-min-lead"]["gap_closed"] > 0.5
 
 
 def test_what_was_compared_is_not_compared_again(tmp_path, monkeypatch):

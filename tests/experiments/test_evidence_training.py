@@ -16,8 +16,8 @@ from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
 from corag.types import Chunk
+from experiments.adapters.calibration import fit_sigmoid, reliability
 from experiments.adapters.evidence.config import EvidenceSource, EvidenceTest, EvidenceTraining, FitSettings
-from experiments.adapters.evidence.figures import fit_sigmoid, reliability
 from experiments.adapters.evidence.fit import (
     Example,
     fit_member,

@@ -14,15 +14,16 @@ from corag.models.trained.low_rank import merge
 from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
-from experiments.adapters.evidence.average import Average
+from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
 from experiments.adapters.holdout import held_out
 from experiments.adapters.reader import loop as reader_loop
 from experiments.adapters.reader.config import SOURCES, ReaderTraining
 from experiments.adapters.reader.data import collate, examples, rows
-from experiments.adapters.reader.figures import calibrate, calibration_error, gold_tasks, separation
+from experiments.adapters.reader.figures import gold_cases
 from experiments.adapters.reader.loop import backward, learning_rate
 from experiments.adapters.reader.low_rank import export
 from experiments.adapters.reader.network import build, loss_of
+from experiments.adapters.reader.state import Average
 from experiments.adapters.reader.train import train_reader
 from tests.experiments.reader_worlds import small_bert, small_training
 from tests.experiments.worlds import ROOT
@@ -133,14 +134,14 @@ def test_the_learning_rate_rises_stays_and_falls(small_data):
 def test_learns_and_ships_what_it_learned(small_data, tmp_path):
     config = small_training(small_data, tmp_path / "run", epochs=60.0, validate_every=5)
     report = train_reader(config)
-    standing = json.loads((tmp_path / "run" / "training.json").read_text())["standing"]
-    assert standing["epoch"] == 60
+    progress = json.loads((tmp_path / "run" / "training.json").read_text())["progress"]
+    assert progress["epoch"] == 60
     reader = minilm_reader.MiniLMReader(adapter=report.adapter, backend="torch")
     folder = DataFolder.open(small_data)
     queries = folder.split("train")
     learned = [query for query in queries if query.id not in held_out(folder, queries, 0.4)]
     assert len(learned) >= 3
-    tasks = gold_tasks(folder, learned)
+    tasks = gold_cases(folder, learned)
     answers = reader.answer_many([task.question for task in tasks], [task.context for task in tasks])
     assert [answer.text for answer in answers] == [query.answers[0] for query in learned]
     card = (report.adapter / "README.md").read_text()
@@ -200,7 +201,7 @@ def test_calibration_finds_the_line_that_made_the_answers():
     random = np.random.default_rng(0)
     margins = random.normal(size=20_000) * 3
     right = (random.random(20_000) < 1 / (1 + np.exp(-(0.8 * margins - 0.5)))).astype(float)
-    slope, offset = calibrate(margins, right)
+    slope, offset = fit_sigmoid(margins, right)
     assert (slope, offset) == (pytest.approx(0.8, abs=0.05), pytest.approx(-0.5, abs=0.05))
     assert calibration_error(1 / (1 + np.exp(-(slope * margins + offset))), right) < 0.02
 

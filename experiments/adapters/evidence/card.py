@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from corag.rerankers.evidence.parts import EvidenceParts
+from experiments.adapters.calibration import Reliability
 from experiments.adapters.evidence.config import EvidenceTraining
-from experiments.adapters.evidence.figures import Reliability
 from experiments.agents.train import commit
+from experiments.run.report import new_figure, to_svg
+from experiments.run.tables import markdown_table
 
 LICENCES = {
     "2wikimultihopqa": "Apache-2.0",
@@ -41,8 +42,6 @@ Licence of the weights: Apache-2.0. They contain no text of the data, whose lice
 
 ## Training data
 
-| data | split | questions, at most | held out | candidates | licence |
-| --- | --- | --- | --- | --- | --- |
 {sources}
 
 Questions that share a gold passage or its title are on the same side of the split (`experiments/adapters/holdout.py`).
@@ -74,14 +73,20 @@ def evidence_card(
 ) -> str:
     """Return the card as Markdown."""
     sources = [
-        f"| {source.data} | {source.split} | {source.limit or 'all'} | {source.held_out:.0%} | "
-        f"{source.num_candidates if source.within != 'candidates' else 'its own'}"
-        f"{'' if source.within == 'candidates' else ', from the ' + source.within} | {LICENCES.get(source.data, '?')} |"
+        (
+            source.data,
+            source.split,
+            source.limit or "all",
+            f"{source.held_out:.0%}",
+            "its own" if source.within == "candidates" else f"{source.num_candidates}, from the {source.within}",
+            LICENCES.get(source.data, "?"),
+        )
         for source in config.sources
     ]
+    headings = ("data", "split", "questions, at most", "held out", "candidates", "licence")
     return TEMPLATE.format(
         name=config.name,
-        sources="\n".join(sources),
+        sources=markdown_table(headings, sources),
         facts=_table("fact", {name: {"value": value} for name, value in facts.items()}),
         seed=config.seed,
         commit=commit(),
@@ -94,11 +99,8 @@ def evidence_card(
 
 def _table(corner: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
-    lines = [f"| {' | '.join([corner, *columns])} |", f"|{' --- |' * (len(columns) + 1)}"]
-    lines += [
-        f"| {' | '.join([name, *(_number(row.get(column, '')) for column in columns)])} |" for name, row in rows.items()
-    ]
-    return "\n".join(lines)
+    lines = [[name, *(_number(row.get(column, "")) for column in columns)] for name, row in rows.items()]
+    return markdown_table([corner, *columns], lines)
 
 
 def _number(value: object) -> str:
@@ -111,23 +113,17 @@ def _calibration(reliabilities: Mapping[str, Reliability]) -> str:
     if not reliabilities:
         return "not measured"
     errors = {name: {"expected calibration error": found.error} for name, found in reliabilities.items()}
-    bins = [
-        f"### {name}\n\n"
-        + _table(
-            "values",
-            {f"{value:.2f}": {"complete": share, "orders": number} for value, share, number in found.bins},
-        )
-        for name, found in reliabilities.items()
-    ]
-    return "\n\n".join([_table("test", errors), *bins])
+    parts = [_table("test", errors)]
+    for name, found in reliabilities.items():
+        rows = {f"{value:.2f}": {"complete": share, "orders": number} for value, share, number in found.bins}
+        parts.append(f"### {name}\n\n{_table('values', rows)}")
+    return "\n\n".join(parts)
 
 
 def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:
     """Return a reliability diagram as SVG."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.2, 3.6), layout="constrained")
+    figure = new_figure(4.2, 3.6)
+    figure.set_layout_engine("constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.8", linewidth=1)
     for name, found in reliabilities.items():
@@ -136,7 +132,4 @@ def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:
     axes.set_ylabel("share with all of the evidence")
     if reliabilities:
         axes.legend(fontsize=7, frameon=False)
-    drawn = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "corag"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    return drawn.getvalue()
+    return str(to_svg(figure))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 import search
 from corag.rerankers.evidence.reranker import EvidenceReranker
@@ -119,50 +117,3 @@ def met_orders(scorer: EvidenceScorer, costs: Sequence[int], budget: int, most: 
     search.search(costs, score, budget, search.SearchConfig(policy="beam", iterations=100))
     chosen = np.random.default_rng(seed).permutation(len(met))[:most]
     return [met[index] for index in sorted(chosen.tolist())]
-
-
-def fit_sigmoid(utilities: FloatArray, complete: FloatArray) -> tuple[float, float]:
-    """Return slope and offset that turn utilities into probabilities (Platt, 1999), by maximum likelihood.
-
-    Args:
-        utilities: `[n]`.
-        complete: 1 where the evidence was complete, else 0, `[n]`; both have to occur.
-    """
-    x, y = torch.from_numpy(utilities), torch.from_numpy(complete)
-    line = torch.tensor([5.0, -3.0], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([line], max_iter=200, line_search_fn="strong_wolfe")
-
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(line[0] * x + line[1], y)
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    slope, offset = line.detach().tolist()
-    return slope, offset
-
-
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """How well values agree with how often the evidence was complete.
-
-    Attributes:
-        bins: Mean value, share complete, and number of orders, of each part of [0, 1] that has any.
-        error: The expected calibration error over these (Naeini et al., 2015).
-    """
-
-    bins: tuple[tuple[float, float, int], ...]
-    error: float
-
-
-def reliability(values: FloatArray, complete: FloatArray, bins: int = 10) -> Reliability:
-    """Compare values with what was complete, `[n]` each."""
-    places = np.minimum((values * bins).astype(int), bins - 1)
-    rows = tuple(
-        (float(values[inside].mean()), float(complete[inside].mean()), int(inside.sum()))
-        for place in range(bins)
-        if (inside := places == place).any()
-    )
-    error = sum(number * abs(value - share) for value, share, number in rows) / max(1, len(values))
-    return Reliability(rows, float(error))

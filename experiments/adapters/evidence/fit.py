@@ -19,6 +19,7 @@ from corag.rerankers.evidence.hypotheses import features, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
+from experiments.adapters.calibration import minimised
 from experiments.adapters.evidence.config import FitSettings
 
 
@@ -189,17 +190,11 @@ def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatAr
         Weights, `[len(SINGLES) + len(PAIRS)]`; zeros where there is no pair.
     """
     x = torch.from_numpy(_ordered_pairs(examples))
-    weights = torch.zeros(x.shape[1], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.LBFGS([weights], max_iter=200, line_search_fn="strong_wolfe")
 
-    def closure() -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = nn.functional.softplus(-x @ weights).sum() + weight_decay / 2 * weights.square().sum()
-        loss.backward()
-        return loss
+    def loss(weights: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(-x @ weights).sum() + weight_decay / 2 * weights.square().sum()
 
-    optimizer.step(closure)
-    return np.asarray(weights.detach().numpy())
+    return minimised(loss, np.zeros(x.shape[1]))
 
 
 def order_accuracy(examples: Sequence[Example], weights: FloatArray) -> dict[str, float]:

@@ -29,16 +29,14 @@ from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_questio
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.documents import passage
 from corag.types import FloatArray, Order
+from experiments.adapters.calibration import Reliability, fit_sigmoid, reliability
 from experiments.adapters.evidence.card import evidence_card, reliability_figure
 from experiments.adapters.evidence.config import EvidenceTraining
 from experiments.adapters.evidence.figures import (
     Figures,
-    Reliability,
-    fit_sigmoid,
     met_orders,
     orders_per_second,
     ranking_figures,
-    reliability,
     selection_figures,
 )
 from experiments.adapters.evidence.fit import (
@@ -52,7 +50,7 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Pooled, open_corpus, pools, questions_of
-from experiments.run.journal import fingerprint, write_atomically
+from experiments.run.journal import fingerprint, finished_record, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ class EvidenceReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Learnt:
+class _Question:
     """A training question, as a whole and as the fit sees it."""
 
     pooled: Pooled
@@ -101,9 +99,10 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     out = Path(config.out)
     settings = asdict(config)
     work = fingerprint({name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")})
-    if (report := _finished(out, work)) is not None:
-        logger.info("%s is trained already; delete it to train again", report.adapter)
-        return report
+    adapter = out / ADAPTER_DIR
+    if (done := finished_record(out / DONE_FILE, work)) is not None and adapter.is_dir():
+        logger.info("%s is trained already; delete it to train again", adapter)
+        return EvidenceReport(adapter, done["figures"])
     started = time.perf_counter()
     path = config.states or out / "states.sqlite"
     encoder = CachedEncoder(minilm_encoder(precision=config.precision), batch=256, cache_mb=0, path=path)
@@ -130,10 +129,10 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
             tracker.log_metrics(_flat(figures))
     rounded = load_adapter(draft)
     card = evidence_card(config, parts, facts, figures, reliabilities)
-    save_adapter(out / ADAPTER_DIR, rounded.tensors, rounded.config, card)
+    save_adapter(adapter, rounded.tensors, rounded.config, card)
     write_atomically(out / FIGURE_FILE, reliability_figure(reliabilities))
     write_atomically(out / DONE_FILE, json.dumps({"work": work, "figures": figures, "facts": facts}, indent=2) + "\n")
-    return EvidenceReport(out / ADAPTER_DIR, figures)
+    return EvidenceReport(adapter, figures)
 
 
 class _Fits:
@@ -166,7 +165,7 @@ class _Fits:
         return ensemble
 
 
-def _fitted(config: EvidenceTraining, learnt: Sequence[_Learnt], fit: _Fits) -> tuple[list[Hypotheses], Ensemble]:
+def _fitted(config: EvidenceTraining, learnt: Sequence[_Question], fit: _Fits) -> tuple[list[Hypotheses], Ensemble]:
     """Return what networks that have not seen a question say about it, for each question, and the whole ensemble."""
     folds = np.array([_fold(one.pooled.id, config) for one in learnt])
     foretold: dict[int, Hypotheses] = {}
@@ -193,16 +192,6 @@ def _flat(figures: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:
     }
 
 
-def _finished(out: Path, work: str) -> EvidenceReport | None:
-    try:
-        done = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
-        if done["work"] == work and (out / ADAPTER_DIR).is_dir():
-            return EvidenceReport(out / ADAPTER_DIR, done["figures"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
-    return None
-
-
 def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
     """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
     holders, total = np.zeros(VOCABULARY), 0
@@ -214,9 +203,9 @@ def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> list[_Learnt]:
+def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> list[_Question]:
     """Describe all training questions."""
-    found: list[_Learnt] = []
+    found: list[_Question] = []
     for source in config.sources:
         corpus = open_corpus(config.data, source.data, encoder)
         questions = pools(corpus, source, questions_of(corpus.folder, source))
@@ -234,7 +223,7 @@ def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) 
                     source.weight,
                 )
                 if (table := tabulate(example, config.max_size, config.fit)) is not None:
-                    found.append(_Learnt(pooled, example, table))
+                    found.append(_Question(pooled, example, table))
                 told(number + 1, len(questions))
     if not any(one.table.answerable for one in found):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
@@ -252,7 +241,7 @@ def _joined(members: Sequence[Ensemble]) -> Ensemble:
     return Ensemble(**shared, **{name: np.concatenate([getattr(one, name) for one in members]) for name in own})
 
 
-def _fit_order(config: EvidenceTraining, learnt: Sequence[_Learnt]) -> tuple[FloatArray, dict[str, float]]:
+def _fit_order(config: EvidenceTraining, learnt: Sequence[_Question]) -> tuple[FloatArray, dict[str, float]]:
     """Fit the reading order, and measure it on a fold that another fit has not seen."""
     examples = [one.example for one in learnt if one.example.ordered]
     seen = [one.example for one in learnt if one.example.ordered and _fold(one.pooled.id, config)]
@@ -263,7 +252,7 @@ def _fit_order(config: EvidenceTraining, learnt: Sequence[_Learnt]) -> tuple[Flo
 
 
 def _calibrated(
-    config: EvidenceTraining, parts: EvidenceParts, learnt: Sequence[_Learnt], foretold: Sequence[Hypotheses]
+    config: EvidenceTraining, parts: EvidenceParts, learnt: Sequence[_Question], foretold: Sequence[Hypotheses]
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions that the networks in question have not seen."""
     losses = [
@@ -283,7 +272,7 @@ def _calibrated(
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
         judged.append(complete)
-    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(judged))
+    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(judged), start=(5.0, -3.0))
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
     return replace(parts, weights=weights), {
         "loss of the true hypothesis": round(min(losses), 4),
@@ -299,7 +288,7 @@ def _loss(found: Hypotheses, gold: tuple[int, ...], temperature: float) -> float
     return -float(np.log(max(probabilities[found.sets.index(gold)] if gold in found.sets else 0.0, 1e-6)))
 
 
-def _scorer(one: _Learnt, found: Hypotheses, weights: Weights) -> EvidenceScorer:
+def _scorer(one: _Question, found: Hypotheses, weights: Weights) -> EvidenceScorer:
     n = len(one.pooled.chunks)
     tokens = one.example.signals.singles[:, SINGLES.index("length")] * 128
     return EvidenceScorer(found, tokens, np.zeros((n, n)), weights, np.zeros(n, dtype=bool))

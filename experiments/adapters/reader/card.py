@@ -11,8 +11,9 @@ import transformers
 
 from corag.readers.span_reader import ReaderSettings
 from experiments.adapters.reader.config import ReaderTraining
-from experiments.adapters.state import Standing
+from experiments.adapters.reader.state import Progress
 from experiments.agents.train import commit
+from experiments.run.tables import markdown_table
 
 _TEMPLATE = """\
 # minilm-reader
@@ -32,8 +33,6 @@ answer.text, answer.confidence, answer.spans, answer.chunk
 The gold passages are the context; the weights have the precision that is shipped. F1 and exact match as in SQuAD 1.1,
 in percent. Held out: a share of the training questions, split between documents.
 
-| Questions | Number | F1 | Exact match |
-| --- | --- | --- | --- |
 {figures}
 
 {calibration}
@@ -44,16 +43,12 @@ questions have one hop. If the context holds no answer, it still gives its best 
 
 ## Training progress
 
-| Batches | Tokens | {curve_names} |
-| --- | --- | {curve_rule} |
 {curve}
 
 F1 / exact match on at most {validation} held-out questions of each source.
 
 ## How it was made
 
-| Fact | Value |
-| --- | --- |
 {facts}
 
 ## Licence
@@ -63,15 +58,15 @@ Natural Questions as annotated by QED (CC BY-SA 3.0), HotpotQA (CC BY-SA 4.0), 2
 (CC BY 4.0), PubMedQA (MIT); none of their text is in the adapter.
 """
 _CALIBRATION = """\
-Confidence was calibrated on {questions} held-out questions, {without} of them with a context that holds no answer;
-{right:.0%} were answered correctly. Its cross-fitted expected calibration error is {error:.3f}. A question with
-an answer in its context has a larger margin than one without in {separation:.1%} of all pairs."""
+Confidence was calibrated on {questions} held-out questions, {without_answer} of them with a context that holds no
+answer; {right:.0%} were answered correctly. Its cross-fitted expected calibration error is {calibration_error:.3f}. A
+question with an answer in its context has a larger margin than one without in {separation:.1%} of all pairs."""
 _OWN_TABLES = {"data", "out", "sources", "tests", "quiet", "logger", "save_every_s", "threads"}
 
 
 def reader_card(
     config: ReaderTraining,
-    standing: Standing,
+    progress: Progress,
     settings: ReaderSettings,
     figures: Mapping[str, Mapping[str, float]],
     num_examples: int,
@@ -80,61 +75,47 @@ def reader_card(
 
     Args:
         config: The training.
-        standing: How far it went, with its validations.
+        progress: How far it went, with its validations.
         settings: How the reader reads.
         figures: F1 and exact match by questions, and `calibration`.
         num_examples: Questions that were learned from.
     """
-    names = [source.data for source in config.sources if f"{source.data}_f1" in (standing.curve or [{}])[-1]]
+    names = [source.data for source in config.sources if f"{source.data}_f1" in (progress.curve or [{}])[-1]]
     facts = {
         "questions learned from": num_examples,
         "sources": ", ".join(f"{source.data}/{source.split}" for source in config.sources),
         "settings": ", ".join(
             f"{entry.name}={getattr(config, entry.name)}" for entry in fields(config) if entry.name not in _OWN_TABLES
         ),
-        "batches": standing.step,
-        "tokens read": f"{standing.tokens:,}",
-        "hours": f"{standing.seconds / 3600:.2f}, on a CPU shared with other work",
+        "batches": progress.step,
+        "tokens read": f"{progress.tokens:,}",
+        "hours": f"{progress.seconds / 3600:.2f}, on a CPU shared with other work",
         "seed": config.seed,
         "window": f"{settings.window_tokens} tokens, half over the next",
         "confidence": f"logistic function of {settings.slope} * margin + {settings.offset}",
-        "versions": ", ".join(
-            f"{name} {version}"
-            for name, version in (
-                ("Python", platform.python_version()),
-                ("torch", torch.__version__),
-                ("transformers", transformers.__version__),
-            )
-        ),
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}",
         "commit": commit(),
     }
+    answers = [(name, row["n"], f"{row['f1']:.1f}", f"{row['em']:.1f}") for name, row in figures.items() if "f1" in row]
+    curve = [
+        (
+            point["step"],
+            f"{point['tokens']:,}",
+            *(f"{point[f'{name}_f1']:.1f} / {point[f'{name}_em']:.1f}" for name in names),
+        )
+        for point in progress.curve
+    ]
     return _TEMPLATE.format(
-        figures="\n".join(
-            f"| {name} | {found['n']} | {found['f1']:.1f} | {found['em']:.1f} |"
-            for name, found in figures.items()
-            if "f1" in found
-        ),
+        figures=markdown_table(("Questions", "Number", "F1", "Exact match"), answers),
         calibration=_calibration(figures.get("calibration", {})),
-        curve_names=" | ".join(names),
-        curve_rule=" | ".join("---" for _ in names),
-        curve="\n".join(
-            f"| {point['step']} | {point['tokens']:,} | "
-            + " | ".join(f"{point[f'{name}_f1']:.1f} / {point[f'{name}_em']:.1f}" for name in names)
-            + " |"
-            for point in standing.curve
-        ),
+        curve=markdown_table(("Batches", "Tokens", *names), curve),
         validation=config.validation,
-        facts="\n".join(f"| {name} | {value} |" for name, value in facts.items()),
+        facts=markdown_table(("Fact", "Value"), facts.items()),
     )
 
 
 def _calibration(found: Mapping[str, float]) -> str:
     if not found:
         return "The confidence was not fitted."
-    return _CALIBRATION.format(
-        questions=found["questions"],
-        without=found["without answer"],
-        right=found["right"],
-        error=found["calibration error"],
-        separation=found["separation"],
-    )
+    return _CALIBRATION.format(**{name.replace(" ", "_"): value for name, value in found.items()})

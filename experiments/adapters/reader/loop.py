@@ -15,18 +15,17 @@ import torch
 from torch import distributed
 
 from agent.training.loggers import open_logger
-from corag.cli.console import progress
+from corag.cli.console import progress as progress_bar
 from corag.errors import ModelError
 from corag.models.minilm import load_bert
 from corag.models.trained import load_adapter
 from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
-from experiments.adapters.evidence.average import Average
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, Row, batches, collate, rows
 from experiments.adapters.reader.low_rank import restore
 from experiments.adapters.reader.network import build, loss_of
-from experiments.adapters.state import Standing, read_state, write_state
+from experiments.adapters.reader.state import Average, Progress, restore_state, save_state
 
 STATE_FILE = "state.safetensors"
 _LOG_EVERY = 10
@@ -36,7 +35,7 @@ Validate = Callable[[SpanNetwork], dict[str, float]]
 
 def learn(
     config: ReaderTraining, learning: Sequence[Example], validate: Validate, fingerprint: str
-) -> tuple[SpanNetwork, Standing]:
+) -> tuple[SpanNetwork, Progress]:
     """Train, from where an earlier call was stopped, and return the network.
 
     Args:
@@ -63,7 +62,7 @@ def _help(index: int, config: ReaderTraining, learning: Sequence[Example], finge
 
 def _learn(
     rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
-) -> tuple[SpanNetwork, Standing]:
+) -> tuple[SpanNetwork, Progress]:
     """Train as one of `config.processes`; the first one also validates, logs and saves."""
     out = Path(config.out)
     if config.threads:
@@ -79,61 +78,61 @@ def _learn(
     values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
     optimizer = _optimizer(values, config)
     average = Average([value for _, value in values], config.average)
-    standing = read_state(out / STATE_FILE, fingerprint, values, average.values, optimizer)
+    progress = restore_state(out / STATE_FILE, fingerprint, values, average, optimizer)
     first = rank == 0
     with (
         open_logger(config.logger if first else "none", out, {"rank": config.rank, "seed": config.seed}) as log,
-        progress("train the reader", quiet=config.quiet or not first) as report,
+        progress_bar("train the reader", quiet=config.quiet or not first) as report,
     ):
 
         def check() -> None:
             assert validate is not None
             with average.applied():
                 figures = validate(network)
-            standing.curve.append({"step": standing.step, "tokens": standing.tokens, **figures})
+            progress.curve.append({"step": progress.step, "tokens": progress.tokens, **figures})
             if log is not None:
-                log.log_metrics(figures, standing.step)
+                log.log_metrics(figures, progress.step)
 
         def save() -> None:
-            write_state(out / STATE_FILE, fingerprint, standing, values, average.values, optimizer)
+            save_state(out / STATE_FILE, fingerprint, progress, values, average, optimizer)
 
         saved = before = time.monotonic()
-        while standing.epoch < config.epochs:
-            made = rows(learning, config.rows, (config.seed, standing.epoch))
-            groups = batches(made, config.batch_tokens, (config.seed, standing.epoch, 1))
-            last = math.ceil(min(config.epochs - standing.epoch, 1.0) * len(groups))
-            for group in groups[standing.batch : last]:
-                done = standing.epoch + standing.batch / len(groups)
+        while progress.epoch < config.epochs:
+            made = rows(learning, config.rows, (config.seed, progress.epoch))
+            groups = batches(made, config.batch_tokens, (config.seed, progress.epoch, 1))
+            last = math.ceil(min(config.epochs - progress.epoch, 1.0) * len(groups))
+            for group in groups[progress.batch : last]:
+                done = progress.epoch + progress.batch / len(groups)
                 # Dropout draws from PyTorch's own generator.
-                torch.manual_seed(config.seed * 1_000_003 + standing.step * 1_003 + rank)
-                rate = learning_rate(config, standing.step, done)
+                torch.manual_seed(config.seed * 1_000_003 + progress.step * 1_003 + rank)
+                rate = learning_rate(config, progress.step, done)
                 figures = _step(network, optimizer, group, rate, rank, config)
-                average.update(standing.step)
+                average.update(progress.step)
                 now = time.monotonic()
-                standing.batch, standing.step = standing.batch + 1, standing.step + 1
-                standing.tokens += sum(len(row.ids) for row in group)
-                standing.seconds, before = standing.seconds + now - before, now
-                report(int(100 * (standing.epoch + standing.batch / len(groups))), int(100 * config.epochs))
+                progress.batch, progress.step = progress.batch + 1, progress.step + 1
+                progress.tokens += sum(len(row.ids) for row in group)
+                progress.seconds, before = progress.seconds + now - before, now
+                report(int(100 * (progress.epoch + progress.batch / len(groups))), int(100 * config.epochs))
                 if not first:
                     continue
-                if log is not None and standing.step % _LOG_EVERY == 0:
-                    log.log_metrics(figures, standing.step)
-                if config.validate_every and standing.step % config.validate_every == 0:
+                if log is not None and progress.step % _LOG_EVERY == 0:
+                    log.log_metrics(figures, progress.step)
+                if config.validate_every and progress.step % config.validate_every == 0:
                     check()
                 if now - saved > config.save_every_s:
                     save()
                     saved = now
             if last < len(groups):
                 break
-            standing.epoch, standing.batch = standing.epoch + 1, 0
+            progress.epoch, progress.batch = progress.epoch + 1, 0
         if first:
-            if not standing.curve or standing.curve[-1]["step"] < standing.step:
+            if not progress.curve or progress.curve[-1]["step"] < progress.step:
                 check()
             save()
             average.apply()
     if config.processes > 1:
         distributed.destroy_process_group()
-    return network, standing
+    return network, progress
 
 
 def start_from(network: SpanNetwork, folder: str | Path) -> None:

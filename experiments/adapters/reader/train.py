@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.files import replace_atomically
 from corag.errors import DataError
 from corag.models.minilm import model_folder
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
@@ -21,23 +20,21 @@ from corag.readers.span_reader import ReaderSettings, SpanReader
 from corag.readers.spans import KINDS
 from corag.text.data import DataFolder, Query
 from corag.text.tokens import load_tokenizer
+from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
 from experiments.adapters.holdout import held_out
 from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
 from experiments.adapters.reader.figures import (
-    Task,
+    ReadingCase,
     answer_scores,
-    calibrate,
-    calibration_error,
-    foreign_tasks,
-    gold_tasks,
+    foreign_cases,
+    gold_cases,
     read,
-    separation,
 )
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import adapter_tensors, forward_of
-from experiments.run.journal import fingerprint
+from experiments.run.journal import fingerprint, finished_record, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -84,35 +81,31 @@ def train_reader(config: ReaderTraining) -> ReaderReport:
     parts, learning = _read_sources(config)
     work = _fingerprint(config, learning)
     whole = fingerprint([work, config.epochs, config.decay, [asdict(test) for test in config.tests]])
-    if (found := _finished(out, whole)) is not None:
-        logger.info("%s is trained already; delete it to train again", out / ADAPTER_DIR)
-        return found
+    adapter = out / ADAPTER_DIR
+    if (done := finished_record(out / DONE_FILE, whole)) is not None and adapter.is_dir():
+        logger.info("%s is trained already; delete it to train again", adapter)
+        return ReaderReport(adapter, done["figures"], ReaderSettings(**done["settings"]))
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     plain = ReaderSettings(window_tokens=config.window_tokens)
-    checks = {part.name: gold_tasks(part.folder, part.held[: config.validation]) for part in parts}
+    checks = {part.name: gold_cases(part.folder, part.held[: config.validation]) for part in parts}
 
     def validate(network: SpanNetwork) -> dict[str, float]:
         network.eval()
         reader = SpanReader(forward_of(network, bf16=config.bf16), tokenizer, plain)
-        figures = {name: _answers(reader, tasks) for name, tasks in checks.items() if tasks}
-        return {
-            f"{name}_{metric}": value
-            for name, found in figures.items()
-            for metric, value in found.items()
-            if metric != "n"
-        }
+        figures = {name: _answers(reader, cases) for name, cases in checks.items() if cases}
+        return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
-    network, standing = learn(config, learning, validate, work)
+    network, progress = learn(config, learning, validate, work)
     tensors = adapter_tensors(network)
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
-    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(plain), "Not measured yet.\n")
-    reader = span_reader(load_adapter(out / ADAPTER_DIR, FORM), config.backend, "bf16" if config.bf16 else "fp32")
+    save_adapter(adapter, tensors, _adapter_config(plain), "Not measured yet.\n")
+    reader = span_reader(load_adapter(adapter, FORM), config.backend, "bf16" if config.bf16 else "fp32")
     settings, figures = _measure(reader, parts, config)
-    card = reader_card(config, standing, settings, figures, len(learning))
-    save_adapter(out / ADAPTER_DIR, tensors, _adapter_config(settings), card)
-    report = ReaderReport(out / ADAPTER_DIR, figures, settings)
-    done = {"work": whole, "figures": figures, "settings": asdict(settings), "standing": asdict(standing)}
-    replace_atomically(out / DONE_FILE, (json.dumps(done, indent=2) + "\n").encode())
+    card = reader_card(config, progress, settings, figures, len(learning))
+    save_adapter(adapter, tensors, _adapter_config(settings), card)
+    report = ReaderReport(adapter, figures, settings)
+    done = {"work": whole, "figures": figures, "settings": asdict(settings), "progress": asdict(progress)}
+    write_atomically(out / DONE_FILE, json.dumps(done, indent=2) + "\n")
     return report
 
 
@@ -142,19 +135,8 @@ def _fingerprint(config: ReaderTraining, learning: Sequence[Example]) -> str:
     return fingerprint([{name: settings[name] for name in names + more}, [example.id for example in learning]])
 
 
-def _finished(out: Path, work: str) -> ReaderReport | None:
-    """Return the report of this very training if it was finished in `out`."""
-    try:
-        done = json.loads((out / DONE_FILE).read_text(encoding="utf-8"))
-        if done["work"] != work or not (out / ADAPTER_DIR).is_dir():
-            return None
-        return ReaderReport(out / ADAPTER_DIR, done["figures"], ReaderSettings(**done["settings"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _answers(reader: SpanReader, tasks: Sequence[Task]) -> dict[str, float]:
-    return _means(*answer_scores(tasks, read(reader, tasks), reader.settings))
+def _answers(reader: SpanReader, cases: Sequence[ReadingCase]) -> dict[str, float]:
+    return _means(*answer_scores(cases, read(reader, cases), reader.settings))
 
 
 def _means(f1s: Floats, matches: Floats) -> dict[str, float]:
@@ -170,22 +152,22 @@ def _measure(
     right: list[float] = []
     answerable: list[bool] = []
     for part in parts:
-        for tasks in (gold_tasks(part.folder, part.held), foreign_tasks(part.folder, part.held, config.seed)):
-            if not tasks:
+        for cases in (gold_cases(part.folder, part.held), foreign_cases(part.folder, part.held, config.seed)):
+            if not cases:
                 continue
-            readings = read(reader, tasks)
-            f1s, matches = answer_scores(tasks, readings, reader.settings)
-            if tasks[0].answers:
+            readings = read(reader, cases)
+            f1s, matches = answer_scores(cases, readings, reader.settings)
+            if cases[0].answers:
                 figures[f"{part.name}, held out"] = _means(f1s, matches)
-            for task, reading, match in zip(tasks, readings, matches.tolist(), strict=True):
-                if task.answers[:1] not in (("yes",), ("no",)):
+            for case, reading, match in zip(cases, readings, matches.tolist(), strict=True):
+                if case.answers[:1] not in (("yes",), ("no",)):
                     margins.append(reading.margin)
                     right.append(match)
-                    answerable.append(bool(task.answers))
+                    answerable.append(bool(case.answers))
     for test in config.tests:
         folder = DataFolder.open(Path(config.data) / test.data)
-        tasks = gold_tasks(folder, _drawn(folder.split(test.split), test.limit, config.seed))
-        figures[f"{test.data}, {test.split}"] = _answers(reader, tasks)
+        cases = gold_cases(folder, _drawn(folder.split(test.split), test.limit, config.seed))
+        figures[f"{test.data}, {test.split}"] = _answers(reader, cases)
     settings, figures["calibration"] = _calibrated(
         reader.settings, np.array(margins), np.array(right), np.array(answerable, dtype=bool)
     )
@@ -205,9 +187,9 @@ def _calibrated(
         return settings, {}
     confidence = np.zeros(len(margins))
     for here in (half, ~half):
-        slope, offset = calibrate(margins[~here], right[~here])
+        slope, offset = fit_sigmoid(margins[~here], right[~here])
         confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
-    slope, offset = calibrate(margins, right)
+    slope, offset = fit_sigmoid(margins, right)
     found = {
         "questions": len(margins),
         "without answer": int((~answerable).sum()),
