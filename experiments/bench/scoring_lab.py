@@ -18,12 +18,11 @@ from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Engine
 from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Forward, Source, quiet
-from corag.models.minilm import model_folder
 from corag.optional import require
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import SEPARATOR, Document
-from corag.text.tokens import token_counter
+from corag.text.tokens import model_folder, token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer
 from experiments import demo
 

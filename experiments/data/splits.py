@@ -1,9 +1,9 @@
-"""Dividing questions into parts: by groups that share documents, every data folder alike, from one seed."""
+"""Dividing questions into parts so that questions that share documents are in the same part, from one seed."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from corag.errors import DataError
 from corag.text.data import NO_SPLIT, DataFolder, Query
-from experiments.adapters.holdout import document_groups
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
 """Splits of a data folder whose questions name none."""
@@ -48,26 +47,74 @@ def divide(
 ) -> NDArray[np.int64]:
     """Return the part of each question, `[n]`: 0 for the first share, 1 for the second, and so on.
 
-    The groups of a data folder are taken in the order of a hash of seed and name; each goes to the part that lacks most
-    of its share, among equals to the first. So no group is in two parts, every folder is divided alike as far as its
-    groups allow, and the answer does not depend on the order of the questions.
+    The groups of each data folder are taken in pseudo-random order, and each goes to the part that lacks most of its
+    share, among equals to the first. So no group is in two parts, every folder is divided alike as far as its groups
+    allow, and the answer does not depend on the order of the questions.
 
     Args:
         data: Data folder of each question, `[n]`.
-        group: Group of each question, `[n]`.
+        group: Group of each question, `[n]`; see `document_groups`.
         shares: Share of the questions in each part, at least 0.
         seed: Another seed, another division.
     """
-    parts = np.zeros(len(data), dtype=np.int64)
-    rows: dict[tuple[str, str], list[int]] = {}
-    for row, key in enumerate(zip(map(str, data), map(str, group), strict=True)):
-        rows.setdefault(key, []).append(row)
-    for folder in sorted({key[0] for key in rows}):
-        groups = {name: members for (owner, name), members in rows.items() if owner == folder}
-        total = sum(map(len, groups.values()))
-        lacking = np.array(shares, dtype=np.float64) / np.sum(shares) * total
-        for name in sorted(groups, key=lambda name: hashlib.sha256(f"{seed} {folder} {name}".encode()).digest()):
+    folders, groups = np.array(data, dtype=str), np.array(group, dtype=str)
+    parts = np.zeros(len(folders), dtype=np.int64)
+    for folder in np.unique(folders).tolist():
+        members = np.flatnonzero(folders == folder)
+        lacking = np.array(shares, dtype=np.float64) / np.sum(shares) * len(members)
+        for rows in _shuffled(groups[members], f"{seed} {folder}"):
             part = int(lacking.argmax())
-            parts[groups[name]] = part
-            lacking[part] -= len(groups[name])
+            parts[members[rows]] = part
+            lacking[part] -= len(rows)
     return parts
+
+
+def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: int = 0) -> frozenset[str]:
+    """Return the ids of the questions of a data folder that no adapter learns from.
+
+    Groups of questions that share documents are taken in pseudo-random order until the share is reached.
+
+    Args:
+        folder: The data.
+        queries: The questions to divide.
+        share: Of the questions, in [0, 1]; the last group taken may exceed it.
+        seed: Another seed, another part.
+    """
+    chosen: list[str] = []
+    for rows in _shuffled(document_groups(folder, queries), str(seed)):
+        if len(chosen) >= share * len(queries):
+            break
+        chosen += [queries[row].id for row in rows]
+    return frozenset(chosen)
+
+
+def _shuffled(groups: Sequence[str] | NDArray[np.str_], salt: str) -> Iterator[list[int]]:
+    """Yield the rows of each group, in the order of a hash of salt and name: rows may come in any order."""
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(groups):
+        rows.setdefault(str(name), []).append(row)
+    for name in sorted(rows, key=lambda name: hashlib.sha256(f"{salt} {name}".encode()).digest()):
+        yield rows[name]
+
+
+def document_groups(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
+    """Return the name of each question's group: of its connected component, the first document's.
+
+    Questions are connected when they share a gold passage, or gold passages of the same title.
+    """
+    parent: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        parent.setdefault(name, name)
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    firsts = []
+    for query in queries:
+        names = [folder.documents[gold].title or gold for gold in query.gold if gold in folder.documents] or [query.id]
+        firsts.append(names[0])
+        for name in names[1:]:
+            parent[max(root(names[0]), root(name))] = min(root(names[0]), root(name))
+    return [root(name) for name in firsts]

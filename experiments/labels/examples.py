@@ -11,9 +11,8 @@ from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
-from experiments.adapters.holdout import document_groups, held_out
 from experiments.data.pools import Pool, PoolName, check_candidates, content_hash, open_pool, with_documents
-from experiments.data.splits import questions_of
+from experiments.data.splits import document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, Shard, listed
 from experiments.run.journal import fingerprint
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+from agent.files import replace_file
 from corag.errors import DataError
 
 PACKAGES = (
@@ -161,21 +162,12 @@ def output_file(name: str) -> Path:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a kill or a full disk leaves either the old one or the new one, whole.
+    """Write a file in one step; a kill or a full disk leaves the old file or the new one.
 
     Raises:
-        DataError: The file cannot be written; what stood there before is unchanged.
+        DataError: The file cannot be written; the old one is unchanged.
     """
-    # Two processes may write the same file: each a draft of its own.
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
-            file.write(content.encode("utf-8") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        replace_file(path, content)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink()
         raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error

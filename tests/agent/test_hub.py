@@ -97,7 +97,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("agent.checkpoint.write_durably", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         HubAgent(random_agent(seed=2), CARD).save_pretrained(tmp_path / "saved")
     assert agent.load(tmp_path / "saved").predict(features()) == random_agent(seed=1).predict(features())

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from corag.models.engine.source import quiet
-from corag.models.minilm import model_folder
+from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
 WORDS = ["▁river", "▁Berlin", "▁capital", "▁Germany", "▁the", "▁flow", "ing", "▁.", "▁?", "."]

@@ -63,7 +63,7 @@ def shipped(tmp_path, monkeypatch):
     """The folder where parts that ship with the project lie; empty."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    monkeypatch.setattr("corag.models.shipped.FOLDER", folder)
+    monkeypatch.setattr("corag.models.trained.shipped.FOLDER", folder)
     return folder
 
 

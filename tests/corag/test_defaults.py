@@ -3,7 +3,7 @@
 import pytest
 
 import corag
-from corag.models import shipped
+from corag.models.trained import shipped
 from corag.selectors.reranking import Naive, Upper, default_reranker
 
 

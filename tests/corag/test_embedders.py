@@ -9,7 +9,7 @@ import pytest
 import corag
 from corag.errors import InputError, ModelError
 from corag.models.embedders import BgeM3Embedder, MiniLMEmbedder, SentenceTransformerEmbedder
-from corag.models.minilm import model_folder
+from corag.text.tokens import model_folder
 from corag.types import Embedder
 
 torch = pytest.importorskip("torch")

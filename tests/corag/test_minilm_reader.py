@@ -12,13 +12,12 @@ import transformers
 import corag
 from corag.errors import InputError, ModelError
 from corag.models.engine.source import quiet
-from corag.models.minilm import model_folder
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
 from corag.readers.span_reader import windows
 from corag.readers.spans import KINDS
-from corag.text.tokens import encode, load_tokenizer
+from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.types import Reader
 
 SETTINGS = {"window_tokens": 64, "max_answer_tokens": 5, "slope": 1.0, "offset": 0.0, "kinds": list(KINDS)}

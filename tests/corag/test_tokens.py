@@ -11,12 +11,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BatchEncoding
 
 from corag.errors import InputError, ModelError
-from corag.models.minilm import model_folder
 from corag.text.tokens import (
     CallableCounter,
     TokenizerFileCounter,
     estimated_tokens,
     load_tokenizer,
+    model_folder,
     token_counter,
 )
 from corag.types import TokenCounter

@@ -13,8 +13,8 @@ from corag.selectors.corag.selector import Corag
 from corag.text.data import DataFolder
 from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Answer
-from experiments.adapters.holdout import held_out
 from experiments.data.pools import open_pool
+from experiments.data.splits import held_out
 from experiments.evaluation.metrics import answer_figures, evidence_figures
 from experiments.labels.config import LabelConfig, LabelSource
 from experiments.labels.examples import read_examples

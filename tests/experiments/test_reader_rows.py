@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from corag.models.minilm import model_folder
 from corag.text.data import DataFolder
-from corag.text.tokens import load_tokenizer
-from experiments.adapters.holdout import held_out
+from corag.text.tokens import load_tokenizer, model_folder
 from experiments.adapters.reader.config import RowSettings
 from experiments.adapters.reader.data import Example, Passage, Row, batches, collate, examples, rows
+from experiments.data.splits import held_out
 from tests.experiments.worlds import write_folder
 
 SPAN, NONE, YES, NO = range(4)

@@ -15,7 +15,6 @@ from corag.readers import minilm_reader
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
-from experiments.adapters.holdout import held_out
 from experiments.adapters.reader import loop as reader_loop
 from experiments.adapters.reader.config import SOURCES, ReaderTraining
 from experiments.adapters.reader.data import collate, examples, rows
@@ -25,6 +24,7 @@ from experiments.adapters.reader.low_rank import export
 from experiments.adapters.reader.network import build, loss_of
 from experiments.adapters.reader.state import Average
 from experiments.adapters.reader.train import train_reader
+from experiments.data.splits import held_out
 from tests.experiments.reader_worlds import small_bert, small_training
 from tests.experiments.worlds import ROOT
 

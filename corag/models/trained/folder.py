@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.files import replace_folder
 from corag.errors import ModelError
 from corag.models.minilm import WEIGHTS_SHA256
-from corag.models.shipped import CONFIG_FILE, FOLDER, shipped_checkpoint
+from corag.models.trained.shipped import CONFIG_FILE, FOLDER, shipped_checkpoint
 from corag.optional import require
 
 FORMAT_VERSION = 1
@@ -75,28 +75,24 @@ def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config
     Raises:
         ModelError: The folder holds something else, which would be lost.
     """
-    path = Path(folder).absolute()
-    _refuse_other_content(path)
-    draft, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
-    for leftover in (draft, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft.mkdir(parents=True)
     weights: bytes = require("safetensors.numpy", "models").save(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     )
-    (draft / CARD_FILE).write_text(card, encoding="utf-8")
-    (draft / WEIGHTS_FILE).write_bytes(weights)
     values = {
         "format_version": FORMAT_VERSION,
         **asdict(config),
         "weights_bytes": len(weights),
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
     }
-    (draft / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-    if path.exists():
-        path.rename(old)
-    draft.rename(path)
-    shutil.rmtree(old, ignore_errors=True)
+    files: dict[str, str | bytes] = {
+        CARD_FILE: card,
+        WEIGHTS_FILE: weights,
+        CONFIG_FILE: json.dumps(values, indent=2) + "\n",
+    }
+    try:
+        replace_folder(folder, files, "an adapter")
+    except FileExistsError as error:
+        raise ModelError(str(error)) from error
 
 
 def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
@@ -159,17 +155,6 @@ def shipped_adapter(name: str) -> Path:
             "(pip install -e .), or give the folder of a copy"
         )
     return path
-
-
-def _refuse_other_content(path: Path) -> None:
-    if not path.exists():
-        return
-    names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
-    others = sorted(names - {CONFIG_FILE, WEIGHTS_FILE, CARD_FILE})
-    if others:
-        raise ModelError(
-            f"{path} holds {others[0]!r}, which is no part of an adapter and would be deleted; choose another folder"
-        )
 
 
 def _read_config(file: Path) -> dict[str, Any]:

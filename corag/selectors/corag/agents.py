@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
-from corag.models.shipped import FOLDER, shipped_checkpoint
+from corag.models.trained.shipped import FOLDER, shipped_checkpoint
 from corag.registry import RERANKERS, is_reranker
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker

@@ -6,7 +6,6 @@ Knows neither models nor questions.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agent.files import replace_file
 from corag.errors import DataError, IndexMismatchError
 from corag.types import FloatArray
 
@@ -94,9 +94,7 @@ class RaptorTree:
             target.mkdir(parents=True, exist_ok=True)
             (target / "tree.json").unlink(missing_ok=True)
             np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
-            part = target / f"tree.json.{os.getpid()}"
-            part.write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
-            part.replace(target / "tree.json")
+            replace_file(target / "tree.json", json.dumps(content, ensure_ascii=False))
         except OSError as error:
             raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
 

@@ -44,7 +44,7 @@ Licence of the weights: Apache-2.0. They contain no text of the data, whose lice
 
 {sources}
 
-Questions that share a gold passage or its title are on the same side of the split (`experiments/adapters/holdout.py`).
+Questions that share a gold passage or its title are on the same side of the split (`experiments/data/splits.py`).
 A distractor may be on both sides.
 
 {facts}

@@ -17,7 +17,7 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.types import Chunk
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.adapters.holdout import held_out
+from experiments.data.splits import held_out
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from lightning.pytorch.loggers import Logger
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from agent.training.loggers import open_logger
 from corag.cli.console import progress
@@ -158,10 +158,9 @@ class _Fits:
             for epoch, loss in enumerate(losses):
                 self._tracker.log_metrics({f"{name}/loss": loss}, step=epoch)
         ensemble = to_ensemble([network], self._mean, self._scale)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        draft = file.with_suffix(".part")
-        save_file({name: np.ascontiguousarray(getattr(ensemble, name)) for name in Ensemble.__slots__}, draft)
-        draft.replace(file)
+        write_atomically(
+            file, save({name: np.ascontiguousarray(getattr(ensemble, name)) for name in Ensemble.__slots__})
+        )
         return ensemble
 
 

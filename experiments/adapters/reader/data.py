@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from corag.models.engine.batches import Int64, pad
-from corag.models.minilm import model_folder
 from corag.optional import require
 from corag.readers.span_reader import pair_row
 from corag.readers.spans import KINDS
 from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
-from corag.text.tokens import encode, load_tokenizer
+from corag.text.tokens import encode, load_tokenizer, model_folder
 from experiments.adapters.reader.config import RowSettings
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))

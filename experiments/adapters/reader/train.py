@@ -12,16 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError
-from corag.models.minilm import model_folder
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import ReaderSettings, SpanReader
 from corag.readers.spans import KINDS
 from corag.text.data import DataFolder, Query
-from corag.text.tokens import load_tokenizer
+from corag.text.tokens import load_tokenizer, model_folder
 from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
-from experiments.adapters.holdout import held_out
 from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
@@ -34,6 +32,7 @@ from experiments.adapters.reader.figures import (
 )
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import adapter_tensors, forward_of
+from experiments.data.splits import held_out
 from experiments.run.journal import fingerprint, finished_record, write_atomically
 
 logger = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parents[2] / "checkpoints"
+FOLDER = Path(__file__).resolve().parents[3] / "checkpoints"
 CONFIG_FILE = "config.json"
 
 
