@@ -18,12 +18,12 @@ class CandidateSettings:
     Attributes:
         pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
             evidence (document), or the nearest chunks of the corpus (corpus). `auto` takes the questions' own lists
-            where all have one, and else the corpus.
-        retrieval: Ranks candidates by cosine similarity (vector), by the words that they share with the question (text,
-            BM25), or by both rankings joined (hybrid); see `ChunkIndex.retrieve`.
+            if all have one, else the corpus.
+        retrieval: How candidates are ranked: by cosine similarity (vector), by BM25 (text), or by both rankings joined
+            (hybrid); see `ChunkIndex.retrieve`.
         num_candidates: Chunks offered per question with the corpus as pool.
         limit: Only the first questions of the split.
-        sample: Only so many of these, drawn at random: neighbours are often about one document.
+        sample: Random sample of this many of these; neighbours are often about one document.
     """
 
     pool: PoolName = "auto"
@@ -45,15 +45,15 @@ class SelectionSettings(CandidateSettings):
     """How candidates are found, selected under a budget, and read.
 
     Attributes:
-        budget: The most tokens a selection may cost.
-        window: Decides what happens to orders longer than a reranker's window: they are no candidates (forbid), are
-            scored in overlapping windows (windows), or are cut (truncate) and counted.
-        reader: Answers the questions; with settings of its own if need be: `minilm-reader:precision=bf16`.
-        tokenizer: Counts tokens: minilm, estimate, or a tokenizer.json.
-        embedder: Embeds questions and passages.
-        index: An index of the corpus; by default one is built in the cache folder.
-        max_tokens: Tokens of a chunk when an index has to be built.
-        quiet: No progress and no table.
+        budget: Token budget of a selection.
+        window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
+            overlapping windows (windows), or cut and counted (truncate).
+        reader: Reader of the answers, with settings where needed: `minilm-reader:precision=bf16`.
+        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
+        embedder: Embedder of questions and passages.
+        index: Index of the corpus; by default one is built in the cache folder.
+        max_tokens: Maximum tokens of a chunk, if an index is built.
+        quiet: Show no progress and no table.
     """
 
     budget: int = 256

@@ -19,9 +19,9 @@ class QuestionSet(CandidateSettings):
     """Questions of one data folder.
 
     Attributes:
-        name: What tables and files call it.
+        name: Name in tables and files.
         data: Data folder, below that of the comparison.
-        split: Which questions.
+        split: Split of the questions.
     """
 
     name: str
@@ -36,40 +36,40 @@ class QuestionSet(CandidateSettings):
 
 @dataclass(frozen=True)
 class EvaluateConfig(SelectionSettings):
-    """Compare methods on data folders; an interrupted comparison goes on where it stopped.
+    """Compare methods on data folders; an interrupted comparison resumes.
 
-    One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder: it gets
-    the result of each set at each budget, and `comparison.md` and `comparison.json` over all.
+    One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder with the
+    result of each set at each budget, and `comparison.md` and `comparison.json` over all.
 
     Attributes:
         data: Data folder; with sets or sources, the folder that holds theirs.
         split: Split of the questions.
-        methods: Selectors, separated by commas, each with settings of its own if need be: `top-k:k=3`,
-            `car:method=dbscan`; `all` stands for every selector that can run with what is given.
-        reranker: Reranker of every method that uses one, in place of the default and of the one that an agent names.
+        methods: Selectors, separated by commas, with settings where needed: `top-k:k=3`, `car:method=dbscan`. `all`
+            means every selector that can run with the given settings.
+        reranker: Reranker of every method that uses one, in place of the default and of the agent's.
         prefilter: Share of orders that the reranker scores in `corag`; below 1 a surrogate ranks them first.
-        agent: Checkpoint folder, `default` for the agent that ships with the project, or `none`. As in `corag ask`, the
-            default agent decides where neither reranker nor prefilter is given.
+        agent: Checkpoint folder; `default`, the shipped agent; or `none`. As in `corag ask`, the default agent is used
+            unless a reranker or prefilter is given.
         strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
         summarizer: Summarizer of methods that put summaries into the prompt.
-        judge: Model of an Ollama server that grades the answers; without one, no grades.
-        judge_host: The server; by default OLLAMA_HOST, or this machine.
+        judge: Model of an Ollama server that grades the answers; by default none.
+        judge_host: Address of that server; by default OLLAMA_HOST, or this machine.
         seed: Seed of the sample and of bootstrap intervals.
         out: File for the result as JSON, with one line per question beside it (`.rows.jsonl`).
         sets: Questions of several data folders.
-        sources: Questions of several data folders with candidates as the training of an evidence reranker shows them.
-        only: Names of sets, separated by commas: measure these now, the others another time or in another process. The
+        sources: Questions of several data folders, with candidates as in the training of an evidence reranker.
+        only: Names of sets, separated by commas, to measure now; the others can run later or in another process. The
             name of a source is its data folder.
-        budgets: Several budgets, in place of one.
-        rerankers: Run each method with each of these; results call the pair `RERANKER METHOD`, without settings.
-        instead: By such a pair, the method to run in its place.
+        budgets: Several budgets instead of one.
+        rerankers: Rerankers to run each method with; results call the pair `RERANKER METHOD`, without settings.
+        instead: For such a pair, the method to run in its place.
         baselines: Methods or pairs to beat; of several, the one with the highest TES counts.
         challengers: Methods or pairs whose lead over the baseline is measured, with bootstrap intervals.
-        latency_questions: Without it, every selection is timed, and each method has models of its own, so that times
-            compare. With a number, methods share models and vectors, and latency is measured afterwards on so many
-            questions of each set with fresh models; 0 for no latency.
-        figure: SVG file: quality against tokens.
-        write: A Markdown page; the text between its markers `<!-- table -->` and `<!-- /table -->` becomes the tables.
+        latency_questions: By default every selection is timed, and each method has its own models, so that times are
+            comparable. With a number, methods share models and vectors, and latency is measured afterwards on so many
+            questions of each set with fresh models; 0 skips it.
+        figure: SVG file for a plot of quality against tokens.
+        write: Markdown page whose text between `<!-- table -->` and `<!-- /table -->` is replaced by the tables.
     """
 
     data: str
@@ -115,7 +115,7 @@ class EvaluateConfig(SelectionSettings):
             raise InputError("baselines and challengers go together; give both, or leave out both")
         measured = list(self.pairs) if self.rerankers else [*self.method_texts, *SELECTORS.names]
         if unknown := {*self.instead, *self.baselines, *self.challengers}.difference(measured):
-            raise InputError(f"{sorted(unknown)[0]!r} is nothing that this comparison measures: {', '.join(measured)}")
+            raise InputError(f"{sorted(unknown)[0]!r} is not part of this comparison: {', '.join(measured)}")
 
     @property
     def several(self) -> bool:

@@ -167,7 +167,7 @@ def test_a_table_by_hand():
         ({"only": "late,never"}, "only names never, but the sets are called early, late"),
         ({"budgets": (0, 5)}, r"budgets are \(0, 5\)"),
         ({"budgets": (5, 5)}, r"budgets are \(5, 5\)"),
-        ({"baselines": ("top-k",), "challengers": ("best",)}, "'best' is nothing that this comparison measures"),
+        ({"baselines": ("top-k",), "challengers": ("best",)}, "'best' is not part of this comparison"),
         ({"baselines": ("top-k",)}, "baselines and challengers go together"),
         ({"latency_questions": -1}, "latency_questions must be at least 0, got -1"),
     ],
