@@ -179,8 +179,7 @@ class _Run:
         by_query = {one.id: list(map(Candidate, one.chunks, one.similarities)) for one in offered}
         return Pool("candidates", by_query)
 
-    @cached_property
-    def _judge(self) -> Judge | None:
+    def _make_judge(self) -> Judge | None:
         if self.config.judge is None:
             return None
         chat = OllamaChat(model=self.config.judge, host=self.config.judge_host)
@@ -232,11 +231,12 @@ class _Run:
         if (found := self._finished()) is not None:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
             return found
+        judge = self._make_judge()
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         sources = tuple(replace(source, limit=0) for source in self.config.sources)
         unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources))
         with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
-            self._measure_quality(journal)
+            self._measure_quality(journal, judge)
             latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}
             results = [self._result(journal, budget, latencies[budget]) for budget in self.budgets]
             if not self.config.several:
@@ -255,7 +255,7 @@ class _Run:
     def _work(self, budget: int) -> str:
         return fingerprint([_settings(self.config), budget, *self._content])
 
-    def _measure_quality(self, journal: Journal) -> None:
+    def _measure_quality(self, journal: Journal, judge: Judge | None) -> None:
         """Record a row for each budget, question and method."""
         with progress(self.name, quiet=self.config.quiet) as report:
             for number, query in enumerate(self._queries, start=1):
@@ -269,7 +269,7 @@ class _Run:
                             self._tokens,
                             reader=self._reader,
                             embedder=self._embedder,
-                            judge=self._judge,
+                            judge=judge,
                             timed=not self._shared,
                         )
                         journal.add(key, rows)

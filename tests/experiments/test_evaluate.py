@@ -23,6 +23,7 @@ from experiments.evaluation.measure import (
 from experiments.evaluation.metrics import answer_figures
 from experiments.run.tables import show
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
+from tests.ollama_server import OllamaServer, Reply
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -436,3 +437,50 @@ def test_what_summarizing_changed_by_hand():
     assert asked == []
     assert summary_figures(short, *given) == {"change_in_tokens": -50.0, "answer_similarity": pytest.approx(1.0)}
     assert asked == ["one two three four\n\nfive six"]
+
+
+def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_twice(tmp_path, small_data, reader):
+    out = tmp_path / "r.json"
+    with OllamaServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
+        settings = {"reader": "first-words", "judge": "llama3.1:8b", "judge_host": server.host, "out": str(out)}
+        config = config_of(small_data, methods="top-k:k=1,none", **settings)
+        reader.patience = 3
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(config)
+        num_judged = len(server.chats)
+        reader.patience = 10**9
+        result = evaluate(config)
+        prompts = [chat["messages"][0]["content"] for chat in server.chats]
+    # Two answers to each of the three questions that have known answers.
+    assert num_judged == 2 and len(prompts) == len(set(prompts)) == 6
+    assert "railway" in prompts[0] and "Otto Lind" in prompts[0]
+    rows = rows_of(out)
+    graded = [row for row in rows if "judge_unusable" in row]
+    assert {row["query"] for row in graded} == {"q6", "q7", "q8"}
+    for row in graded:
+        assert ("judge" in row) != ("judge_error" in row) and row["judge_unusable"] == int("judge_error" in row)
+    assert sorted(row["judge"] for row in graded if "judge" in row) == [0.5, 0.5, 0.5, 0.5, 1.0]
+    for method in result["methods"]:
+        own = [row for row in graded if row["method"] == method["method"]]
+        assert method["judge"] == np.mean([row["judge"] for row in own if "judge" in row])
+        assert method["judge_unusable"] == sum(row["judge_unusable"] for row in own)
+    assert sum(method["judge_unusable"] for method in result["methods"]) == 1
+
+
+def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
+    with OllamaServer(Reply("I cannot say")) as server:
+        settings = {"judge": "llama3.1:8b", "judge_host": server.host, "reader": "extractive"}
+        result = evaluate(config_of(small_data, methods="top-k", **settings))
+    [method] = result["methods"]
+    assert (method["judge"], method["judge_unusable"]) == (None, 3)
+    show(result, "a title")
+    printed = capsys.readouterr().out
+    assert "judged grade" in printed and "unusable grades" in printed
+
+
+def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):
+    with OllamaServer(Reply('{"grade": 1}')) as server:
+        settings = {"judge": "unknown", "judge_host": server.host, "out": str(tmp_path / "r.json")}
+        with pytest.raises(CoragError, match="has no model 'unknown'"):
+            evaluate(config_of(small_data, reader="first-words", **settings))
+    assert reader.asked == [] and not list(tmp_path.iterdir())

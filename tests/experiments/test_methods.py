@@ -91,7 +91,7 @@ def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     assert selectors["corag-plain"].config.prefilter == 1
     # What it calls a window is a number of documents.
     assert selectors["adaptive-k"]._settings[4] == 5
-    assert selectors["crag"]._vectors.embedder is embedder
+    assert selectors["crag"]._embedder.embedder is embedder
     assert selectors["self-route"].reader.name == "extractive"
     steered = make_methods("corag,corag:reranker=bm25", offered(agent=str(small_checkpoint))).selectors
     assert steered["corag"]._reranker is None
