@@ -35,9 +35,10 @@ class CandidateSettings:
     def __post_init__(self) -> None:
         check_counts(self.limit, self.num_candidates, self.sample)
 
-    def candidate_settings(self) -> dict[str, Any]:
-        """Return these settings alone, whatever a subclass adds."""
-        return {one.name: getattr(self, one.name) for one in fields(CandidateSettings)}
+
+def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:
+    """Return these settings alone, whatever a subclass adds."""
+    return {one.name: getattr(settings, one.name) for one in fields(CandidateSettings)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -202,6 +202,7 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         queries,
         corag.embedder(config.embedder),
         pool=config.pool,
+        retrieval=config.retrieval,
         num_candidates=config.num_candidates,
         quiet=config.quiet,
     )
@@ -245,17 +246,11 @@ def write_set(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]],
     documents = {document.id: document for query in queries for document in pools[query.id]}
     corpus = [{"id": name, "title": one.title, "text": one.text} for name, one in documents.items()]
     rows = [
-        {
-            **query.extra,
-            "id": query.id,
-            "question": query.question,
-            "answers": query.answers,
-            "gold": query.gold,
-            "split": query.split,
-            "candidates": [document.id for document in pools[query.id]],
-        }
+        {**query.extra, **asdict(query), "candidates": [document.id for document in pools[query.id]]}
         for query in queries
     ]
+    for row in rows:
+        del row["extra"]
     out.mkdir(parents=True, exist_ok=True)
     for name, lines in (("corpus", corpus), ("queries", rows)):
         text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
@@ -272,17 +267,11 @@ def _check(size: int, rate: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; return the exit status."""
-    from jsonargparse import ArgumentParser
+    from jsonargparse import auto_cli
 
-    parser = ArgumentParser(
-        prog="python -m experiments.data.stress_sets", description=(StressConfig.__doc__ or "").split("\n", 1)[0]
-    )
-    parser.add_argument("--config", action="config", help="YAML file with settings.")
-    parser.add_class_arguments(StressConfig)
-    values = parser.parse_args(arguments).as_dict()
-    values.pop("config")
     try:
-        for out, number in stress_sets(StressConfig(**values)).items():
+        config = auto_cli(StressConfig, args=arguments, as_positional=False)
+        for out, number in stress_sets(config).items():
             say(f"{out}: {number} questions")
     except CoragError as error:
         say(f"error: {error}")

@@ -374,8 +374,7 @@ def _gains(config: EvaluateConfig, runs: Sequence[_Run]) -> tuple[list[dict[str,
             }
             scores |= {"all": np.concatenate(list(scores.values()))} if len(runs) > 1 else {}
             diversities += [
-                {"set": name, "budget_tokens": budget, "method": method}
-                | asdict(diversity(names, of_set, seed=config.seed))
+                {"set": name, "budget_tokens": budget, "method": method} | diversity(names, of_set, seed=config.seed)
                 for name, of_set in scores.items()
             ]
     return leads, diversities

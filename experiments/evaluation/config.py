@@ -10,7 +10,7 @@ from corag.errors import InputError
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.data.config import CandidateSettings, SelectionSettings
+from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings
 from experiments.evaluation.methods import ALL, parse_method
 
 
@@ -140,7 +140,7 @@ class EvaluateConfig(SelectionSettings):
         """Return for each set of questions to measure, by name, the settings that measure it alone."""
         root, alone = Path(self.data), replace(self, sets=(), sources=(), only=None)
         found = {
-            one.name: replace(alone, data=str(root / one.data), split=one.split, **one.candidate_settings())
+            one.name: replace(alone, data=str(root / one.data), split=one.split, **candidate_settings(one))
             for one in self.sets
         } | {
             source.data: replace(alone, data=str(root / source.data), split=source.split, sources=(source,))

@@ -6,7 +6,6 @@ q questions, r rerankers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,23 +13,18 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.types import FloatArray
-from experiments.evaluation.measure import Row
-from experiments.evaluation.metrics import trade_off_efficiency
+from experiments.evaluation.measure import Row, mean_tes
 
 ROUNDING = 1e-9
 """Scores no further apart are equal."""
 RESAMPLES = 2000
 
 
-def _tes(rows: FloatArray) -> float:
-    return trade_off_efficiency(*rows.mean(axis=0).tolist())
-
-
 LEADS: Mapping[str, tuple[tuple[str, ...], Callable[[FloatArray], float]]] = {
     "full_evidence": (("full_evidence",), np.mean),
     "f1": (("f1",), np.mean),
-    "tes": (("full_evidence", "chunks"), _tes),
-    "recall_tes": (("evidence_recall", "chunks"), _tes),
+    "tes": (("full_evidence", "chunks"), mean_tes),
+    "recall_tes": (("evidence_recall", "chunks"), mean_tes),
 }
 """What leads are measured in: figures of rows, and the statistic of these, `[q, figures]`."""
 
@@ -84,42 +78,23 @@ def _samples(questions: int, resamples: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, questions, (resamples, questions))
 
 
-@dataclass(frozen=True, slots=True)
-class Diversity:
-    """How far a choice for each question could go beyond one choice for all.
-
-    Attributes:
-        questions: How many were scored.
-        shares: Of each reranker, the share of the questions on which it is best; a tie is divided among the tied.
-        differ: Share of the questions on which not all rerankers do alike.
-        best: The reranker with the highest mean.
-        best_mean: That mean.
-        oracle_mean: Mean of the best score of each question.
-        gain: Of the oracle over the best single one, relative to it.
-        low: Lower end of the 95% interval of the gain, over resampled questions; the best single one is found anew in
-            each sample.
-        high: Its upper end.
-    """
-
-    questions: int
-    shares: dict[str, float]
-    differ: float
-    best: str
-    best_mean: float
-    oracle_mean: float
-    gain: float
-    low: float
-    high: float
-
-
-def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0) -> Diversity:
-    """Compare rerankers question by question.
+def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
+    """Return how far a choice of the reranker for each question could go beyond one choice for all.
 
     Args:
         names: Of the rerankers.
         scores: `[q, r]`, higher is better, at least 0.
         resamples: Samples of the bootstrap.
         seed: Of the samples.
+
+    Returns:
+        questions: How many were scored.
+        shares: Of each reranker, the share of the questions on which it is best; a tie is divided among the tied.
+        differ: Share of the questions on which not all rerankers do alike.
+        best, best_mean: The reranker with the highest mean score, and that mean.
+        oracle_mean: Mean of the best score of each question.
+        gain: Of the oracle over the best single one, relative to it.
+        low, high: 95% interval of the gain; the best single one is found anew in each sample.
 
     Raises:
         InputError: No question, or not a column for each name.
@@ -134,17 +109,17 @@ def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESA
     low, high = np.percentile(
         [_gain(scores[rows], oracles[rows]) for rows in _samples(len(scores), resamples, seed)], [2.5, 97.5]
     ).tolist()
-    return Diversity(
-        questions=len(scores),
-        shares=dict(zip(names, shares.tolist(), strict=True)),
-        differ=float(1 - is_best.all(axis=1).mean()),
-        best=names[best],
-        best_mean=float(means[best]),
-        oracle_mean=float(oracles.mean()),
-        gain=_gain(scores, oracles),
-        low=low,
-        high=high,
-    )
+    return {
+        "questions": len(scores),
+        "shares": dict(zip(names, shares.tolist(), strict=True)),
+        "differ": float(1 - is_best.all(axis=1).mean()),
+        "best": names[best],
+        "best_mean": float(means[best]),
+        "oracle_mean": float(oracles.mean()),
+        "gain": _gain(scores, oracles),
+        "low": low,
+        "high": high,
+    }
 
 
 def _gain(scores: FloatArray, oracles: FloatArray) -> float:

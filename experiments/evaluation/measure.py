@@ -12,7 +12,7 @@ from corag.errors import BudgetError, DataError, InputError, ScoringError, Summa
 from corag.readers.cached import CachedReader
 from corag.text.data import Query
 from corag.text.documents import SEPARATOR
-from corag.types import Candidate, Chunk, Embedder, Selection, Selector, TokenCounter
+from corag.types import Candidate, Chunk, Embedder, FloatArray, Selection, Selector, TokenCounter
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.metrics import (
     answer_figures,
@@ -213,10 +213,11 @@ def average(rows: Sequence[Row]) -> dict[str, Any]:
     means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS, "judge")}
     averages = {name: float(np.mean(values)) if values else None for name, values in means.items()}
     grade = averages.pop("judge")
+    found = [(row["full_evidence"], row["chunks"]) for row in rows if "full_evidence" in row]
     errors = [row["error"] for row in rows if "error" in row]
     return {
         **{name: 0.0 if value is None and name in MEANS else value for name, value in averages.items()},
-        "tes": tes(rows, "full_evidence"),
+        "tes": mean_tes(np.array(found)) if found else None,
         **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
         **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
         **(
@@ -234,13 +235,6 @@ def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float | None]:
     return dict(zip(("latency_ms_median", "latency_ms_p95"), quantiles, strict=True))
 
 
-def tes(rows: Sequence[Row], accuracy: str) -> float | None:
-    """Return the trade-off efficiency score over the rows with evidence; None without any.
-
-    Args:
-        rows: Of one method.
-        accuracy: `full_evidence` or `evidence_recall`: CAR does not say how it counts a question of which a part of the
-            evidence was found.
-    """
-    judged = [(row[accuracy], row["chunks"]) for row in rows if accuracy in row]
-    return trade_off_efficiency(*np.mean(judged, axis=0).tolist()) if judged else None
+def mean_tes(accuracy_and_chunks: FloatArray) -> float:
+    """Return the trade-off efficiency score of questions, `[q, 2]`: how much of the evidence was found, and chunks."""
+    return trade_off_efficiency(*accuracy_and_chunks.mean(axis=0).tolist())

@@ -11,6 +11,7 @@ from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
+from experiments.data.config import candidate_settings
 from experiments.data.pools import Pool, PoolName, check_candidates, content_hash, open_pool, with_documents
 from experiments.data.splits import document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, Shard, listed
@@ -131,7 +132,7 @@ def read_examples(config: LabelConfig) -> Examples:
     """
     sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not sources:
-        settings = config.candidate_settings()
+        settings = candidate_settings(config)
         splits = listed("splits", config.splits, str)
         sources = tuple(LabelSource(Path(config.data).resolve().name, split, **settings) for split in splits)
         paths = [Path(config.data)] * len(sources)

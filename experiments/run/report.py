@@ -23,6 +23,16 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#00
 MAX_CHILDREN_DRAWN = 6
 PANELS, REPORT_PANELS = ("evidence_recall", "f1"), ("rougeL", "evidence_recall")
 """What figures show against tokens."""
+CAPTIONS = {
+    "quality": ("Quality against tokens", "One line per method, one mark per budget. Up is better, left is cheaper."),
+    "tree": (
+        "One policy tree",
+        "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value "
+        "on the search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. "
+        f"Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn.",
+    ),
+}
+"""Heading and caption of each figure."""
 OF_ANSWER = ("rougeL", "f1")
 VALUED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
 """Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
@@ -88,16 +98,9 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
     jinja = require("jinja2", "experiments")
     template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
     ordered = sorted(results, key=lambda result: result["budget_tokens"])
-    captions = {"quality": "One line per method, one mark per budget. Up is better, left is cheaper."}
     drawings = {"quality": quality_plot({"": ordered}, REPORT_PANELS)}
     if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
         drawings["tree"] = tree_plot(reply)
-        captions["tree"] = (
-            "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value "
-            "on the search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. "
-            f"Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn."
-        )
-    titles = {"quality": "Quality against tokens", "tree": "One policy tree"}
     first = ordered[0]
     html = (
         jinja.Environment(autoescape=True)
@@ -107,7 +110,7 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
             summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
             tables=[_table(result) for result in ordered],
             figures=[
-                {"title": titles[name], "svg": jinja.utils.markupsafe.Markup(svg), "caption": captions[name]}
+                {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
                 for name, svg in drawings.items()
             ],
             example=reply.to_dict() if reply is not None else None,

@@ -135,7 +135,7 @@ def markdown(
     Args:
         results: Of each set, one for each budget.
         leads: Of challengers over a baseline; see `experiments.evaluation.leads.lead`.
-        diversity: Of rerankers; see `experiments.evaluation.leads.Diversity`.
+        diversity: Of rerankers; see `experiments.evaluation.leads.diversity`.
     """
     parts = [part for name, of_set in results.items() for part in _set_tables(name, of_set)]
     if leads:
