@@ -71,7 +71,7 @@ def ask(
     *,
     budget_tokens: int,
     num_candidates: int = 20,
-    retrieval: Retrieval = "vector",
+    retrieval: Retrieval = "hybrid",
 ) -> Reply:
     """Answer a question from an index.
 

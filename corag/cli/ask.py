@@ -9,6 +9,7 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.text.chunking import DEFAULT_BUDGET
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class AskConfig:
 
     question: str
     index: str = "runs/index"
-    budget: int = 256
+    budget: int = DEFAULT_BUDGET
     method: str = "corag"
     agent: str = "default"
     strict: bool = False
@@ -48,7 +49,7 @@ class AskConfig:
     window: str | None = None
     prefilter: float | None = None
     num_candidates: int = 20
-    retrieval: Retrieval = "vector"
+    retrieval: Retrieval = "hybrid"
     reader: str = "minilm-reader"
     model: str | None = None
     host: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.console import progress, say
+from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class IndexConfig:
 
     data: str
     out: str = "runs/index"
-    max_tokens: int = 256
+    max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
     embedder: str = "minilm"
     tokenizer: str = "minilm"

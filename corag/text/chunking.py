@@ -14,6 +14,10 @@ from corag.errors import InputError
 from corag.text.documents import Document, with_title
 from corag.types import Chunk, TokenCounter
 
+DEFAULT_CHUNK_TOKENS = 128
+DEFAULT_BUDGET = 1024
+"""Tokens of a prompt's context: eight chunks of the default size fit, so that there is something to choose."""
+
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
 
@@ -63,7 +67,7 @@ class ChunkConfig:
             sentences; 0 for none.
     """
 
-    max_tokens: int = 256
+    max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from experiments.data.pools import PoolName, check_counts
 
 
@@ -20,14 +21,14 @@ class CandidateSettings:
             evidence (document), or the nearest chunks of the corpus (corpus). `auto` takes the questions' own lists
             if all have one, else the corpus.
         retrieval: How candidates are ranked: by cosine similarity (vector), by BM25 (text), or by both rankings joined
-            (hybrid); see `ChunkIndex.retrieve`.
+            (hybrid); see `ChunkIndex.retrieve`. By default hybrid for a corpus, vector for the other pools.
         num_candidates: Chunks offered per question with the corpus as pool.
         limit: Only the first questions of the split.
         sample: Random sample of this many of these; neighbours are often about one document.
     """
 
     pool: PoolName = "auto"
-    retrieval: Retrieval = "vector"
+    retrieval: Retrieval | None = None
     num_candidates: int = 20
     limit: int | None = None
     sample: int | None = None
@@ -57,13 +58,13 @@ class SelectionSettings(CandidateSettings):
         quiet: Show no progress and no table.
     """
 
-    budget: int = 256
+    budget: int = DEFAULT_BUDGET
     window: WindowPolicy = DEFAULT_POLICY
     reader: str = "minilm-reader"
     tokenizer: str = "minilm"
     embedder: str = "minilm"
     index: str | None = None
-    max_tokens: int = 256
+    max_tokens: int = DEFAULT_CHUNK_TOKENS
     quiet: bool = False
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ class Pool:
         folder: DataFolder,
         queries: Sequence[Query],
         embedder: Embedder,
-        retrieval: Retrieval = "vector",
+        retrieval: Retrieval | None = None,
         *,
         num_candidates: int | None = None,
         name: PoolName = "candidates",
@@ -58,8 +58,8 @@ class Pool:
             folder: The data.
             queries: The questions.
             embedder: Embeds questions and passages.
-            retrieval: Ranks by cosine (`vector`), by BM25 with term weights of the question's own passages (`text`),
-                or by both rankings joined (`hybrid`).
+            retrieval: Ranks by cosine (`vector`, the default), by BM25 with term weights of the question's own passages
+                (`text`), or by both rankings joined (`hybrid`).
             num_candidates: The best so many only; by default all.
             name: The pool's name.
             report: Told about progress.
@@ -67,6 +67,7 @@ class Pool:
         Raises:
             DataError: A question has no list of candidates.
         """
+        retrieval = retrieval or "vector"
         check_retrieval(retrieval)
         _check_lists(folder, queries)
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
@@ -86,44 +87,20 @@ class Pool:
         return cls(name, candidates, questions)
 
     @classmethod
-    def of_documents(
-        cls,
-        folder: DataFolder,
-        queries: Sequence[Query],
-        embedder: Embedder,
-        retrieval: Retrieval = "vector",
-        *,
-        num_candidates: int | None = None,
-        report: Report | None = None,
-    ) -> Pool:
-        """Return a pool of all passages of the documents that hold a question's evidence; see `of_candidates`.
-
-        Raises:
-            DataError: A question's document is not known; see `with_documents`.
-        """
-        return cls.of_candidates(
-            folder,
-            with_documents(folder, queries),
-            embedder,
-            retrieval,
-            num_candidates=num_candidates,
-            name="document",
-            report=report,
-        )
-
-    @classmethod
     def of_index(
         cls,
         index: ChunkIndex,
         queries: Sequence[Query],
         embedder: Embedder,
         num_candidates: int,
-        retrieval: Retrieval = "vector",
+        retrieval: Retrieval | None = None,
     ) -> Pool:
         """Return a pool of the best chunks of an index; see `ChunkIndex.retrieve`."""
         questions = _embed_questions(embedder, queries)
         vectors = np.array([questions[query.id] for query in queries]).reshape(len(queries), embedder.dimension)
-        found = index.retrieve_many([query.question for query in queries], vectors, num_candidates, retrieval)
+        found = index.retrieve_many(
+            [query.question for query in queries], vectors, num_candidates, retrieval or "hybrid"
+        )
         return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)}, questions)
 
     def candidates(self, query: Query) -> list[Candidate]:
@@ -232,21 +209,21 @@ def open_pool(
     embedder: Embedder,
     *,
     pool: PoolName = "auto",
-    retrieval: Retrieval = "vector",
+    retrieval: Retrieval | None = None,
     index: str | Path | None = None,
     num_candidates: int = 20,
     chunking: ChunkConfig | None = None,
     quiet: bool = False,
 ) -> Pool:
     """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
-    check_retrieval(retrieval)
     if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
         check_candidates(folder, queries)
         with progress("embed candidates", quiet=quiet) as report:
             return Pool.of_candidates(folder, queries, embedder, retrieval, report=report)
     if pool == "document":
         with progress("embed documents", quiet=quiet) as report:
-            return Pool.of_documents(folder, queries, embedder, retrieval, report=report)
+            documents = with_documents(folder, queries)
+            return Pool.of_candidates(folder, documents, embedder, retrieval, name="document", report=report)
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

@@ -107,9 +107,8 @@ class Examples:
             # Of a few questions all lists may be empty.
             return Pool.of_candidates(folder, queries, embedder, settings.retrieval)
         if name == "document":
-            return Pool.of_documents(
-                folder, queries, embedder, settings.retrieval, num_candidates=settings.num_candidates
-            )
+            queries, most = with_documents(folder, queries), settings.num_candidates
+            return Pool.of_candidates(folder, queries, embedder, settings.retrieval, num_candidates=most, name=name)
         return open_pool(
             folder,
             queries,

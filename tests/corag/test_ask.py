@@ -23,7 +23,7 @@ class OtherEmbedder:
         return np.ones((len(texts), 384), dtype=np.float32) / np.sqrt(384)
 
 
-def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="vector", **settings):
+def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="hybrid", **settings):
     return ask(
         question,
         ChunkIndex.open(uri),
@@ -39,7 +39,7 @@ def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_token
 def test_each_step_hands_on_to_the_next(small_index):
     reply = asked(small_index)
     embedder = corag.embedder()
-    candidates = ChunkIndex.open(small_index).search(embedder.embed([QUESTION])[0], 8)
+    candidates = ChunkIndex.open(small_index).retrieve(QUESTION, embedder.embed([QUESTION])[0], 8, "hybrid")
     selection = corag.selector("corag").select(QUESTION, candidates, 48)
     assert reply.selection.ids == selection.ids != ()
     assert reply.selection.text == selection.text

@@ -148,7 +148,7 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
     assert f"report in {tmp_path / 'r.html'}" in capsys.readouterr().out
     assert "Budget 64 tokens" in (tmp_path / "r.html").read_text()
     assert run("ask", QUESTION, "--index", index, "--agent", agent / "checkpoint") == 0
-    assert "of 256 tokens" in capsys.readouterr().out
+    assert "of 1024 tokens" in capsys.readouterr().out
 
 
 def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
@@ -168,7 +168,7 @@ def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
         " ".join(chunk["text"].split()).startswith(row[4].removesuffix(" ..."))
         for row, chunk in zip(rows, said["chunks"], strict=True)
     )
-    assert f"{said['cost_tokens']} of 256 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
+    assert f"{said['cost_tokens']} of 1024 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
     assert "reranker minilm-multihop, iterations " in lines[-2]
     assert re.fullmatch(r"time: embed \d+ ms, retrieve \d+ ms, select \d+ ms, read \d+ ms", lines[-1])
 

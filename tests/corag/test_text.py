@@ -174,7 +174,7 @@ def test_many_documents_in_their_order():
     assert [chunk.id for chunk in chunk_documents(documents, WORDS, ChunkConfig(4))] == [
         "a#0-14", "a#14-27", "c#0-9",
     ]  # fmt: skip
-    assert len(chunk_document(Document("d", "word " * 300), WORDS)) == 2  # 256 tokens unless told
+    assert len(chunk_document(Document("d", "word " * 150), WORDS)) == 2  # 128 tokens unless told
 
 
 def test_a_passage_is_a_whole_document():

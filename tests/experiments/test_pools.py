@@ -17,6 +17,7 @@ from experiments.data.pools import (
     content_hash,
     embed_all,
     open_pool,
+    with_documents,
 )
 from tests.experiments.worlds import DOCUMENTS, QUERIES, listing, write_folder
 
@@ -77,7 +78,8 @@ def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
     index = ChunkIndex.open(small_index, embedder)
     pool = Pool.of_index(index, folder.queries, embedder, 5)
     for query in folder.queries:
-        found, expected = pool.candidates(query), index.search(embedder.embed([query.question])[0], 5)
+        expected = index.retrieve(query.question, pool.query_embedding(query), 5, "hybrid")
+        found = pool.candidates(query)
         assert [candidate.chunk for candidate in found] == [candidate.chunk for candidate in expected]
         assert pool.query_embedding(query).shape == (384,)
 
@@ -126,7 +128,7 @@ def test_words_that_no_candidate_holds_leave_the_order_of_the_cosines(folder):
     assert by_text == by_vector
 
 
-@pytest.mark.parametrize("pool", ["candidates", "corpus", "document"])
+@pytest.mark.parametrize("pool", ["candidates", "corpus"])
 def test_an_unknown_retrieval_is_refused(folder, small_index, pool):
     with pytest.raises(InputError, match="retrieval is 'words'; it has to be one of vector, text, hybrid"):
         open_pool(folder, folder.queries, corag.embedder(), pool=pool, index=small_index, retrieval="words")
@@ -262,4 +264,4 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
 def test_a_question_whose_document_is_not_known_names_the_other_pool(folder, gold):
     query = replace(folder.queries[0], gold=gold)
     with pytest.raises(DataError, match=r"question 'q1' of .* no evidence in a passage with a title.*--pool corpus"):
-        Pool.of_documents(with_articles(folder), [query], corag.embedder())
+        with_documents(with_articles(folder), [query])
