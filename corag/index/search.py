@@ -166,7 +166,7 @@ class ChunkIndex:
         found = self._nearest(self._checked_queries(vectors), k)
         chunks = self._chunks_at({hit.position for hits in found for hit in hits})
         # Rounding can carry a cosine past 1.
-        return [[Candidate(chunks[at], min(1.0, max(-1.0, 1.0 - rank))) for rank, at in hits] for hits in found]
+        return [[self._candidate(chunks[at], min(1.0, max(-1.0, 1.0 - rank))) for rank, at in hits] for hits in found]
 
     def search_text(self, query: str, k: int) -> list[Candidate]:
         """Return up to `k` chunks that share words with `query`, with BM25 scores (kind `score`), best first.
@@ -176,7 +176,7 @@ class ChunkIndex:
         """
         hits = self._matching(query, k)
         chunks = self._chunks_at({hit.position for hit in hits})
-        return [Candidate(chunks[at], -rank) for rank, at in hits]
+        return [Candidate(chunks[at], -rank, "score") for rank, at in hits]
 
     def retrieve(self, query: str, vector: ArrayLike, k: int, retrieval: Retrieval = "hybrid") -> list[Candidate]:
         """Return the candidates of a question.
@@ -215,7 +215,7 @@ class ChunkIndex:
             stored = np.array([rows[place]["vector"] for place in places]).reshape(len(places), self.dimension)
             lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding)
             cosines = np.clip(stored @ embedding / lengths, -1.0, 1.0).tolist()
-            found.append([Candidate(to_chunk(rows[at]), cosine) for at, cosine in zip(places, cosines, strict=True)])
+            found.append([self._candidate(to_chunk(rows[at]), one) for at, one in zip(places, cosines, strict=True)])
         return found
 
     def chunks(self) -> Iterator[Chunk]:
@@ -224,6 +224,9 @@ class ChunkIndex:
             # A plain scan keeps the order of the rows, which `build` has checked.
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
+
+    def _candidate(self, chunk: Chunk, cosine: float) -> Candidate:
+        return Candidate(chunk, cosine, embedder=self.embedder_name)
 
     def _checked_queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
         queries = np.asarray(vectors, dtype=np.float32)

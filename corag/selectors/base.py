@@ -7,10 +7,12 @@ tokenizer is checked here, in one place, for all of them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,8 @@ from corag.errors import BudgetError, InputError
 from corag.selectors.problem import Problem, check_budget, check_query
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Order, Selection, TokenCounter, Trace
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,7 @@ class BudgetedSelector(ABC):
             choice: What was chosen already; checked like any other, and replaced if it does not fit.
         """
         started = time.perf_counter()
+        warn_if_few_fit(problem)
         offered, budget_tokens = problem, problem.budget_tokens
         while True:
             if choice is None:
@@ -178,6 +183,21 @@ class BudgetedSelector(ABC):
                 "chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
+
+
+def warn_if_few_fit(problem: Problem) -> None:
+    """Log a warning, once for each budget, where fewer than three candidates of median cost fit together."""
+    if len(problem.chunks) >= 3 and 3 * np.median(problem.costs) > problem.capacity:
+        _warn_that_few_fit(problem.budget_tokens)
+
+
+@cache
+def _warn_that_few_fit(budget_tokens: int) -> None:
+    logger.warning(
+        "fewer than three candidates fit together in the budget of %d tokens, so there is little to choose; raise the "
+        "budget, or cut smaller chunks (corag index --max_tokens)",
+        budget_tokens,
+    )
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:

@@ -83,7 +83,9 @@ class Pool:
                 scores = Bm25().scorer(query.question, [chunks[name] for name in names])([(i,) for i in ranking])
                 by_text = [ranking[place] for place in np.argsort(-scores, kind="stable")]
                 ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
-            candidates[query.id] = [Candidate(chunks[names[i]], cosines[i]) for i in ranking[:num_candidates]]
+            candidates[query.id] = [
+                Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking[:num_candidates]
+            ]
         return cls(name, candidates, questions)
 
     @classmethod

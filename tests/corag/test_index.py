@@ -193,7 +193,7 @@ def test_text_retrieval_ranks_by_bm25_and_gives_cosines(index: ChunkIndex):
 
 def test_vector_retrieval_is_the_search_by_vectors(index: ChunkIndex):
     vectors = np.random.default_rng(6).normal(size=(3, 8))
-    assert index.retrieve_many(["red"] * 3, vectors, 4) == index.search_many(vectors, 4)
+    assert index.retrieve_many(["red"] * 3, vectors, 4, "vector") == index.search_many(vectors, 4)
 
 
 @pytest.mark.parametrize("retrieval", ["vector", "text", "hybrid"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
-from corag.selectors.base import BudgetedSelector, Choice, fill
+from corag.selectors.base import BudgetedSelector, Choice, _warn_that_few_fit, fill
 from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
@@ -334,3 +334,25 @@ def test_fill():
     assert fill([1, 3, 0, 2], costs, 8) == (1, 0)
     assert fill([0, 1, 2, 3], costs, 100, limit=3) == (0, 1, 2)
     assert fill([], costs, 9) == fill([0, 1], costs, 1) == ()
+
+
+def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
+    _warn_that_few_fit.cache_clear()
+    words = CallableCounter(lambda text: len(text.split()))
+    selector = corag.selector("top-k", tokens=words)
+
+    def select(num_candidates, budget_tokens):
+        texts = [f"{number} of ten words w w w w w w" for number in range(num_candidates)]
+        candidates = [Candidate(Chunk(str(number), text), 0.5) for number, text in enumerate(texts)]
+        selector.select("what?", candidates, budget_tokens)
+
+    select(9, 30)
+    select(2, 29)
+    assert caplog.messages == []
+    select(3, 29)
+    select(9, 29)
+    selector.select_many(["what?"], [[]], 29)
+    assert len(caplog.messages) == 1
+    assert "fewer than three candidates fit together in the budget of 29 tokens" in caplog.messages[0]
+    select(9, 1)
+    assert len(caplog.messages) == 2
