@@ -307,9 +307,14 @@ class Selector(Protocol):
 
 @runtime_checkable
 class Reader(Protocol):
-    """Answers a question from a context."""
+    """Answers a question from a context.
 
-    name: str
+    Attributes:
+        name: Its name.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer that `context` supports."""
@@ -328,11 +333,20 @@ class Summarizer(Protocol):
         max_concurrent: Requests that may run at the same time.
     """
 
-    name: str
-    identity: str
-    tokens: TokenCounter
-    window_tokens: int | None
-    max_concurrent: int
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
+
+    @property
+    def identity(self) -> str: ...  # noqa: D102 - see Attributes
+
+    @property
+    def tokens(self) -> TokenCounter: ...  # noqa: D102 - see Attributes
+
+    @property
+    def window_tokens(self) -> int | None: ...  # noqa: D102 - see Attributes
+
+    @property
+    def max_concurrent(self) -> int: ...  # noqa: D102 - see Attributes
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the summary; empty when the texts hold nothing that matters.

@@ -57,6 +57,57 @@ class Written:
     log_probabilities: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OllamaSettings:
+    """How to reach a model of an Ollama server, and how it writes: base of the parts that use one.
+
+    Attributes:
+        model: Name of a model that the server has (`ollama list`).
+        host: Address of the server; None means the environment variable OLLAMA_HOST, else this machine.
+        timeout_s: Longest silence of the server, in seconds, before a try is given up; it includes the time to load
+            the model.
+        retries: Further tries after the first.
+        backoff_s: Seconds before the second try; doubles with every further one.
+        max_backoff_s: Most seconds between two tries.
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Seed of the sampling.
+        num_ctx: Tokens of the model's context window; None leaves it to the server. A server cuts a longer prompt
+            without an error, so the window must hold prompt and reply.
+        sleep: Waits the given seconds between two tries.
+
+    Raises:
+        InputError: A setting is out of its range.
+    """
+
+    model: str = "llama3.1:8b"
+    host: str | None = None
+    timeout_s: float = 120.0
+    retries: int = 3
+    backoff_s: float = 0.5
+    max_backoff_s: float = 8.0
+    temperature: float = 0.0
+    seed: int = 0
+    num_ctx: int | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        require_setting(bool(self.model.strip()), "model", self.model, "the name of a model (see `ollama list`)")
+        require_setting(0 < self.timeout_s < math.inf, "timeout_s", self.timeout_s, "a finite number above 0")
+        for name in ("backoff_s", "max_backoff_s", "temperature"):
+            value = getattr(self, name)
+            require_setting(0 <= value < math.inf, name, value, "a finite number of at least 0")
+        for name in ("retries", "seed"):
+            require_setting(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        fits = self.num_ctx is None or self.num_ctx >= 1
+        require_setting(fits, "num_ctx", self.num_ctx, "at least 1, or None for the server's own")
+
+    @property
+    def options(self) -> dict[str, float]:
+        """The options of a request."""
+        options = {"temperature": self.temperature, "seed": self.seed, "num_ctx": self.num_ctx}
+        return {name: value for name, value in options.items() if value is not None}
+
+
 class OllamaChat:
     """A model of an Ollama server to chat with; needs `pip install 'corag[ollama]'`.
 
@@ -64,62 +115,24 @@ class OllamaChat:
     reply; not after any other 4xx, and not after an empty reply or one that stopped for length, since the
     same seed would bring the same again. Threads may share one object. It holds no connection between calls.
 
+    Args:
+        settings: Model and server.
+
     Attributes:
         model: Name of the model.
         host: Address of the server.
-
-    Args:
-        model: Name of a model that the server has (`ollama list`).
-        host: Address of the server; None means the environment variable OLLAMA_HOST, else this machine.
-        timeout_s: Longest silence of the server, in seconds, before a try is given up; it includes the
-            time to load the model.
-        retries: Further tries after the first.
-        backoff_s: Seconds before the second try; doubles with every further one.
-        max_backoff_s: Most seconds between two tries.
-        temperature: Sampling temperature; 0 is greedy.
-        seed: Seed of the sampling.
-        num_ctx: Tokens of the model's context window; None leaves it to the server. A server cuts a longer
-            prompt without a word, so it should hold prompt and reply.
-        sleep: Waits the given seconds between two tries.
+        options: Options of its requests.
 
     Raises:
-        InputError: A setting is out of its range.
+        InputError: The host is no address.
         MissingExtraError: The package `ollama` is not installed.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str = "llama3.1:8b",
-        host: str | None = None,
-        timeout_s: float = 120.0,
-        retries: int = 3,
-        backoff_s: float = 0.5,
-        max_backoff_s: float = 8.0,
-        temperature: float = 0.0,
-        seed: int = 0,
-        num_ctx: int | None = None,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        require_setting(bool(model.strip()), "model", model, "the name of a model (see `ollama list`)")
-        require_setting(0 < timeout_s < math.inf, "timeout_s", timeout_s, "a finite number above 0")
-        require_setting(retries >= 0, "retries", retries, "at least 0")
-        require_setting(0 <= backoff_s < math.inf, "backoff_s", backoff_s, "a finite number of at least 0")
-        require_setting(0 <= max_backoff_s < math.inf, "max_backoff_s", max_backoff_s, "a finite number of at least 0")
-        require_setting(0 <= temperature < math.inf, "temperature", temperature, "a finite number of at least 0")
-        require_setting(seed >= 0, "seed", seed, "at least 0")
-        require_setting(num_ctx is None or num_ctx >= 1, "num_ctx", num_ctx, "at least 1, or None for the server's own")
-        self.model = model
-        self.host = host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST
-        self._timeout_s = timeout_s
-        self._retries = retries
-        self._backoff_s = backoff_s
-        self._max_backoff_s = max_backoff_s
-        self.options: dict[str, float] = {"temperature": temperature, "seed": seed}
-        if num_ctx is not None:
-            self.options["num_ctx"] = num_ctx
-        self._sleep = sleep
-        self._client = _connect(self.host, timeout_s)
+    def __init__(self, settings: OllamaSettings | None = None) -> None:
+        self._settings = settings or OllamaSettings()
+        self.model, self.options = self._settings.model, self._settings.options
+        self.host = self._settings.host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST
+        self._client = _connect(self.host, self._settings.timeout_s)
 
     def ask(self, messages: Messages, *, stream: bool = True, on_token: Callable[[str], None] | None = None) -> str:
         """Return the model's whole reply.
@@ -193,17 +206,17 @@ class OllamaChat:
             self._client.show(self.model)
 
     def _with_retries(self, attempt: Callable[[], _T]) -> _T:
-        num_tries, wait_s, partial_text = 0, self._backoff_s, ""
+        num_tries, wait_s, partial_text = 0, self._settings.backoff_s, ""
         while True:
             num_tries += 1
             try:
                 return attempt()
             except OllamaError as error:
                 partial_text = max(partial_text, error.partial_text, key=len)
-                if num_tries > self._retries or not error.can_retry:
+                if num_tries > self._settings.retries or not error.can_retry:
                     error.num_tries, error.partial_text = num_tries, partial_text
                     raise
-            self._sleep(min(wait_s, self._max_backoff_s))
+            self._settings.sleep(min(wait_s, self._settings.max_backoff_s))
             wait_s *= 2
 
     def _pieces(self, messages: Messages, *, stream: bool, scores: list[float] | None = None) -> Generator[str]:
@@ -286,7 +299,7 @@ class OllamaChat:
             ) from error
         except httpx.TimeoutException as error:
             raise OllamaError(
-                f"{self._server} sent nothing for {self._timeout_s:g} s; raise timeout_s, "
+                f"{self._server} sent nothing for {self._settings.timeout_s:g} s; raise timeout_s, "
                 "or check with `ollama ps` that the model fits into memory",
                 partial_text=partial_text,
                 can_retry=True,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import get_args
 
 from corag.errors import InputError, SummarizerError
-from corag.models.ollama_chat import OllamaChat, OllamaError
+from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
 from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
@@ -19,73 +18,56 @@ _WORDS_PER_TOKEN = 0.6
 _PROMPT_TOKENS = 500
 
 
-class OllamaSummarizer:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OllamaSummarizer(OllamaSettings):
     """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`. Threads may share one summarizer.
 
-    Args:
-        model: Name of a model that the server has (`ollama list`).
+    For the settings of model and server, see `corag.models.ollama_chat.OllamaSettings`.
+
+    Attributes:
+        num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
         task: What to look for; see `corag.summarizers.prompts`. A request without a query is always a `summary`.
-        host: Address of the server; None means the environment variable OLLAMA_HOST, else this machine.
         max_concurrent: Requests at the same time; more than the server takes (OLLAMA_NUM_PARALLEL) wait there.
-        num_ctx: Tokens of the model's context window. A server cuts a longer prompt without a word, so texts beyond
-            it are summarized in parts.
-        tokens: Counts tokens; an estimate on the expensive side by default.
-        timeout_s: Longest silence of the server, in seconds, before a try is given up.
-        retries: Further tries after the first.
-        backoff_s: Seconds before the second try; doubles with every further one.
-        temperature: Sampling temperature; 0 is greedy.
-        seed: Seed of the sampling.
-        sleep: Waits the given seconds between two tries.
+        tokens: Counts tokens; by default an estimate on the expensive side.
 
     Raises:
         InputError: A setting is out of its range.
         MissingExtraError: The package `ollama` is not installed.
     """
 
-    def __init__(
-        self,
-        *,
-        model: str = "llama3.1:8b",
-        task: Task = "question",
-        host: str | None = None,
-        max_concurrent: int = 4,
-        num_ctx: int = 8192,
-        tokens: TokenCounter | None = None,
-        timeout_s: float = 120.0,
-        retries: int = 3,
-        backoff_s: float = 0.5,
-        temperature: float = 0.0,
-        seed: int = 0,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        if task not in get_args(Task):
-            raise InputError(f"task is {task!r}; it must be one of {', '.join(get_args(Task))}")
-        if max_concurrent < 1:
-            raise InputError(f"max_concurrent must be at least 1, got {max_concurrent!r}; 1 to 8 are usual")
-        if num_ctx < 2 * _PROMPT_TOKENS:
-            raise InputError(f"num_ctx must be at least {2 * _PROMPT_TOKENS}, got {num_ctx!r}; 4096 or 8192 are usual")
-        self._chat = OllamaChat(
-            model=model,
-            host=host,
-            timeout_s=timeout_s,
-            retries=retries,
-            backoff_s=backoff_s,
-            temperature=temperature,
-            seed=seed,
-            num_ctx=num_ctx,
-            sleep=sleep,
-        )
-        self.name = f"ollama/{model}"
-        self.tokens: TokenCounter = tokens or token_counter(ESTIMATE)
-        # A quarter of the window is left for the reply, which the model counts in its own tokens.
-        self.window_tokens: int | None = (num_ctx - _PROMPT_TOKENS) * 3 // 4
-        self.max_concurrent = max_concurrent
-        self._task: Task = task
-        settings = [model, self._chat.options, self.tokens.name]
-        prompts = [PROMPTS[name] for name in (task, "summary")]
-        self.identity = json.dumps(
-            ["ollama", settings, [[prompt.system, prompt.user, prompt.example] for prompt in prompts]]
-        )
+    num_ctx: int = 8192
+    task: Task = "question"
+    max_concurrent: int = 4
+    tokens: TokenCounter = field(default_factory=lambda: token_counter(ESTIMATE))
+    _chat: OllamaChat = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.task not in get_args(Task):
+            raise InputError(f"task is {self.task!r}; it must be one of {', '.join(get_args(Task))}")
+        if self.max_concurrent < 1:
+            raise InputError(f"max_concurrent must be at least 1, got {self.max_concurrent!r}; 1 to 8 are usual")
+        least = 2 * _PROMPT_TOKENS
+        if self.num_ctx < least:
+            raise InputError(f"num_ctx must be at least {least}, got {self.num_ctx!r}; 4096 or 8192 are usual")
+        object.__setattr__(self, "_chat", OllamaChat(self))
+
+    @property
+    def name(self) -> str:
+        """`ollama/` and the model."""
+        return f"ollama/{self.model}"
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The most tokens of texts in one request: a quarter of the window is left for the reply."""
+        return (self.num_ctx - _PROMPT_TOKENS) * 3 // 4
+
+    @property
+    def identity(self) -> str:
+        """Everything that a summary depends on besides the request."""
+        prompts = [PROMPTS[name] for name in (self.task, "summary")]
+        asked = [[prompt.system, prompt.user, prompt.example] for prompt in prompts]
+        return json.dumps(["ollama", [self.model, self.options, self.tokens.name], asked])
 
     def summarize(self, request: SummaryRequest) -> str:
         """Return the model's reply, stripped; empty when it finds nothing that matters.
@@ -94,7 +76,7 @@ class OllamaSummarizer:
             SummarizerError: No try brought a whole reply.
             InputError: A text is not valid Unicode.
         """
-        prompt = PROMPTS[self._task if request.query else "summary"]
+        prompt = PROMPTS[self.task if request.query else "summary"]
         words = max(1, int(request.max_tokens * _WORDS_PER_TOKEN))
         try:
             reply = self._chat.ask(prompt.messages(request.texts, request.query, words)).strip()

@@ -24,7 +24,7 @@ import corag
 from corag.cli.console import say
 from corag.errors import CoragError, InputError
 from corag.memory import TEXT, Memory
-from corag.models.ollama_chat import OllamaChat
+from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
@@ -207,7 +207,11 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         quiet=config.quiet,
     )
     rankings = {query.id: ranking(query, pool, folder) for query in queries}
-    rewrite = rotated if config.model is None else OllamaRewriter(OllamaChat(model=config.model), config.store)
+    rewrite = (
+        rotated
+        if config.model is None
+        else OllamaRewriter(OllamaChat(OllamaSettings(model=config.model)), config.store)
+    )
     pools: dict[float, dict[str, list[Document]]] = {}
     for rate in config.rates:
         made = {query.id: candidates_of(query, rankings[query.id], rate, config, rewrite) for query in queries}

@@ -18,7 +18,7 @@ from corag.cli.console import progress
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
-from corag.models.ollama_chat import OllamaChat
+from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.models.trained.shipped import shipped_checkpoint
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
@@ -182,7 +182,7 @@ class _Run:
     def _make_judge(self) -> Judge | None:
         if self.config.judge is None:
             return None
-        chat = OllamaChat(model=self.config.judge, host=self.config.judge_host)
+        chat = OllamaChat(OllamaSettings(model=self.config.judge, host=self.config.judge_host))
         chat.check()
         return Judge(chat)
 

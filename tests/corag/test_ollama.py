@@ -134,7 +134,7 @@ def test_any_split_of_any_text_arrives_whole(pieces, write_bytes):
     with OllamaServer(Reply("é", *pieces, "京🗼", write_bytes=write_bytes)) as server:
         reader, _ = reader_for(server, on_token=heard.append, template="{context}{query}")
         answer = reader.answer(QUERY, "".join(pieces))
-        streamed = list(reader.stream(QUERY, "".join(pieces)))
+        streamed = list(reader.stream_answer(QUERY, "".join(pieces)))
     assert answer.text == "".join(heard) == "".join(streamed) == "".join(["é", *pieces, "京🗼"])
     assert "" not in heard
     assert server.chats[0]["messages"][1]["content"].endswith(QUERY)
@@ -300,13 +300,13 @@ def test_check_sends_one_request_and_keeps_silent(model_info):
 
 def test_stream_yields_the_pieces():
     with OllamaServer(Reply("", "Par", "is")) as server:
-        assert list(reader_for(server)[0].stream(QUERY, CONTEXT)) == ["Par", "is"]
+        assert list(reader_for(server)[0].stream_answer(QUERY, CONTEXT)) == ["Par", "is"]
 
 
 def test_stream_tries_again_until_the_first_piece():
     with OllamaServer(Reply(ending="drop"), Reply(status=500), Reply("Par", "is")) as server:
         reader, waits_s = reader_for(server)
-        assert list(reader.stream(QUERY, CONTEXT)) == ["Par", "is"]
+        assert list(reader.stream_answer(QUERY, CONTEXT)) == ["Par", "is"]
     assert waits_s == [0.5, 1.0]
 
 
@@ -314,7 +314,7 @@ def test_stream_that_breaks_after_the_first_piece_is_an_error():
     heard = []
     with OllamaServer(Reply("Par", "i", ending="drop"), Reply("Paris")) as server:
         with pytest.raises(OllamaError, match="broke off") as caught:
-            for piece in reader_for(server)[0].stream(QUERY, CONTEXT):
+            for piece in reader_for(server)[0].stream_answer(QUERY, CONTEXT):
                 heard.append(piece)
         assert len(server.requests) == 1
     assert heard == ["Par", "i"]
@@ -323,7 +323,7 @@ def test_stream_that_breaks_after_the_first_piece_is_an_error():
 
 def test_a_closed_stream_hangs_up():
     with OllamaServer(Reply("Par", ending="hang")) as server:
-        pieces = reader_for(server)[0].stream(QUERY, CONTEXT)
+        pieces = reader_for(server)[0].stream_answer(QUERY, CONTEXT)
         assert next(pieces) == "Par"
         pieces.close()
 
@@ -378,7 +378,7 @@ def test_an_empty_query(query):
     with pytest.raises(InputError, match="query must be a question"):
         reader.answer(query, CONTEXT)
     with pytest.raises(InputError, match="query must be a question"):
-        reader.stream(query, CONTEXT)
+        reader.stream_answer(query, CONTEXT)
 
 
 def test_a_text_that_cannot_be_sent():
