@@ -10,13 +10,20 @@ exploration c, cost weight lambda, utility U.
 """
 
 from search.config import Policy, SearchConfig
-from search.drivers import Run, search, search_many
-from search.errors import SearchError, Stop
-from search.exhaustive import count_orders, exhaustive
-from search.policies import searching
-from search.result import Searching, SearchResult
+from search.drivers import Run, search, search_coroutine, search_many
+from search.exhaustive import exhaustive
+from search.orders import count_orders
 from search.tree.tree import SearchTree
-from search.types import Order, Problem, ScoreOrders, ScoreProblemOrders
+from search.types import (
+    Order,
+    Problem,
+    ScoreOrders,
+    ScoreProblemOrders,
+    SearchCoroutine,
+    SearchError,
+    SearchResult,
+    StopSearch,
+)
 
 __all__ = [
     "Order",
@@ -26,14 +33,14 @@ __all__ = [
     "ScoreOrders",
     "ScoreProblemOrders",
     "SearchConfig",
+    "SearchCoroutine",
     "SearchError",
     "SearchResult",
     "SearchTree",
-    "Searching",
-    "Stop",
+    "StopSearch",
     "count_orders",
     "exhaustive",
     "search",
+    "search_coroutine",
     "search_many",
-    "searching",
 ]

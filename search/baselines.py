@@ -6,17 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from search.bayesian.space import Space, children_of
 from search.config import SearchConfig
-from search.incumbent import Incumbent
-from search.rounds import Proposing
+from search.orders import OrderSpace
+from search.rounds import Incumbent, Rounds
 from search.surrogate import Surrogate
 from search.types import IntArray, Order
 
 
 def greedy(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Proposing:
+) -> Rounds:
     """Extend the best order by every candidate, as long as that makes it better."""
     children = _children(costs, budget, config, surrogate)
     current: Order | None = None
@@ -29,7 +28,7 @@ def greedy(
 
 def beam(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Proposing:
+) -> Rounds:
     """Extend the `beam_width` best orders of each length, to the end; of equals, the one proposed first."""
     children = _children(costs, budget, config, surrogate)
     front: list[Order] = [()]
@@ -40,7 +39,7 @@ def beam(
 
 def best_first(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Proposing:
+) -> Rounds:
     """Extend the order of the largest own value plus a bound on what the budget left can add.
 
     The bound fills the budget left with free candidates by gain per cost, the last one in part (the knapsack
@@ -67,13 +66,13 @@ def best_first(
 
 def at_random(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Proposing:
+) -> Rounds:
     """Propose `batch_size` orders a round, each of random candidates up to a random length.
 
     It ends when hardly any order is left: after 20 draws for each order of a round, the round is all there is.
     """
     rng = np.random.default_rng(config.seed)
-    space = Space(costs, budget, config.max_length)
+    space = OrderSpace(costs, budget, config.max_length)
     seen: set[Order] = set()
     while orders := _draws(rng, space, config.batch_size, seen):
         yield orders
@@ -82,15 +81,15 @@ def at_random(
 def _children(
     costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None
 ) -> Callable[[Order], list[Order]]:
-    children = children_of(costs, budget, config.max_length)
+    children = OrderSpace(costs, budget, config.max_length).children
     return children if surrogate is None else surrogate.thinned(children)
 
 
-def _draws(rng: np.random.Generator, space: Space, num_orders: int, seen: set[Order]) -> list[Order]:
+def _draws(rng: np.random.Generator, space: OrderSpace, num_orders: int, seen: set[Order]) -> list[Order]:
     orders: list[Order] = []
     for _ in range(20 * num_orders if len(space.fitting) else 0):
         length = int(rng.integers(1, space.max_length + 1))
-        order = space.filled(rng.permutation(space.fitting).tolist(), length)
+        order = space.fill(rng.permutation(space.fitting).tolist(), length)
         if order not in seen:
             seen.add(order)
             orders.append(order)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from search.errors import SearchError
+from search.types import SearchError
 from search.validation import check_at_least, check_not_negative, check_share
 
 Policy = Literal["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
@@ -22,38 +22,40 @@ TREE_CHOICES: tuple[Choice, ...] = ("mean", "utility")
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """How far and by which rules to search; defaults are the paper's, or by measurement where it is silent.
+    """Settings of a search; defaults are the paper's, or by measurement where it is silent.
 
     Attributes:
-        iterations: Rounds at most, >= 1; each is one call of the scorer, for the tree policies one node expanded.
+        iterations: Most rounds, >= 1; each is one scorer call, for the tree policies one node expanded.
         exploration: c of eq. 5, >= 0; higher spreads the search, 0 follows the best mean.
         cost_weight: lambda of eq. 5, >= 0, in units of value for the whole budget.
         backup: What goes up the path: the best new child's value, or every new child's (`tree.mcts`); `paper` only.
         visits: N of eq. 5: the visits of all nodes, or the parent's (`tree.utility`); `paper` only.
-        choice: What the answer is best in (`tree.choice`). `mean` and `utility` need the visits of a tree; policies
-            without one search for the best `value` or `value-minus-cost`, whichever is chosen.
+        choice: What the answer maximises (`tree.choice`). `mean` and `utility` need the visits of a tree; the other
+            policies search for the best `value` or `value-minus-cost`.
         max_length: Most candidates in an order, >= 1, or None for no bound but the budget.
-        deadline_ms: Milliseconds after which no further round is begun, >= 0, or None for no deadline. The first
-            round always runs, so that there is an answer; a round that has begun is finished.
-        on_error: What happens when the scorer fails in the middle of a search: `raise` passes the error on, `keep`
-            returns what was found until then with the error in `SearchResult.error`.
-        policy: What is scored next (`search.policies`): `bayesian`, the orders from which a model of the values expects
-            most, the default because it finds the best orders for equally many scored ones (56 of 60 optima with 39,
-            where `paper` finds 32 with 48); `paper`, the paper's tree search; `public-code`, the rules of the code
-            published with the paper (CARROT); `best-first`, `beam`, `greedy` and `random`, to compare with.
-        max_scored: The most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round
-            is cut to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
-        batch_size: Orders of a round of `bayesian` and `random`, >= 4: in smaller batches the model believes too soon
-            in the first explanation that fits (45 of 60 optima found one by one, 59 eight by eight).
-        patience: `bayesian` ends when no order is expected to gain more than 10 ** -patience of the amplitude of the
-            values, >= 0; more orders are scored the higher it is. None goes on for as long as there are rounds and
-            orders, which on up to 2,000 feasible orders makes it exact.
+        deadline_ms: Milliseconds after which no further round begins, >= 0, or None for no deadline. The first round
+            always runs, so that there is an answer; a round that has begun is finished.
+        on_error: If the scorer fails during a search, `raise` passes the error on, `keep` returns what was found until
+            then with the error in `SearchResult.error`.
+        policy: What is scored next. `bayesian`, the default, scores the orders of largest expected improvement under a
+            Gaussian process; it finds most for equally many scored orders (56 of 60 optima with 40, where `paper`
+            finds 32 with 48). `paper` is the paper's tree search. `public-code` is the same with the rules of the
+            code published with the paper (CARROT): every child backed up, the parent's visits. `best-first`, `beam`,
+            `greedy` and `random` are baselines. The former names `model` and `carrot` are accepted for the first and
+            the third.
+        max_scored: Most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round is cut
+            to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
+        batch_size: Orders a round of `bayesian` and `random`, >= 4: in smaller batches the process trusts the first
+            explanation that fits too soon (45 of 60 optima found one by one, 59 eight by eight).
+        patience: `bayesian` ends when no expected improvement exceeds 10 ** -patience of the amplitude of the values,
+            >= 0; higher scores more orders. None goes on for as long as there are rounds and orders, which on up to
+            2,000 feasible orders makes it exact.
         beam_width: Orders that `beam` extends each round, >= 1.
         prefilter: Share of the children of an expansion, in (0, 1], that go to the scorer: those that the surrogate
-            ranks highest. 1 is exact, and no surrogate is asked. The other children are left out for good, so that
-            such a search is `complete` only where none was. Policy `bayesian` has no children: below 1, whatever the
-            share, it starts from what the surrogate ranks highest and learns how far to trust it. `random` never asks.
-        seed: Of the random numbers of `random`, >= 0; nothing else draws any.
+            ranks highest. 1 is exact and needs no surrogate. The other children are left out for good, so that a search
+            is `complete` only where none was. For `bayesian`, which has no children, any share below 1 makes the
+            surrogate its prior mean, with a weight that it learns. `random` never asks.
+        seed: Seed of `random`, >= 0; no other policy draws random numbers.
     """
 
     iterations: int = 10

@@ -3,18 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 
 from numpy.typing import ArrayLike
 
-from search.config import SearchConfig, checked_config
-from search.errors import SearchError, Stop
-from search.policies import searching
-from search.result import SearchResult
-from search.types import FloatArray, Order, Problem, ScoreOrders, ScoreProblemOrders
-from search.validation import checked_values
+from search.baselines import at_random, beam, best_first, greedy
+from search.bayesian.policy import bayesian
+from search.config import Policy, SearchConfig, checked_config
+from search.rounds import run_rounds
+from search.surrogate import Surrogate
+from search.tree.mcts import paper, public_code
+from search.types import (
+    FloatArray,
+    IntArray,
+    Order,
+    Problem,
+    ScoreOrders,
+    ScoreProblemOrders,
+    SearchCoroutine,
+    SearchError,
+    SearchResult,
+    StopSearch,
+)
+from search.validation import checked_problem, checked_values
 
 _DEFAULT = SearchConfig()
+
+POLICIES: dict[Policy, Callable[[IntArray, int, SearchConfig, Surrogate | None], SearchCoroutine]] = {
+    "bayesian": partial(run_rounds, bayesian),
+    "paper": paper,
+    "public-code": public_code,
+    "best-first": partial(run_rounds, best_first),
+    "beam": partial(run_rounds, beam),
+    "greedy": partial(run_rounds, greedy),
+    "random": partial(run_rounds, at_random),
+}
+
+
+def search_coroutine(
+    costs: ArrayLike, budget: int, config: SearchConfig, surrogate: ScoreOrders | None = None
+) -> SearchCoroutine:
+    """Return a coroutine that yields orders to be scored and returns the result.
+
+    It does no I/O, so that one core serves single searches, lock-step batches and awaited scorers. Each yield is one
+    round: a non-empty list of feasible orders, none of which was yielded before. Send one finite value per order,
+    `[len(orders)]`, higher is better, or throw a `StopSearch` to end the search.
+
+    Args:
+        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
+        budget: Upper bound on the cost of an order, a whole number >= 1.
+        config: The settings.
+        surrogate: A cheap scorer on any scale, for `prefilter` below 1; it is called, not yielded to.
+
+    Raises:
+        SearchError: At the call for a bad problem or config, at a `send` for bad values; under `on_error="raise"`
+            also at either end of a yield for bad values of the surrogate.
+    """
+    config = checked_config(config)
+    if config.prefilter < 1 and surrogate is None:
+        raise SearchError(
+            f"prefilter is {config.prefilter}, but there is no surrogate to rank the orders; "
+            f"give one, or set prefilter to 1"
+        )
+    ranker = None if surrogate is None or config.prefilter == 1 else Surrogate(surrogate, config)
+    return POLICIES[config.policy](*checked_problem(costs, budget), config, ranker)
 
 
 class Run:
@@ -41,7 +94,7 @@ class Run:
         surrogate: ScoreOrders | None = None,
     ) -> None:
         self._config = checked_config(config)
-        self._core = searching(costs, budget, config, surrogate)
+        self._core = search_coroutine(costs, budget, config, surrogate)
         self._started_s = perf_counter()
         self.asked: list[Order] = []
         self.result: SearchResult | None = None
@@ -64,7 +117,7 @@ class Run:
 
     def stop(self, error: Exception | None = None) -> None:
         """End the search with what was found."""
-        self._go_on(lambda: self._core.throw(Stop(error)))
+        self._go_on(lambda: self._core.throw(StopSearch(error)))
 
     def _is_late(self) -> bool:
         deadline_ms = self._config.deadline_ms

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from math import factorial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from search.bayesian.space import most_that_fit
-from search.errors import SearchError
-from search.incumbent import Incumbent
-from search.result import SearchResult
-from search.types import IntArray, Order, ScoreOrders
+from search.orders import count_orders
+from search.rounds import Incumbent
+from search.types import IntArray, Order, ScoreOrders, SearchError, SearchResult
 from search.validation import check_at_least, checked_problem, checked_values
 
 
@@ -31,7 +27,7 @@ def exhaustive(
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
 
-    Ties: as `search.incumbent` has them.
+    Ties: see `search.rounds.Incumbent`.
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
@@ -59,41 +55,6 @@ def exhaustive(
     while batch := list(islice(orders, batch_size)):
         incumbent.update(batch, checked_values(score_orders(batch), batch))
     return incumbent.result(utility=incumbent.value, complete=True)
-
-
-def count_orders(
-    costs: ArrayLike, budget: int, max_length: int, *, ordered: bool = True, limit: int | None = None
-) -> int:
-    """Count the feasible orders of 1 to `max_length` candidates, without enumerating them.
-
-    Args:
-        costs: Cost of each candidate, `[num_candidates]`, whole numbers >= 0.
-        budget: The most that an order may cost, a whole number >= 1.
-        max_length: Most candidates in an order.
-        ordered: False counts sets.
-        limit: Stop once there are more, and return `limit + 1`; None counts to the end.
-
-    Raises:
-        SearchError: If an argument breaks a rule.
-    """
-    check_at_least("max_length", max_length, 1)
-    costs, budget = checked_problem(costs, budget)
-    max_length = min(max_length, most_that_fit(costs, budget))
-    # sets[k][t]: how many sets of k of the candidates seen so far cost t together.
-    sets: list[Counter[int]] = [Counter({0: 1}), *(Counter() for _ in range(max_length))]
-    num_orders = 0
-    for cost in np.sort(costs).tolist():
-        # Longest first, so that no set takes the candidate twice.
-        for length in range(max_length, 0, -1):
-            num_new = 0
-            for total, num_sets in sets[length - 1].items():
-                if total + cost <= budget:
-                    sets[length][total + cost] += num_sets
-                    num_new += num_sets
-            num_orders += num_new * factorial(length) if ordered and num_new else num_new
-        if limit is not None and num_orders > limit:
-            return limit + 1
-    return num_orders
 
 
 def _feasible_orders(costs: IntArray, budget: int, max_length: int, ordered: bool) -> Iterator[Order]:

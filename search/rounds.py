@@ -1,61 +1,130 @@
-"""The rounds of a search without a tree: a policy proposes, the scorer disposes.
+"""The loop of the policies without a tree: the policy proposes orders, the scorer values them.
 
-A policy is a generator of rounds. It yields orders that it has not yielded before, the ones it wants most
-first; it is resumed once they are scored, with their worths, and the incumbent then knows them. What an order is
-worth, its value or that minus lambda * cost / B, is the config's `choice`; the policy searches for the most of it.
+A policy is a generator of rounds: it yields orders that it has not yielded before, the most wanted first, and
+receives their net values once the incumbent knows them. The net value, which the policy maximises, is the value, or
+the value minus lambda * cost / B under `choice="value-minus-cost"`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from math import inf
+
+import numpy as np
 
 from search.config import SearchConfig
-from search.errors import Stop
-from search.exhaustive import count_orders
-from search.incumbent import Incumbent
-from search.result import Searching
+from search.orders import count_orders
 from search.surrogate import Surrogate
-from search.types import FloatArray, IntArray, Order
+from search.tree.utility import cost_share
+from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult, StopSearch
 from search.validation import checked_values
 
-Proposing = Generator[list[Order], FloatArray, None]
-Propose = Callable[[IntArray, int, SearchConfig, Incumbent, Surrogate | None], Proposing]
+
+class Incumbent:
+    """The order of largest net value so far, and what was spent on finding it.
+
+    Ties: lower cost, then fewer candidates, then the lexicographically smaller order, that is, the better-ranked
+    candidates.
+
+    Args:
+        costs: Cost of each candidate, `[num_candidates]`.
+        budget: Upper bound on the cost of an order.
+        cost_weight: Net value is value - cost_weight * cost / budget; >= 0.
+
+    Attributes:
+        value: Value of the best order; 0 before any was scored.
+        num_scored: Orders seen.
+        orders: The best order after each round.
+    """
+
+    def __init__(self, costs: IntArray, budget: int = 1, cost_weight: float = 0.0) -> None:
+        self._costs, self._budget, self._cost_weight = costs, budget, cost_weight
+        self._best: tuple[float, int, int, Order] = (inf, 0, 0, ())
+        self.value = 0.0
+        self.num_scored = 0
+        self.orders: list[Order] = []
+
+    @property
+    def order(self) -> Order:
+        """The best order; empty before any was scored."""
+        return self._best[-1]
+
+    @property
+    def net_value(self) -> float:
+        """Net value of the best order; 0 before any was scored."""
+        return -self._best[0] if self.orders else 0.0
+
+    @property
+    def cost(self) -> int:
+        """Cost of the best order."""
+        return self._best[1]
+
+    def update(self, orders: Sequence[Order], values: FloatArray) -> FloatArray:
+        """Add a round of orders and their values, `[len(orders)]`, and return their net values, likewise."""
+        net = values
+        if self._cost_weight:
+            costs = np.array([self._costs[list(order)].sum() for order in orders])
+            net = values - self._cost_weight * cost_share(costs, self._budget)
+        leaders = np.flatnonzero(net == net.max()).tolist()
+        best = min((self._rank(orders[leader], float(net[leader])), leader) for leader in leaders)
+        if best[0] < self._best:
+            self._best, self.value = best[0], float(values[best[1]])
+        self.num_scored += len(orders)
+        self.orders.append(self.order)
+        return net
+
+    def result(
+        self, *, utility: float, complete: bool, num_ranked: int = 0, error: Exception | None = None
+    ) -> SearchResult:
+        """Return the result of a search without a tree."""
+        return SearchResult(
+            order=self.order,
+            value=self.value,
+            utility=utility,
+            cost=self.cost,
+            num_scored=self.num_scored,
+            num_calls=len(self.orders),
+            incumbents=tuple(self.orders),
+            complete=complete,
+            num_ranked=num_ranked,
+            error=error,
+        )
+
+    def _rank(self, order: Order, net_value: float) -> tuple[float, int, int, Order]:
+        """Smaller is better."""
+        return -net_value, int(self._costs[list(order)].sum()), len(order), order
 
 
-def in_rounds(
-    propose: Propose, costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
-) -> Searching:
+Rounds = Generator[list[Order], FloatArray, None]
+Policy = Callable[[IntArray, int, SearchConfig, Incumbent, Surrogate | None], Rounds]
+
+
+def run_rounds(
+    policy: Policy, costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
+) -> SearchCoroutine:
     """Run a policy as far as the config allows."""
     incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
-    proposing = propose(costs, budget, config, incumbent, surrogate)
+    rounds = policy(costs, budget, config, incumbent, surrogate)
     error: Exception | None = None
     try:
-        orders = next(proposing, None)
+        orders = next(rounds, None)
         while orders:
             if config.max_scored is not None:
                 orders = orders[: config.max_scored - incumbent.num_scored]
             values = checked_values((yield orders), orders)
-            worths = incumbent.update(orders, values)
+            net_values = incumbent.update(orders, values)
             if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
                 break
-            orders = _resumed(proposing, worths)
-    except Stop as stop:
+            try:
+                orders = rounds.send(net_values)
+            except StopIteration:
+                break
+    except StopSearch as stop:
         error = stop.error
+    max_length, num_scored = config.max_length or max(1, len(costs)), incumbent.num_scored
     return incumbent.result(
         utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
-        complete=_all_scored(costs, budget, config, incumbent.num_scored),
+        complete=count_orders(costs, budget, max_length, limit=num_scored) == num_scored,
         num_ranked=0 if surrogate is None else surrogate.num_ranked,
         error=error,
     )
-
-
-def _resumed(proposing: Proposing, worths: FloatArray) -> list[Order] | None:
-    try:
-        return proposing.send(worths)
-    except StopIteration:
-        return None
-
-
-def _all_scored(costs: IntArray, budget: int, config: SearchConfig, num_scored: int) -> bool:
-    max_length = config.max_length or max(1, len(costs))
-    return count_orders(costs, budget, max_length, limit=num_scored) == num_scored

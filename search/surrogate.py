@@ -11,8 +11,7 @@ from math import ceil
 import numpy as np
 
 from search.config import SearchConfig
-from search.errors import Stop
-from search.types import FloatArray, IntArray, Order, ScoreOrders
+from search.types import FloatArray, IntArray, Order, ScoreOrders, StopSearch
 from search.validation import checked_values
 
 MIN_CHILDREN = 2
@@ -46,7 +45,7 @@ class Surrogate:
         except Exception as error:
             if self._config.on_error == "raise":
                 raise
-            raise Stop(error) from error
+            raise StopSearch(error) from error
         self.num_ranked += len(orders)
         return values
 

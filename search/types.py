@@ -1,12 +1,18 @@
-"""Names for what passes through the search."""
+"""Types, errors and the result of a search."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from corag_base import CoragError
+
+if TYPE_CHECKING:
+    from search.tree.tree import SearchTree
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -22,12 +28,64 @@ ScoreProblemOrders = Callable[[Sequence[tuple[int, Order]]], ArrayLike]
 
 
 class Problem(NamedTuple):
-    """What one search is about; a plain `(costs, budget)` tuple does as well.
+    """Input of one search; a plain `(costs, budget)` tuple works as well.
 
     Attributes:
         costs: Cost of each candidate, best-ranked candidate first, `[num_candidates]`, whole numbers >= 0.
-        budget: The most that an order may cost, in the unit of `costs`, a whole number >= 1.
+        budget: Upper bound on the cost of an order, in the unit of `costs`, a whole number >= 1.
     """
 
     costs: ArrayLike
     budget: int
+
+
+class SearchError(CoragError, ValueError):
+    """A problem, a setting or a scorer's answer breaks a rule; the message names value, rule and remedy."""
+
+
+class StopSearch(Exception):  # noqa: N818  (a signal to the coroutine, not an error)
+    """Thrown into a search that waits for values: it ends and returns what it has found.
+
+    Args:
+        error: The failure that ends the search, if any; it becomes `SearchResult.error`.
+    """
+
+    def __init__(self, error: Exception | None = None) -> None:
+        super().__init__()
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Result of a search; empty, with zeros, when there is no candidate or none fits.
+
+    Attributes:
+        order: The chosen order.
+        value: V, its score.
+        utility: U of eq. 5 at the end of the search, whatever the order was chosen by; for policies without a tree,
+            which do not explore, value - lambda * cost / B; for `exhaustive`, which does not weigh costs, the value.
+        cost: Its cost, in the unit of the budget, at most the budget.
+        num_scored: Orders sent to the scorer.
+        num_calls: Scorer calls that contained orders of this problem.
+        incumbents: The best order after each round, that is, after each scorer call.
+        complete: Whether every feasible order was scored.
+        num_ranked: Orders sent to the surrogate; 0 without one.
+        error: What ended the search early; None if it ended by itself or at its deadline. Not compared.
+        tree: The policy tree of the policies `paper` and `public-code`; otherwise None. Not compared.
+    """
+
+    order: Order
+    value: float
+    utility: float
+    cost: int
+    num_scored: int
+    num_calls: int
+    incumbents: tuple[Order, ...]
+    complete: bool
+    num_ranked: int = 0
+    error: Exception | None = field(default=None, compare=False)
+    tree: SearchTree | None = field(default=None, repr=False, compare=False)
+
+
+SearchCoroutine = Generator[list[Order], ArrayLike | None, SearchResult]
+"""A search as a coroutine: it yields orders, receives their values and returns the result."""

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from search.errors import SearchError
-from search.types import FloatArray, IntArray
+from search.types import FloatArray, IntArray, SearchError
 
 LARGEST_COST = 2**53
 """Up to here every whole number is exact as a float, so that sums and shares of costs are too."""

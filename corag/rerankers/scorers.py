@@ -13,7 +13,7 @@ from corag.errors import ScoringError
 from corag.rerankers.window import Window, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
-from search.errors import SearchError
+from search import SearchError
 from search.validation import checked_values
 
 

@@ -2,8 +2,8 @@
 
     value(o) = sum_i relevance[i] - sum_{i<j} redundancy[i, j] + sum_p bonus[o_p, o_p+1] - dilution * (cost(o) / 100)^2
 
-The policy `model` of the search takes values to be made of just such effects, so what it reaches here is more than it
-would on values of another kind. Letters: C candidates.
+Policy `bayesian` assumes values made of just these effects, so its results here are better than on other values.
+Letters: C candidates.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ MAX_LENGTH = 5
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What problems are drawn from.
+    """Distribution of the problems.
 
-    With the defaults there are about 940 feasible orders to a problem, and the tree search of the paper's public code
-    finds about 35 of 60 optima in 10 iterations and 51 in 50.
+    With the defaults a problem has about 940 feasible orders; policy `public-code` finds about 35 of 60 optima in 10
+    iterations and 51 in 50.
 
     Attributes:
-        budget: The most that an order may cost.
+        budget: Upper bound on the cost of an order.
         costs: Smallest and largest cost of a candidate, uniform whole numbers.
         relevance: Largest relevance; uniform from 0.
         redundancy: Largest redundancy of a pair; uniform from 0.
@@ -51,7 +51,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SyntheticProblem:
     """One problem and its scorer; arrays `[C]` or `[C, C]`, `redundancy` symmetric with a zero diagonal."""
 
     costs: IntArray
@@ -76,20 +76,20 @@ class Problem:
 
 def problems(
     seed: int, settings: Settings = Settings(), sizes: Sequence[int] = SIZES, per_size: int = PER_SIZE
-) -> list[Problem]:
+) -> list[SyntheticProblem]:
     """Draw `per_size` problems of every size, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
     return [problem(rng, size, settings) for size in sizes for _ in range(per_size)]
 
 
-def problem(rng: np.random.Generator, size: int, settings: Settings = Settings()) -> Problem:
-    """Draw one problem with `size` candidates; ranks say nothing, so that no policy can gain from them."""
+def problem(rng: np.random.Generator, size: int, settings: Settings = Settings()) -> SyntheticProblem:
+    """Draw one problem with `size` candidates; ranks are uninformative, so that no policy gains from them."""
     pairs = (size, size)
     redundancy = rng.uniform(0, settings.redundancy, pairs) * (rng.random(pairs) < settings.redundant_share)
     redundancy = np.triu(redundancy, 1)
     bonus = rng.uniform(0, settings.bonus, pairs) * (rng.random(pairs) < settings.bonus_share)
     low, high = settings.costs
-    return Problem(
+    return SyntheticProblem(
         costs=rng.integers(low, high, size, endpoint=True),
         budget=settings.budget,
         relevance=settings.scale * rng.uniform(0, settings.relevance, size),

@@ -1,4 +1,4 @@
-"""The search, measured: the time of its core, and the optima that each policy finds for the orders it has scored."""
+"""Benchmark of the search: time of each policy, and the optima that it finds per scored order."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ import numpy as np
 
 import search
 from experiments.bench.harness import Timing
-from experiments.bench.problems import MAX_LENGTH, Problem, problems
+from experiments.bench.problems import MAX_LENGTH, SyntheticProblem, problems
 from experiments.run.report import COLORS, new_figure, to_svg
 from search import Order, SearchConfig, SearchResult
-from search.policies import POLICIES
+from search.drivers import POLICIES
 from search.types import FloatArray
 
 NUM_CHUNKS, CHUNK_TOKENS, BUDGET_TOKENS = 50, 100, 1024
 TREE_ITERATIONS = {"1k": 21, "10k": 210, "100k": 2100}
 FIRST_SEED = 1000
+CPU_ORDERS = 80
+"""Orders scored where policies are compared by their own CPU time."""
 CAPS = (12, 24, 48, 96, 179)
 QUALITY_CAPS = (48, 179)
 ROUNDS = 51
@@ -34,6 +36,7 @@ COLUMNS = {
     "setting": "setting",
     "orders": "orders scored",
     "ms": "ms a search",
+    "cpu_ms": "CPU ms a search",
     "us_per_order": "us an order",
     "found": "optima found",
 }
@@ -58,14 +61,13 @@ def bench_search(timing: Timing, num_seeds: int) -> dict[str, list[dict[str, Any
     runs = {name: {seed: [_run(s, config) for s in some] for seed, some in solved.items()}
             for name, config in policy_settings().items()}  # fmt: skip
     return {
-        "rows": core_rows(timing) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
+        "rows": core_rows(timing) + cpu_rows(timing) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
         "curve": [curve(policy, runs[f"{policy}, at most {CAPS[-1]} orders"]) for policy in POLICIES],
     }
 
 
 def core_rows(timing: Timing) -> list[dict[str, Any]]:
     """Time the tree search under its settings, and on trees of about 1,000, 10,000 and 100,000 nodes."""
-    costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
     tree = SearchConfig(policy="paper")
     settings = {
         "10 iterations": tree,
@@ -75,17 +77,30 @@ def core_rows(timing: Timing) -> list[dict[str, Any]]:
         "bayesian, at most 60 orders": SearchConfig(policy="bayesian", max_scored=60),
     }
     trees = {f"tree of {size} nodes": replace(tree, iterations=n) for size, n in TREE_ITERATIONS.items()}
+    seconds, found = _timed(timing, settings)
+    tree_seconds, tree_found = _timed(replace(timing, rounds=min(timing.rounds, 5)), trees)
+    return [
+        _row(name, result.num_scored, (seconds | tree_seconds)[name]) for name, result in (found | tree_found).items()
+    ]
 
-    def run(config: SearchConfig) -> SearchResult:
-        return search.search(costs, _free_scorer, BUDGET_TOKENS, config)
 
-    seconds = {
-        **timing.medians({name: partial(run, config) for name, config in settings.items()}),
-        **replace(timing, rounds=min(timing.rounds, 5)).medians(
-            {name: partial(run, config) for name, config in trees.items()}
-        ),
+def cpu_rows(timing: Timing) -> list[dict[str, Any]]:
+    """Measure the CPU time of every policy, at equally many scored orders."""
+    config = SearchConfig(iterations=1000, max_scored=CPU_ORDERS, patience=None)
+    settings = {
+        f"{policy}, {CPU_ORDERS} orders of {NUM_CHUNKS} chunks": replace(config, policy=policy) for policy in POLICIES
     }
-    return [_row(name, run(config).num_scored, seconds[name]) for name, config in {**settings, **trees}.items()]
+    seconds, found = _timed(Timing(min(timing.rounds, 11), "cpu"), settings)
+    return [
+        {"setting": name, "orders": result.num_scored, "cpu_ms": 1e3 * seconds[name]} for name, result in found.items()
+    ]
+
+
+def _timed(timing: Timing, settings: Mapping[str, SearchConfig]) -> tuple[dict[str, float], dict[str, SearchResult]]:
+    costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
+    return timing.run(
+        {name: partial(search.search, costs, _free_scorer, BUDGET_TOKENS, config) for name, config in settings.items()}
+    )
 
 
 def policy_settings() -> dict[str, SearchConfig]:
@@ -162,12 +177,12 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
 class _Solved:
     """A problem with the value of every feasible order."""
 
-    problem: Problem
+    problem: SyntheticProblem
     value_of: dict[Order, float]
     optimum: float
 
 
-def _solved(problem: Problem) -> _Solved:
+def _solved(problem: SyntheticProblem) -> _Solved:
     value_of: dict[Order, float] = {}
 
     def scorer(orders: Sequence[Order]) -> FloatArray:

@@ -1,1 +1,1 @@
-"""The policy `bayesian`: a Gaussian process over the values of orders."""
+"""Policy `bayesian`: Bayesian optimisation of the value with a Gaussian process over orders."""

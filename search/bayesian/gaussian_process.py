@@ -1,47 +1,47 @@
-"""What the values seen so far say about the orders not yet scored.
+"""Gaussian process over the values of orders.
 
-A Gaussian process whose covariance is a weighted sum of inner products of what two orders have in common:
-Bayesian linear regression on the effects of candidates, pairs and adjacent pairs, on length and cost, plus
-what no effect explains. Several priors run side by side and are weighted by their evidence, because scorers
-differ: nearly additive ones, ones full of interactions, rough ones. Values enter only as differences from
-the first one, over the estimated amplitude, so that neither shifting nor scaling all values changes what is
-expected to be better.
+The covariance is a weighted sum of inner products of what two orders have in common: Bayesian linear regression on
+the effects of candidates, pairs and adjacent pairs, on length and cost, plus what no effect explains. Scorers differ
+(nearly additive, full of interactions, rough), so several priors run side by side, weighted by their evidence. Values
+enter as differences from the first one, over the estimated amplitude, so that shifting or scaling all values does not
+change what is scored.
 
-Sources: Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 2; expected improvement,
-Jones et al., 1998.
+A surrogate's guesses may serve as prior mean, times a factor, the trust; see `search.bayesian.prior_mean`.
 
-Letters: M priors, P orders in the pool, Q new ones, S scored orders, K components.
+Letters: P orders in the pool, S observed ones, B those of a batch, M priors, T trusts, K components.
+
+Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5; for batches
+Desautels et al., "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian Process Bandit Optimization", 2014.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from functools import cache
 from math import erfc, exp, pi, sqrt
 
 import numpy as np
 
-from search.bayesian.pool import Pool
-from search.types import FloatArray
+from search.bayesian.kernel import Pool, product
+from search.types import FloatArray, IntArray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Prior:
-    """Variance of each effect on an order's value, relative to one another; in the order of `Pool.COMPONENTS`.
+    """Prior variances over the squared amplitude of the values, in the order of `Pool.COMPONENTS`.
 
     Attributes:
-        intercept: Common value of all orders.
-        length: Mean effect of a candidate.
-        pairs: Mean effect of a pair.
-        cost: Effect of the share of the budget.
-        squared_cost: Effect of its square.
+        intercept: Common to all orders.
+        length: Effect of each further candidate.
+        pairs: Effect of the number of pairs.
+        cost: Effect of the whole budget.
+        squared_cost: Effect of the whole budget, squared.
         chunk: Effect of each candidate.
-        pair: Effect of each unordered pair of candidates, wherever they stand.
-        adjacent: Effect of each ordered pair of neighbours.
+        pair: Effect of each pair of candidates in one order.
+        adjacent: Effect of each pair of candidates, one right after the other.
         combination: Effect of each set of candidates that no pair explains.
         order: Effect of each order that nothing else explains; it also keeps the algebra stable.
-        trust: Not a variance: how far the expected value rises when a surrogate's guess rises by 1.
     """
 
     intercept: float = 25.0
@@ -54,215 +54,276 @@ class Prior:
     adjacent: float = 0.1
     combination: float = 0.0
     order: float = 1e-3
-    trust: float = 0.0
 
 
 PRIORS = (Prior(), Prior(pair=1e-3, adjacent=1e-4, order=1e-4), Prior(combination=0.1, order=0.02))
 """Interactions in pairs; almost additive, order hardly mattering; rough."""
-
-TRUSTING = PRIORS + tuple(replace(prior, trust=trust) for prior in PRIORS for trust in (0.5, 2.0))
-"""The same, and each of them once more for every degree of trust in a surrogate's guesses."""
-
+TRUSTS = (0.0, 0.5, 2.0)
+"""How far the expected value rises when a surrogate's guess rises by 1; each prior is combined with each."""
 FIRST_TRUST = 8.0
-"""Trust in them while nothing else is known."""
-
+"""Trust in the guesses before any value is known."""
+SHORTLIST = 48
+"""Orders among which a batch is chosen: those of largest expected improvement by themselves."""
+MIN_SHARE = 0.01
+"""Posterior weight of a prior below which it does not count towards the expected improvement."""
+MIN_VALUES = 16
+MIN_SHARE_KEPT = 1e-3
+"""A prior of less posterior weight, given so many values, is dropped."""
 MAX_Z = 8
 STEPS_PER_UNIT = 256
-MAX_PRODUCT = 2**18
-"""Multiplications up to which OpenBLAS computes a matrix product in one thread."""
 
 
-class Belief:
-    """Mean and variance of every order in the pool under each prior, given the scored ones.
+class GaussianProcess:
+    """Posterior over the value of every order in the pool, given the observed ones.
 
-    It is a Cholesky factorisation that grows by one scored order at a time. The variances need no values, so
-    the orders of a batch are foretold one after the other before any of their values is known (Desautels et
-    al., 2014), and then learnt together. Call `extend` after each addition to the pool.
+    It grows a Cholesky factor by a block of orders at a time. Variances do not depend on values, so `condition` may
+    come before the values are known, and `observe` after. Call `extend` after each addition to the pool.
 
     Args:
         pool: The orders.
-        priors: The priors.
+        priors: The priors, M.
+        trusts: Factors on the prior mean, T.
 
     Attributes:
-        open: Whether the order is neither scored nor foretold, `[P]`.
+        open: Whether the order is not conditioned on, `[P]`.
+        rows: Pool rows of the orders conditioned on.
     """
 
-    def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS) -> None:
+    _BY_PRIOR = (
+        "_weights", "_factor", "_inverse", "_variance", "_mean", "_novelty", "_white_values", "_white_guesses",
+        "_log_determinant", "_amplitude", "_shares",
+    )  # fmt: skip
+
+    def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS, trusts: Sequence[float] = (0.0,)) -> None:
         self._pool = pool
-        table = np.array([astuple(prior) for prior in priors])
-        self._weights, self._trust = table[:, :-1], table[:, -1]  # [M, K], [M]
+        self._weights = np.array([astuple(prior) for prior in priors])  # [M, K]
+        self._trusts = np.array(trusts)
         num_priors = len(priors)
         self.open = np.empty(0, dtype=np.bool_)
-        self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`
+        self.rows: list[int] = []
+        self._num_observed = 0
+        self._factor = np.zeros((num_priors, 96, 1040))  # [M, >=S, >=P]: whitened covariance of rows with all orders
+        self._inverse = np.zeros((num_priors, 96, 96))  # [M, >=S, >=S]: inverse of the Cholesky factor
         self._variance = np.empty((num_priors, 0))  # [M, P], over the squared amplitude
+        self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`, at trust 0
         self._guesses = np.empty(0)  # [P]
-        self._novelty = np.empty((num_priors, 0))  # [M, P]: what those of scored orders do not say about each guess
-        self._scored: list[int] = []
-        self._factor = np.empty((num_priors, 0, 0))  # [M, >=S, P]: whitened covariance of scored orders with all
-        self._inverse = np.empty((num_priors, 0, 0))
-        self._deviation = np.empty((num_priors, 0))  # [M, S]: of each scored order before it was scored
-        self._surprise = np.empty((num_priors, 0))  # [M, <=S]: of each value, in those deviations
-        self._hint = np.empty((num_priors, 0))  # [M, S]: the surprise if each value were its guess
-        self._amplitude = np.ones(num_priors)
-        self._shares = np.full(num_priors, 1 / num_priors)
+        self._novelty = np.empty((num_priors, 0))  # [M, P]: guesses minus their regression on those of observed orders
+        self._white_values = np.empty((num_priors, 0))  # [M, S]: values, whitened
+        self._white_guesses = np.empty((num_priors, 0))  # [M, S]
+        self._log_determinant = np.zeros((num_priors, 1))
+        self._amplitude = np.ones((num_priors, len(trusts)))
+        self._shares = np.full(self._amplitude.shape, 1 / self._amplitude.size)  # posterior weights of the priors
         self._origin, self._unit, self._magnitude = 0.0, 0.0, 0.0
 
     @property
     def flat(self) -> bool:
-        """Whether all values so far were the same."""
+        """Whether all values so far were equal."""
         return not self._unit
 
-    @property
-    def all_chunks_seen(self) -> bool:
-        """Whether every candidate in the pool is in a scored order."""
-        return bool((self._pool.present[self._scored].any(0) == self._pool.present.any(0)).all())
-
     def extend(self, new: slice, guesses: FloatArray | None = None) -> None:
-        """Take in the newest orders of the pool, with a surrogate's guesses at their values, `[num_new]`, if any."""
-        num_scored = len(self._scored)
-        num_old, num_new = new.start, new.stop - new.start
+        """Add the newest orders of the pool, with a surrogate's guesses at their values, `[num_new]`, if any."""
+        num_new, num_rows = new.stop - new.start, len(self.rows)
+        if not num_new:
+            return
         self.open = np.concatenate((self.open, np.ones(num_new, dtype=np.bool_)))
-        variance = self._weights @ self._pool.variances(new)
-        mean = np.zeros_like(variance)
+        if new.stop > self._factor.shape[2]:
+            self._factor = _enlarged(self._factor, self._factor.shape[1], 2 * new.stop)
         guesses = np.zeros(num_new) if guesses is None else guesses
+        variance = self._pool.variance(self._weights, new)
+        mean, novelty = np.zeros_like(variance), np.broadcast_to(guesses, variance.shape)
+        if num_rows:
+            covariance = self._pool.covariance(self._weights, np.array(self.rows), new)
+            whitened = product(self._inverse[:, :num_rows, :num_rows], covariance)
+            self._factor[:, :num_rows, new] = whitened
+            variance = np.maximum(variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
+            whitened = whitened[:, : self._num_observed]
+            mean = (self._white_values[:, None] @ whitened)[:, 0]
+            novelty = novelty - self._guesses[self.rows[0]] - (self._white_guesses[:, None] @ whitened)[:, 0]
         self._guesses = np.concatenate((self._guesses, guesses))
-        novelty = np.broadcast_to(guesses, variance.shape)
-        factor = np.zeros((len(self._weights), max(64, self._factor.shape[1]), new.stop))
-        factor[:, : self._factor.shape[1], :num_old] = self._factor
-        if num_scored:
-            components = self._pool.components(np.array(self._scored), new)
-            covariance = np.einsum("mk,ksq->msq", self._weights, components)
-            whitened = _product(self._whitening(), covariance)
-            factor[:, :num_scored, new] = whitened
-            variance = np.maximum(variance - (whitened**2).sum(1), 0)
-            mean = (self._surprise[:, None] @ whitened)[:, 0]
-            novelty = novelty - self._guesses[self._scored[0]] - (self._hint[:, None] @ whitened)[:, 0]
-        self._factor = factor
         self._variance = np.concatenate((self._variance, variance), axis=1)
         self._mean = np.concatenate((self._mean, mean), axis=1)
         self._novelty = np.concatenate((self._novelty, novelty), axis=1)
 
-    def foretell(self, row: int) -> None:
-        """Narrow the variances as if the order at `row` were scored."""
-        num_scored = len(self._scored)
-        if num_scored == self._factor.shape[1]:
-            self._factor = np.concatenate((self._factor, np.zeros_like(self._factor)), axis=1)
-        components = self._pool.components(np.array([row]), slice(0, len(self._pool)))[:, 0]
-        known = self._factor[:, :num_scored]
-        column = self._weights @ components - (known[:, None, :, row] @ known)[:, 0]
-        deviation = np.sqrt(np.maximum(column[:, row], 1e-12))
-        column /= deviation[:, None]
-        self._factor[:, num_scored] = column
-        self._variance = np.maximum(self._variance - column**2, 0)
-        if not num_scored:
-            self._novelty = self._novelty - self._guesses[row]  # values, too, are counted from the first one
-        hint = self._novelty[:, row] / deviation
-        self._novelty -= hint[:, None] * column
-        self._hint = np.concatenate((self._hint, hint[:, None]), axis=1)
-        self._deviation = np.concatenate((self._deviation, deviation[:, None]), axis=1)
-        self._scored.append(row)
-        self.open[row] = False
+    def condition(self, rows: Sequence[int]) -> None:
+        """Reduce the variances as if the orders at `rows`, all of them open, were observed."""
+        first, last = len(self.rows), len(self.rows) + len(rows)
+        if last > self._factor.shape[1]:
+            self._factor = _enlarged(self._factor, 2 * last, self._factor.shape[2])
+            self._inverse = _enlarged(self._inverse, 2 * last, 2 * last)
+        known, batch = self._factor[:, :first, : len(self._pool)], np.array(rows)
+        across = known[:, :, batch].transpose(0, 2, 1)
+        column = self._pool.covariance(self._weights, batch, slice(None))
+        # Far below the variance `order`, so that it counts only where rounding would break the factorisation.
+        jitter = 1e-13 * column.max()
+        column -= product(across, known)
+        factor = np.linalg.cholesky(column[:, :, batch] + jitter * np.eye(len(rows)))
+        inverse = np.tril(np.linalg.inv(factor))
+        whitened = inverse @ column
+        self._factor[:, first:last, : len(self._pool)] = whitened
+        self._inverse[:, first:last, :first] = -inverse @ (across @ self._inverse[:, :first, :first])
+        self._inverse[:, first:last, first:last] = inverse
+        self._variance = np.maximum(self._variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
+        self._log_determinant += np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1, keepdims=True)
+        self.rows += rows
+        self.open[batch] = False
 
-    def learn(self, values: FloatArray) -> None:
-        """Take in the values of the orders foretold since the last call, in that order."""
-        first = self._surprise.shape[1]
+    def observe(self, values: FloatArray) -> None:
+        """Update the means with the values of the orders conditioned on since the last call, in that order."""
+        first, last = self._num_observed, len(self.rows)
         if not first:
             self._origin = float(values[0])
+            self._novelty = self._novelty - self._guesses[self.rows[0]]  # guesses, too, count from the first one
         self._magnitude = max(self._magnitude, float(np.abs(values).max()))
         differences = self._from_origin(values)
         if not self._unit:
             self._unit = float(np.abs(differences).max())
         if self._unit:
             differences = differences / self._unit
-        for place, difference in enumerate(differences.tolist(), start=first):
-            surprise = (difference - self._mean[:, self._scored[place]]) / self._deviation[:, place]
-            self._mean += surprise[:, None] * self._factor[:, place]
-            self._surprise = np.concatenate((self._surprise, surprise[:, None]), axis=1)
+        batch = self.rows[first:]
+        inverse = self._inverse[:, first:last, first:last]
+        whitened = self._factor[:, first:last, : len(self._pool)]
+        values = np.einsum("mab,mb->ma", inverse, differences - self._mean[:, batch])
+        guesses = np.einsum("mab,mb->ma", inverse, self._novelty[:, batch])
+        self._mean += (values[:, None] @ whitened)[:, 0]
+        self._novelty = self._novelty - (guesses[:, None] @ whitened)[:, 0]
+        self._white_values = np.concatenate((self._white_values, values), axis=1)
+        self._white_guesses = np.concatenate((self._white_guesses, guesses), axis=1)
+        self._num_observed = last
         if self._unit:
-            self._weigh()
+            self._weigh_priors()
 
-    def hopes(self) -> FloatArray:
-        """Mean plus two deviations, over the priors by their shares, `[P]`."""
-        hopes: FloatArray = self._shares @ (self.means() + 2 * self.deviations())
-        return hopes
+    def prior_deviation(self) -> FloatArray:
+        """Return the standard deviation of each order, summed over the priors, before any amplitude is known, `[P]`."""
+        total: FloatArray = np.sqrt(self._variance).sum(0)
+        return total
 
-    def means(self) -> FloatArray:
-        """Expected value of each order under each prior, `[M, P]`, in units from the first value."""
-        means: FloatArray = self._mean + (self._amplitude * self._trust)[:, None] * self._novelty
-        return means
+    def upper_confidence_bound(self, rows: slice = slice(None)) -> FloatArray:
+        """Return mean plus two standard deviations, averaged over the priors, `[len(rows)]`."""
+        scaled = self._shares * self._amplitude
+        bound: FloatArray = self._shares.sum(1) @ self._mean[:, rows]
+        bound += (scaled @ self._trusts) @ self._novelty[:, rows]
+        bound += 2 * (scaled.sum(1) @ np.sqrt(self._variance[:, rows]))
+        return bound
 
-    def deviations(self) -> FloatArray:
-        """Standard deviation of each order under each prior, `[M, P]`."""
-        deviations: FloatArray = np.sqrt(self._variance) * self._amplitude[:, None]
-        return deviations
+    def expected_improvement(self, best: float, rows: slice = slice(None)) -> FloatArray:
+        """Return the expected improvement on the value `best`, averaged over the priors, `[len(rows)]`."""
+        prior, amplitude, shares, ahead = self._plausible(best, rows)
+        return _improvement(ahead, amplitude * np.sqrt(self._variance[prior][:, rows]), shares)
 
-    def expected_gains(self, best: float) -> FloatArray:
-        """Expected improvement on the value `best`, over the priors by their shares, `[P]`; -inf where not open."""
-        plausible = np.flatnonzero(self._shares > 0.01)
-        deviation = np.sqrt(self._variance[plausible]) * self._amplitude[plausible, None] + 1e-300
-        ahead = self.means()[plausible] - float(self._from_origin(best)) / self._unit
-        gains = self._shares[plausible] @ (deviation * unit_gain(ahead / deviation))
-        return np.where(self.open, gains, -np.inf)
+    def batch(self, gains: FloatArray, size: int, least: float) -> list[int]:
+        """Return up to `size` open rows of large expected improvement that tell little about each other.
 
-    def promises(self) -> FloatArray:
-        """Expected improvement on the best guess of the orders foretold, guesses being near the truth, `[P]`.
+        One after the other, the order of largest gain times the share of its variance that the rows before it leave
+        unexplained. Values of a batch do not come one by one, but their effect on variances is known beforehand.
 
-        It needs no value yet: variances keep the orders of a batch apart. -inf where not open.
+        Args:
+            gains: Expected improvement of every order, `[P]`.
+            size: Most rows.
+            least: Gain below which no further row is chosen.
         """
-        if not self._scored:
+        shortlist = np.sort(largest(np.where(self.open & (gains > least), gains, -np.inf), SHORTLIST))
+        if not len(shortlist):
+            return []
+        gains = gains[shortlist]
+        scale = (self._shares * self._amplitude**2).sum(1)
+        known = (np.sqrt(scale)[:, None, None] * self._factor[:, : len(self.rows), shortlist]).reshape(
+            -1, len(shortlist)
+        )
+        covariance = self._pool.covariance((scale @ self._weights)[None], shortlist, shortlist)[0]
+        covariance -= known.T @ known
+        variance = covariance.diagonal()  # a view
+        gains /= np.maximum(variance, 1e-300)
+        picks: list[int] = []
+        for _ in range(min(size, len(shortlist))):
+            left = gains * variance
+            left[picks] = -np.inf
+            if left.max() <= least:
+                break
+            picks.append(int(settled(left).argmax()))
+            column = covariance[picks[-1]] / np.sqrt(np.maximum(variance[picks[-1]], 1e-300))
+            covariance -= column[:, None] * column
+        rows: list[int] = shortlist[picks].tolist()
+        return rows
+
+    def promise(self) -> FloatArray:
+        """Return the expected improvement on the best guess among the rows conditioned on, `[P]`; -inf where not open.
+
+        It takes guesses to be near the truth and needs no value yet; variances keep the orders of a batch apart.
+        """
+        if not self.rows:
             return np.where(self.open, self._guesses, -np.inf)
-        best = self._guesses[self._scored].max()
         deviation = np.sqrt(self._variance) + 1e-300
-        gains = self._shares @ (deviation * unit_gain(FIRST_TRUST * (self._guesses - best) / deviation))
+        ahead = FIRST_TRUST * (self._guesses - self._guesses[self.rows].max())
+        gains = (deviation * unit_expected_improvement(ahead / deviation)).mean(0)
         return np.where(self.open, gains, -np.inf)
 
     def least_gain(self, patience: float) -> float:
-        """The gain below which scoring on is not worth while: a share of the amplitude, but no rounding error."""
+        """Return the expected improvement below which the search ends: 10 ** -patience amplitudes, above rounding."""
         rounding = 1e-12 * (self._magnitude / self._unit)
-        return float(max(10.0**-patience * (self._shares @ self._amplitude), rounding))
+        return float(max(10.0**-patience * (self._shares * self._amplitude).sum(), rounding))
+
+    def _plausible(self, best: float, rows: slice | IntArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """For the N pairs of prior and trust that count: prior, amplitude `[N, 1]`, share, mean - `best` `[N, A]`."""
+        prior, trust = np.nonzero(self._shares > MIN_SHARE)
+        amplitude = self._amplitude[prior, trust, None]
+        ahead = self._mean[prior][:, rows] - float(self._from_origin(best)) / self._unit
+        if len(self._trusts) > 1:
+            ahead += amplitude * self._trusts[trust, None] * self._novelty[prior][:, rows]
+        return prior, amplitude, self._shares[prior, trust], ahead
 
     def _from_origin(self, values: FloatArray | float) -> FloatArray:
         # Halves, whose difference cannot overflow.
         return np.asarray(values) / 2 - self._origin / 2
 
-    def _whitening(self) -> FloatArray:
-        """Inverse of the Cholesky factor of the scored orders, `[M, S, S]`, grown by those new since the last call."""
-        num_old, num_scored = self._inverse.shape[1], len(self._scored)
-        rows = self._factor[:, :num_scored, self._scored[num_old:]].transpose(0, 2, 1)
-        corner = np.linalg.inv(np.tril(rows[..., num_old:]))
-        grown = np.zeros((len(corner), num_scored, num_scored))
-        grown[:, :num_old, :num_old] = self._inverse
-        grown[:, num_old:, :num_old] = -corner @ (rows[..., :num_old] @ self._inverse)
-        grown[:, num_old:, num_old:] = corner
-        self._inverse = grown
-        return grown
-
-    def _weigh(self) -> None:
+    def _weigh_priors(self) -> None:
         """Estimate the amplitude under each prior and weigh the priors by their evidence, the amplitude profiled out.
 
         The first value is the origin from which the others are counted, so the degrees of freedom are one fewer.
         """
-        num_values = self._surprise.shape[1]
-        power = (self._surprise**2).sum(1)
-        slope = self._trust * (self._surprise * self._hint).sum(1)
+        values, guesses = self._white_values, self._white_guesses
+        num_values = values.shape[1]
+        power = (values**2).sum(1, keepdims=True)
+        slope = self._trusts * (values * guesses).sum(1, keepdims=True)
         self._amplitude = 2 * power / (slope + np.sqrt(slope**2 + 4 * (num_values - 1) * power))
-        misfit = ((self._surprise / self._amplitude[:, None] - self._trust[:, None] * self._hint) ** 2).sum(1)
-        evidence = -num_values * np.log(self._amplitude) - misfit / 2 - np.log(self._deviation).sum(1)
+        residual = values[:, None] / self._amplitude[..., None] - self._trusts[:, None] * guesses[:, None]
+        evidence = -num_values * np.log(self._amplitude) - (residual**2).sum(2) / 2 - self._log_determinant
         shares = np.exp(evidence - evidence.max())
         self._shares = shares / shares.sum()
+        plausible = self._shares.sum(1) > MIN_SHARE_KEPT
+        if num_values >= MIN_VALUES and not plausible.all():
+            for name in self._BY_PRIOR:
+                setattr(self, name, getattr(self, name)[plausible])
+            self._shares /= self._shares.sum()
 
 
-def _product(left: FloatArray, right: FloatArray) -> FloatArray:
-    """`left @ right`, in pieces for which BLAS starts no threads: these would cost more than they save."""
-    width = max(8, MAX_PRODUCT // (left.shape[1] * left.shape[2]))
-    pieces = [left @ right[..., start : start + width] for start in range(0, right.shape[-1], width)]
-    return np.concatenate(pieces, axis=-1) if pieces else right
+def settled(scores: FloatArray) -> FloatArray:
+    """Return scores rounded to a billionth of the largest, so that rounding errors do not decide between near ties."""
+    scale = np.abs(scores).max(where=scores > -np.inf, initial=0.0) or 1.0
+    return (scores / scale).round(9)
 
 
-def unit_gain(z: FloatArray) -> FloatArray:
-    """Expected improvement of a normal variable of mean `z` and deviation 1 on 0: phi(z) + z * Phi(z).
+def _improvement(ahead: FloatArray, deviation: FloatArray, shares: FloatArray) -> FloatArray:
+    """Expected improvement of orders `ahead` of the best under each prior, `[N, A]`, averaged by shares, `[A]`."""
+    deviation = deviation + 1e-300
+    gains: FloatArray = shares @ (deviation * unit_expected_improvement(ahead / deviation))
+    return gains
 
-    From a table, between whose entries it is straight; at most 1e-6 too large.
+
+def largest(scores: FloatArray, num: int) -> IntArray:
+    """Return the places of the `num` largest finite scores, largest first, the earlier of equals."""
+    scores = settled(scores)
+    if num < len(scores):
+        candidates = np.flatnonzero(scores >= np.partition(scores, -num)[-num])
+    else:
+        candidates = np.arange(len(scores))
+    candidates = candidates[np.isfinite(scores[candidates])]
+    return candidates[np.argsort(-scores[candidates], kind="stable")[:num]]
+
+
+def unit_expected_improvement(z: FloatArray) -> FloatArray:
+    """Return the expected improvement on 0 of a normal variable of mean `z` and deviation 1: phi(z) + z * Phi(z).
+
+    Interpolated from a table; at most 1e-6 too large.
     """
     scaled = np.clip(z, -MAX_Z, MAX_Z - 1e-9) * STEPS_PER_UNIT + MAX_Z * STEPS_PER_UNIT
     steps = scaled.astype(np.int64)
@@ -273,7 +334,14 @@ def unit_gain(z: FloatArray) -> FloatArray:
 
 @cache
 def _table() -> tuple[FloatArray, FloatArray]:
-    """`unit_gain` at every step from -MAX_Z to MAX_Z, and its rise to the next."""
+    """`unit_expected_improvement` at every step from -MAX_Z to MAX_Z, and its rise to the next."""
     places = [step / STEPS_PER_UNIT for step in range(-MAX_Z * STEPS_PER_UNIT, MAX_Z * STEPS_PER_UNIT + 1)]
     gains = np.array([exp(-z * z / 2) / sqrt(2 * pi) + z * erfc(-z / sqrt(2)) / 2 for z in places])
     return gains, np.append(np.diff(gains), 0)
+
+
+def _enlarged(array: FloatArray, *shape: int) -> FloatArray:
+    """Copy into the corner of zeros of a larger shape `[M, *shape]`."""
+    grown = np.zeros((len(array), *shape))
+    grown[:, : array.shape[1], : array.shape[2]] = array
+    return grown

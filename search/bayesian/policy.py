@@ -1,127 +1,140 @@
-"""Policy `bayesian`: score what a model of the values expects to gain most from.
+"""Policy `bayesian`: score the orders of largest expected improvement under a Gaussian process.
 
-A call of a reranker costs far more than the model does, so the model weighs every order of a pool before each.
+Source: Jones, Schonlau and Welch, "Efficient Global Optimization of Expensive Black-Box Functions", 1998.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-
 import numpy as np
 
-from search.bayesian.gaussian_process import PRIORS, TRUSTING, Belief
-from search.bayesian.pool import Pool
-from search.bayesian.prior import Guesses
-from search.bayesian.space import Space
+from search.bayesian.gaussian_process import PRIORS, TRUSTS, GaussianProcess, largest, settled
+from search.bayesian.kernel import Pool
+from search.bayesian.neighbours import neighbours, opening
+from search.bayesian.prior_mean import PriorMean
 from search.config import SearchConfig
-from search.incumbent import Incumbent
-from search.rounds import Proposing
+from search.orders import OrderSpace
+from search.rounds import Incumbent, Rounds
 from search.surrogate import Surrogate
 from search.types import FloatArray, IntArray, Order
 
 MAX_CANDIDATES = 1000
-"""Candidates that fit the budget beyond so many are not looked at: the pool holds each one's single order."""
+"""Of the candidates that fit the budget only so many are considered: the pool holds each one's single order."""
 MAX_ENUMERATED = 2000
 """Up to so many feasible orders all are in the pool from the start."""
-NUM_SEEDS = 3
+NUM_SEEDS = 2
 """Orders whose neighbours join a larger problem's pool each round."""
 NUM_CHUNKS = 12
-"""Candidates that are tried at each place of them, and heads that are left out of the fills."""
+"""Candidates that are tried in each place of the seeds."""
+NUM_FILLS = 4
+"""Orders filled up in the ranking of the candidates, each without one head more."""
 
 
-def guided(
+def bayesian(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Proposing:
-    """Propose `batch_size` orders a round, until nothing is expected to gain enough (`patience`)."""
+) -> Rounds:
+    """Propose `batch_size` orders a round, until no expected improvement is large enough (`patience`)."""
     names = np.flatnonzero(costs <= budget)[:MAX_CANDIDATES]
     if not len(names):
         return
-    space = Space(costs[names], budget, config.max_length)
-    pool = Pool(space.costs, budget, space.max_length)
-    belief = Belief(pool, PRIORS if surrogate is None else TRUSTING)
-    enumerated = space.all_orders(MAX_ENUMERATED)
-    guesses = None if surrogate is None else Guesses(surrogate, names)
-    grow = partial(_grow, pool, belief, guesses)
-    grow(space.opening() if enumerated is None else enumerated)
-    if enumerated is None and guesses is not None:
-        grow(space.rows(guesses.beam(space)))
-    widened: set[Order] = set()
-    num_leading = 0 if guesses is None else _num_leading(config)
-    while rows := _picks(belief, incumbent, config, num_leading):
-        num_leading = 0
-        values = yield [tuple(names[list(pool.order(row))].tolist()) for row in rows]
-        belief.learn(values)
-        if enumerated is None and not belief.flat:
-            best = tuple(names.searchsorted(incumbent.order).tolist())
-            _widen(space, pool, belief, grow, incumbent.worth, best, widened)
+    optimizer = _Optimizer(names, OrderSpace(costs[names], budget, config.max_length), config, incumbent, surrogate)
+    while rows := optimizer.batch():
+        optimizer.observe((yield [optimizer.order(row) for row in rows]))
 
 
-def _num_leading(config: SearchConfig) -> int:
-    """How many orders of the first round the surrogate chooses: half, and all where no full round comes after it.
+class _Optimizer:
+    """The pool, the process and how they grow.
 
-    The others are what the model knows least about: without them it believes that the surrogate knows everything.
+    Args:
+        names: Candidates of the problem that the pool's candidates stand for, `[C]`.
+        space: The feasible orders of the pool's candidates.
+        config: The settings.
+        incumbent: The best order so far.
+        surrogate: Gives the prior mean, if there is one.
     """
-    is_last = config.iterations == 1 or (config.max_scored is not None and config.max_scored < 2 * config.batch_size)
-    return config.batch_size if is_last else config.batch_size // 2
 
+    def __init__(
+        self,
+        names: IntArray,
+        space: OrderSpace,
+        config: SearchConfig,
+        incumbent: Incumbent,
+        surrogate: Surrogate | None,
+    ) -> None:
+        self._names, self._space, self._config, self._incumbent = names, space, config, incumbent
+        self._pool = Pool(space.costs, space.budget, space.max_length)
+        self._process = GaussianProcess(self._pool, PRIORS, (0.0,) if surrogate is None else TRUSTS)
+        self._prior_mean = None if surrogate is None else PriorMean(surrogate, names)
+        self._expanded: set[Order] = set()
+        self._gains = np.empty(0)
+        rows = space.enumerate(MAX_ENUMERATED)
+        self._enumerated = rows is not None
+        self._add(opening(space) if rows is None else rows)
+        if self._prior_mean is not None and not self._enumerated:
+            self._add(space.rows(self._prior_mean.beam(space)))
 
-def _picks(belief: Belief, incumbent: Incumbent, config: SearchConfig, num_leading: int) -> list[int]:
-    """Pool rows to score next, each after the ones before it were foretold; fewer or none when the rest is hopeless.
+    def order(self, row: int) -> Order:
+        """Return the order at a row of the pool, in the problem's candidates."""
+        return tuple(self._names[list(self._pool.order(row))].tolist())
 
-    The first `num_leading` are a surrogate's choice, as long as nothing is known.
-    """
-    rows: list[int] = []
-    while len(rows) < config.batch_size and belief.open.any():
-        if not belief.flat:
-            gains = belief.expected_gains(incumbent.worth)
-            if config.patience is not None and gains.max() <= belief.least_gain(config.patience):
-                break
-        elif config.patience is not None and incumbent.num_scored and belief.all_chunks_seen:
-            break
-        elif len(rows) < num_leading:
-            gains = belief.promises()
-        else:
-            gains = np.where(belief.open, belief.deviations().sum(0), -np.inf)
-        rows.append(int(_settled(gains).argmax()))
-        belief.foretell(rows[-1])
-    return rows
+    def batch(self) -> list[int]:
+        """Return the rows to score next; none when what is left is not worth scoring."""
+        process, patience = self._process, self._config.patience
+        if not process.flat:
+            least = -np.inf if patience is None else process.least_gain(patience)
+            best = self._incumbent.net_value
+            known = self._gains[: 0 if self._enumerated else None]
+            gains = np.append(known, process.expected_improvement(best, slice(len(known), None)))
+            rows = process.batch(gains, self._config.batch_size, least)
+            if rows:
+                process.condition(rows)
+            return rows
+        if patience is not None and self._incumbent.num_scored and self._all_candidates_seen():
+            return []
+        return self._uninformed_batch()
 
+    def observe(self, values: FloatArray) -> None:
+        """Update the process with the values of the last batch, and the pool with what they make promising."""
+        self._process.observe(values)
+        if not self._enumerated and not self._process.flat:
+            self._widen()
 
-def _grow(pool: Pool, belief: Belief, guesses: Guesses | None, rows: IntArray) -> None:
-    new = pool.add(rows)
-    belief.extend(new, None if guesses is None else guesses([pool.order(row) for row in range(new.start, new.stop)]))
+    def _uninformed_batch(self) -> list[int]:
+        """Rows of largest variance, each given the ones before it; with a surrogate, in the first round, its best, too.
 
+        Those are half of the round, and all where no full round follows. The others are what is least known: without
+        them the process would take the surrogate for perfect.
+        """
+        process, config = self._process, self._config
+        num_promising = 0
+        if self._prior_mean is not None and not self._incumbent.num_scored:
+            is_last = config.iterations == 1 or (config.max_scored or np.inf) < 2 * config.batch_size
+            num_promising = config.batch_size if is_last else config.batch_size // 2
+        rows: list[int] = []
+        while len(rows) < config.batch_size and process.open.any():
+            scores = process.promise() if len(rows) < num_promising else process.prior_deviation()
+            rows.append(int(settled(np.where(process.open, scores, -np.inf)).argmax()))
+            process.condition(rows[-1:])
+        return rows
 
-def _widen(
-    space: Space,
-    pool: Pool,
-    belief: Belief,
-    grow: Callable[[IntArray], None],
-    value: float,
-    best: Order,
-    widened: set[Order],
-) -> None:
-    """Add to the pool orders made of the most hopeful candidates, and neighbours of the most promising orders."""
-    hopes = belief.hopes()[: len(space.costs)]  # the single candidates open the pool
-    by_hope = _ranked(hopes).tolist()
-    by_density = _ranked((hopes - hopes.min()) / np.maximum(space.costs, 1)).tolist()
-    starts = range(min(NUM_CHUNKS, len(by_hope)))
-    fills = [space.filled(ranking[start:]) for ranking in (by_hope, by_density) for start in starts]
-    grow(space.rows(fills))
-    promising = _ranked(belief.expected_gains(value))[: 4 * NUM_SEEDS].tolist()
-    seeds = [seed for seed in (best, *map(pool.order, promising)) if seed not in widened][:NUM_SEEDS]
-    widened.update(seeds)
-    neighbours = (order for seed in seeds for order in space.neighbours(seed, by_hope[:NUM_CHUNKS]))
-    grow(space.rows(neighbours))
+    def _all_candidates_seen(self) -> bool:
+        return set(range(len(self._names))) <= set(self._pool.rows[self._process.rows].ravel().tolist())
 
+    def _add(self, rows: IntArray) -> None:
+        new = self._pool.add(rows)
+        orders = map(self._pool.order, range(new.start, new.stop))
+        self._process.extend(new, None if self._prior_mean is None else self._prior_mean(list(orders)))
 
-def _ranked(scores: FloatArray) -> IntArray:
-    """Places by score, largest first, the earlier of equals."""
-    return np.argsort(-_settled(scores), kind="stable")
-
-
-def _settled(scores: FloatArray) -> FloatArray:
-    """Scores rounded to a billionth of the largest, so that no machine's last bits decide between near ties."""
-    scale = float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)) or 1.0
-    return np.round(scores / scale, 9)
+    def _widen(self) -> None:
+        """Add orders made of the most promising candidates, and neighbours of the most promising orders."""
+        space, process = self._space, self._process
+        bounds = process.upper_confidence_bound(slice(len(space.costs)))  # the single candidates open the pool
+        densities = (bounds - bounds.min()) / np.maximum(space.costs, 1)
+        rankings = [largest(scores, len(scores)).tolist() for scores in (bounds, densities)]
+        fills = [space.fill(ranking[start:]) for ranking in rankings for start in range(NUM_FILLS)]
+        best = tuple(self._names.searchsorted(self._incumbent.order).tolist())
+        self._gains = process.expected_improvement(self._incumbent.net_value)
+        promising = map(self._pool.order, largest(np.where(process.open, self._gains, -np.inf), 4 * NUM_SEEDS).tolist())
+        seeds = [seed for seed in (best, *promising) if seed not in self._expanded][:NUM_SEEDS]
+        self._expanded.update(seeds)
+        around = [neighbours(space, seed, rankings[0][:NUM_CHUNKS]) for seed in seeds]
+        self._add(np.concatenate([space.rows(fill for fill in fills if fill), *around]))

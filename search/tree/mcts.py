@@ -8,17 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from search.config import Backup, SearchConfig
-from search.errors import Stop
-from search.result import Searching, SearchResult
 from search.surrogate import Surrogate
 from search.tree.choice import choose
 from search.tree.tree import SearchTree
 from search.tree.utility import utility
-from search.types import FloatArray, IntArray, Order
+from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult, StopSearch
 from search.validation import checked_values
 
 
-def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
+def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> SearchCoroutine:
     """Search the tree as the config's `backup` and `visits` say, by default as the paper does."""
     promising = None if surrogate is None else surrogate.promising
     tree = SearchTree(costs, budget, config.max_length)
@@ -33,7 +31,7 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
         try:
             orders = tree.expand(path[-1], room, promising)
             values = checked_values((yield orders), orders)
-        except Stop as stop:
+        except StopSearch as stop:
             tree.retract(path[-1])
             error = stop.error
             break
@@ -59,7 +57,9 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
     )
 
 
-def public_code(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> Searching:
+def public_code(
+    costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
+) -> SearchCoroutine:
     """Search the tree as the paper's public code does, whatever `backup` and `visits` say."""
     return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
 

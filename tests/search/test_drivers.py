@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from search import Problem, Run, SearchConfig, SearchError, exhaustive, search, search_many
-from search.policies import POLICIES
+from search.drivers import POLICIES
 from tests.search.worlds import HashScorer
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)

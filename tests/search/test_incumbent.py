@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from search.incumbent import Incumbent
+from search.rounds import Incumbent
 
 
 def test_before_anything_was_scored():

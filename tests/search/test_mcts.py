@@ -3,7 +3,7 @@ from math import log, sqrt
 import numpy as np
 import pytest
 
-from search import SearchError, SearchTree, Stop, search, searching
+from search import SearchError, SearchTree, StopSearch, search, search_coroutine
 from tests.search.worlds import TableScorer, paper_config
 
 # Three candidates of cost 1, budget 2: orders of one or two candidates.
@@ -133,11 +133,11 @@ def test_a_cap_that_cuts_nothing_leaves_the_tree_whole():
 @pytest.mark.parametrize("max_scored", [None, 4])
 def test_a_stop_leaves_the_tree_as_it_was_before_the_round(max_scored):
     short, _ = run(PAIRS, 2, iterations=1)
-    running = searching([1, 1, 1], 2, paper_config(max_scored=max_scored))
+    running = search_coroutine([1, 1, 1], 2, paper_config(max_scored=max_scored))
     running.send(None)
     running.send([PAIRS[(chunk,)] for chunk in range(3)])
     with pytest.raises(StopIteration) as stop:
-        running.throw(Stop())
+        running.throw(StopSearch())
     result = stop.value.value
     assert result == short and result.error is None
     for column in ("parent", "chunk", "total", "visits", "closed", "first_child", "num_children"):
@@ -152,7 +152,7 @@ def test_ends_early_when_every_order_was_scored():
 
 
 def test_coroutine_is_driven_by_hand():
-    running = searching([1, 2], 2, paper_config(cost_weight=0))
+    running = search_coroutine([1, 2], 2, paper_config(cost_weight=0))
     assert next(running) == [(0,), (1,)]
     with pytest.raises(StopIteration) as stop:
         running.send(np.array([0.25, 0.5]))
@@ -162,6 +162,6 @@ def test_coroutine_is_driven_by_hand():
 
 def test_bad_problem_is_refused_at_the_call():
     with pytest.raises(SearchError, match="budget is 0"):
-        searching([1], 0, paper_config())
+        search_coroutine([1], 0, paper_config())
     with pytest.raises(SearchError, match="config is a dict; it must be a SearchConfig"):
-        searching([1], 1, {})
+        search_coroutine([1], 1, {})

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search import SearchConfig, count_orders, exhaustive, search, search_many
-from search.policies import POLICIES
+from search.drivers import POLICIES
 from tests.search.worlds import HashScorer, large_problems, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from experiments.bench.problems import problems as family
 from search import Run, SearchConfig, SearchError, count_orders, exhaustive, search, search_many
-from search.policies import POLICIES
+from search.drivers import POLICIES
 from search.surrogate import MIN_CHILDREN, Surrogate
 from tests.search.worlds import HashScorer, large_problems, policy_configs, problems, scorers
 

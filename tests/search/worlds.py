@@ -7,7 +7,7 @@ from zlib import crc32
 from hypothesis import strategies as st
 
 from search import Order, SearchConfig
-from search.policies import POLICIES
+from search.drivers import POLICIES
 
 
 class TableScorer:

@@ -1,3 +1,5 @@
+"""Policy `bayesian`: what it keeps to, and what it finds."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

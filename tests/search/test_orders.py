@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search.bayesian.space import Space, children_of
+from search.bayesian.neighbours import neighbours, opening
+from search.orders import OrderSpace
 from tests.search.worlds import problems
 
 lengths = st.none() | st.integers(1, 4)
@@ -12,7 +13,7 @@ lengths = st.none() | st.integers(1, 4)
 
 def make(problem, max_length=None):
     costs, budget = problem
-    return Space(np.array(costs, dtype=np.int64), budget, max_length)
+    return OrderSpace(np.array(costs, dtype=np.int64), budget, max_length)
 
 
 def every_order(problem, max_length):
@@ -30,20 +31,20 @@ def as_orders(rows, num_chunks):
 
 
 @given(problems, lengths)
-def test_all_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
+def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
     space, (costs, _) = make(problem, max_length), problem
     expected = every_order(problem, max_length)
-    orders = as_orders(space.all_orders(len(expected)), len(costs))
+    orders = as_orders(space.enumerate(len(expected)), len(costs))
     assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
     assert not expected or space.max_length == max(map(len, expected))
     if expected:
-        assert space.all_orders(len(expected) - 1) is None
+        assert space.enumerate(len(expected) - 1) is None
 
 
 @given(problems, lengths)
 def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
-    costs, budget = problem
-    children = children_of(np.array(costs, dtype=np.int64), budget, max_length)
+    costs, _ = problem
+    children = make(problem, max_length).children
     everything = every_order(problem, max_length)
     for order in {(), *everything}:
         expected = [longer for longer in everything if longer[:-1] == order]
@@ -53,7 +54,7 @@ def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
 @given(problems, lengths)
 def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_length):
     costs, _ = problem
-    orders = as_orders(make(problem, max_length).opening(), len(costs))
+    orders = as_orders(opening(make(problem, max_length)), len(costs))
     feasible = every_order(problem, max_length)
     assert set(orders) <= feasible
     assert len(set(orders)) == len(orders)
@@ -66,8 +67,9 @@ def test_neighbours_are_the_orders_one_step_away(problem, max_length, data):
     feasible = every_order(problem, max_length)
     if feasible:
         order = data.draw(st.sampled_from(sorted(feasible)))
-        found = set(make(problem, max_length).neighbours(order, range(len(costs))))
-        assert found - {order} == {other for other in feasible if one_step(order, other)}
+        found = as_orders(neighbours(make(problem, max_length), order, range(len(costs))), len(costs))
+        assert len(set(found)) == len(found)
+        assert set(found) == {other for other in feasible if one_step(order, other)}
 
 
 def one_step(order, other):
@@ -89,7 +91,7 @@ def one_step(order, other):
 def test_long_orders_change_at_their_ends_and_between_neighbours_only():
     space = make(([1] * 30, 30))
     order = tuple(range(12))
-    found = set(space.neighbours(order, range(30)))
+    found = set(as_orders(neighbours(space, order, range(30)), 30))
     assert (1, 0, *order[2:]) in found and (2, 1, 0, *order[3:]) not in found
     assert (*order, 20) in found and (20, *order) in found and (0, 20, *order[1:]) not in found
     assert len(found) < 18 * (2 + 12) + 12 * 5
@@ -97,6 +99,6 @@ def test_long_orders_change_at_their_ends_and_between_neighbours_only():
 
 def test_filling_takes_what_still_fits():
     space = make(([4, 3, 2, 9], 6))
-    assert space.filled([3, 0, 1, 2]) == (0, 2)
-    assert space.filled([3, 0, 1, 2], 1) == (0,)
-    assert space.filled([3]) == ()
+    assert space.fill([3, 0, 1, 2]) == (0, 2)
+    assert space.fill([3, 0, 1, 2], 1) == (0,)
+    assert space.fill([3]) == ()
