@@ -11,13 +11,12 @@ from typing import Any
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
-from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.types import Reader, Reranker, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
-PLAIN = "corag-plain"
-"""`corag` with its default settings, agent or not."""
+FIXED = "corag-fixed"
+"""The selector that needs an agent's checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,18 +25,13 @@ class Method:
 
     Attributes:
         label: How it was written; its name in results.
-        name: A selector, or `corag-plain`.
+        name: The selector.
         settings: Settings that were written behind the name.
     """
 
     label: str
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def selector(self) -> str:
-        """The registered name."""
-        return "corag" if self.name == PLAIN else self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +85,10 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
 
     Args:
         methods: Methods, separated by commas; `all` stands for every selector that can run.
-        offered: Settings for every selector that takes them, such as `tokens`, `reranker`, `agent` (a folder or None).
-            What is written behind a method's name goes before them.
-        shared: One reranker of a name for all selectors: what it remembers of a chunk serves all, so that their
-            latencies cannot be compared.
+        offered: Settings for every selector that takes them, such as `tokens`, `reranker`, `agent`; those that are None
+            are left out. Settings written behind a method's name replace them.
+        shared: One reranker of a name for all selectors: its cache serves all, so that their latencies cannot be
+            compared.
 
     Raises:
         InputError: No method, an unknown one, settings that it does not take, or `corag-fixed` without an agent.
@@ -110,39 +104,34 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
         if text != ALL:
             selectors[text] = _built(parse_method(text), offered, rerankers)
             continue
-        agent = offered.get("agent")
-        for name in (*SELECTORS.names, *([PLAIN] if agent not in (None, NO_AGENT) else [])):
-            if name == "corag-fixed" and agent in (None, NO_AGENT):
-                left_out[name] = "it takes its setting from a checkpoint; give one with --agent"
-                continue
+        for name in SELECTORS.names:
             try:
                 selectors[name] = _built(Method(name, name), offered, rerankers)
             except MissingExtraError as error:
+                left_out[name] = str(error)
+            except InputError as error:
+                if name != FIXED:
+                    raise
                 left_out[name] = str(error)
     return Methods(selectors, left_out)
 
 
 def _built(method: Method, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
-    takes = set(SELECTORS.settings(method.selector))
-    if method.name == PLAIN:
-        takes -= {"agent", "strict", "prefilter"}
+    takes = set(SELECTORS.settings(method.name))
+    inner = method.settings.get("selector")
+    if inner in SELECTORS.names:
+        # `reorder` passes settings on to the selector that it reorders.
+        takes |= set(SELECTORS.settings(inner))
     if "agent" in takes:
-        # An agent names the embedder that it was trained on.
+        # An agent names the embedder that it was trained with.
         takes.discard("embedder")
     if not takes & {"reranker", "agent"}:
         # The window offered is a reranker's; other selectors call other things by that name.
         takes.discard("window")
     settings = {name: value for name, value in offered.items() if name in takes and value is not None}
     settings.update(method.settings)
-    if method.name == "corag-fixed" and settings.get("agent") in (None, NO_AGENT):
-        raise InputError("method 'corag-fixed' takes its setting from a checkpoint; give one with --agent")
-    if settings.get("agent") in (None, NO_AGENT):
-        if "corag" in (method.selector, method.settings.get("selector")):
-            # Fixed settings, whatever agent ships with the project: comparisons stay comparable.
-            settings["agent"] = None
-    elif settings["agent"] != DEFAULT_AGENT and "reranker" not in method.settings:
-        # It predicts the reranker; the shipped one steps back where a reranker is given.
-        settings.pop("reranker", None)
+    if method.name == FIXED:
+        settings.setdefault("agent", None)
     if rerankers is not None and isinstance(settings.get("reranker"), str):
         settings["reranker"] = rerankers(settings["reranker"])
-    return corag.selector(method.selector, **settings)
+    return corag.selector(method.name, **settings)

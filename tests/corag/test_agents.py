@@ -5,18 +5,22 @@ import logging
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 import agent
 import corag
 from agent import AgentPrediction, CheckpointError
+from corag import Candidate, Chunk
 from corag.cli.main import MISTAKE, main
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.registry import RERANKERS
 from corag.selectors.corag.agents import SHIPPED_AGENT, UsableRerankers, load_agent, shipped_agent
+from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag, corag_fixed
-from corag.text.tokens import CallableCounter
-from tests.corag.selector_worlds import HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
+from corag.selectors.problem import Problem
+from corag.text.tokens import CallableCounter, token_counter
+from tests.corag.selector_worlds import HashEmbedder, HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
 from tests.experiments.worlds import save_small_agent
 
 CHARACTERS = CallableCounter(len, name="characters")
@@ -259,6 +263,49 @@ def test_reading_a_checkpoint_without_safetensors(tmp_path, monkeypatch):
         load_agent(folder)
 
 
+# --- Similarities that are not its embedder's cosines ---
+
+
+def told_by(kind, texts, cosines):
+    similarities = {
+        "cosines": cosines,
+        "cosines times 20": [20 * one for one in cosines],
+        "scores": [9.5 - place for place in range(len(texts))],
+        "ranks": range(1, len(texts) + 1),
+        "order": [None] * len(texts),
+        "another embedder's cosines": [0.1] * len(texts),
+    }[kind]
+    of_kind = {"scores": "score", "ranks": "rank"}.get(kind, "cosine")
+    name = "bge-m3" if kind == "another embedder's cosines" else None
+    return [
+        Candidate(Chunk(text, text), similarity, of_kind, name)
+        for text, similarity in zip(texts, similarities, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("features", [("query", "curve"), ("query", "candidates", "curve")])
+@pytest.mark.parametrize("kind", ["cosines times 20", "scores", "ranks", "order", "another embedder's cosines"])
+def test_an_agent_computes_the_cosines_that_it_is_not_given(kind, features):
+    texts = [f"{word} word" for word in "abcdefghijkl"]
+    vectors = HashEmbedder().embed(["a?", *texts])
+    cosines = (vectors[1:] @ vectors[0]).astype(float)
+    ranking = cosines.argsort(kind="stable")[::-1]
+    texts, cosines = [texts[place] for place in ranking], cosines[ranking].tolist()
+
+    def made(kind):
+        return agent_features(
+            [Problem("a?", told_by(kind, texts, cosines), token_counter(), 9)], HashEmbedder(), features
+        )
+
+    np.testing.assert_allclose(made(kind), made("cosines"), atol=1e-6)
+
+
+def test_an_agent_that_looks_at_no_similarities_embeds_no_candidate():
+    embedder = SignEmbedder()
+    agent_features([Problem("a?", told_by("order", ["b", "c"], [0.1, 0.2]), token_counter(), 9)], embedder, ("query",))
+    assert embedder.embedded == ["a?"]
+
+
 # --- On the command line ---
 
 
@@ -297,10 +344,9 @@ def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index,
     assert "'lost', which is unknown here" in said
 
 
-def test_comparing_takes_the_agent_as_asking_does(shipped, small_data, monkeypatch):
+def test_comparing_means_by_corag_what_asking_means(shipped, small_data, monkeypatch):
     from experiments.evaluation.comparison import evaluate
     from experiments.evaluation.config import EvaluateConfig
-    from experiments.evaluation.methods import make_methods
 
     def trace_of(**settings):
         config = EvaluateConfig(str(small_data), methods="corag", reader="extractive", limit=1, quiet=True, **settings)
@@ -316,16 +362,14 @@ def test_comparing_takes_the_agent_as_asking_does(shipped, small_data, monkeypat
         monkeypatch.setattr(Corag, "select", measure)
         return chosen[0].trace
 
-    assert trace_of().no_agent is not None
+    assert "is not in" in trace_of().no_agent
+    with pytest.raises(InputError, match="is not in"):
+        trace_of(strict=True)
     folder = save_small_agent(shipped / SHIPPED_AGENT)
-    assert trace_of().probabilities == trace_of(agent=str(folder)).probabilities is not None
-    for settings in ({"reranker": "bm25"}, {"reranker": "bm25", "agent": "none"}):
+    assert trace_of().agent == trace_of(agent="default").agent == SHIPPED_AGENT
+    for settings in ({"agent": "none"}, {"reranker": "bm25"}, {"prefilter": 0.5}):
         trace = trace_of(**settings)
-        assert trace.reranker == "bm25" and trace.probabilities is None
+        assert trace.agent is None and trace.probabilities is None
+        assert trace.reranker == settings.get("reranker", "minilm-softsim")
+    assert trace_of().probabilities == trace_of(agent=str(folder)).probabilities
     assert trace_of(reranker="bm25", agent=str(folder)).probabilities is not None
-    assert trace_of(agent="none").probabilities is None
-    methods = make_methods(
-        "reorder:selector=corag,corag,corag:agent=none", {"reranker": "bm25", "agent": None}
-    ).selectors
-    assert methods["reorder:selector=corag"].inner.agent is None
-    assert methods["corag:agent=none"].agent is None and methods["corag:agent=none"]._reranker.name == "bm25"

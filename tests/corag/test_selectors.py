@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 
 import numpy as np
 import pytest
@@ -243,6 +244,109 @@ def test_one_id_with_two_texts(selector):
 def test_similarity_must_be_finite(selector, similarity):
     with pytest.raises(InputError, match="candidate 'c1' at rank 1 has similarity"):
         selector.select("a?", offer("a", "b", similarities=[0.5, similarity]), 10)
+
+
+@pytest.mark.parametrize("similarity", ["0.5", b"1", [0.5], object()])
+def test_similarity_must_be_a_number(selector, similarity):
+    with pytest.raises(InputError, match=r"candidate 'c1' at rank 1 has similarity .*; similarities have to be finite"):
+        selector.select("a?", offer("a", "b", similarities=[0.5, similarity]), 10)
+
+
+@pytest.mark.parametrize("query", [None, 7, b"a?", ["a?"]])
+def test_question_must_be_a_text(selector, query):
+    with pytest.raises(InputError, match=rf"the question is {re.escape(repr(query))}, a {type(query).__name__}"):
+        selector.select(query, offer("a"), 10)
+    with pytest.raises(InputError, match="give a text"):
+        selector.select_many(["a?", query], [offer("a"), offer("b")], 10)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "message"),
+    [
+        (["a text"], "candidate 'a text' at rank 0 is a str, not a Candidate"),
+        ([*offer("a"), ("id", "text", 0.5)], r"candidate \('id', 'text', 0.5\) at rank 1 is a tuple"),
+        ([Chunk("a", "a")], "at rank 0 is a Chunk, not a Candidate"),
+        ([Candidate("a text", 0.5)], "at rank 0 is a Candidate, not a Candidate\\(Chunk"),
+        ("a text", "candidate 'a' at rank 0 is a str"),
+        (None, "the candidates are a NoneType; give a list of Candidate"),
+        ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"))], "are of the kinds cosine, rank"),
+        ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"), 7, "score")], "are of the kinds cosine, score"),
+    ],
+)
+def test_candidates_of_another_type(selector, candidates, message):
+    with pytest.raises(InputError, match=message):
+        selector.select("a?", candidates, 10)
+
+
+def test_a_similarity_has_a_kind():
+    with pytest.raises(InputError, match=r"Candidate.kind is 'bm25'; it must be one of cosine, score, rank"):
+        Candidate(Chunk("a", "a"), 0.5, "bm25")
+
+
+COMPARING = ("similarity-cutoff", "adaptive-k", "car")
+TEXTS = ("a cat sat", "a dog ran", "b b b", "one more", "two")
+
+
+def given_by(kind):
+    """The same candidates in the same order, told by falling cosines, BM25 scores, ranks or by the order alone."""
+    similarities = {"cosine": (0.9, 0.875, 0.5, 0.375, 0.25), "score": (20, 17, 14, 11, 8), "rank": (1, 2, 3, 4, 5)}
+    told = similarities.get(kind, (None,) * 5)
+    return [Candidate(Chunk(f"c{n}", text), told[n], kind or "cosine") for n, text in enumerate(TEXTS)]
+
+
+@pytest.mark.parametrize("kind", ["score", "rank", None])
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")], indirect=True)
+def test_what_only_ranks_needs_no_cosines(selector, kind):
+    for budget in (10, 25, 100):
+        told, ranked = (selector.select("a?", given_by(one), budget) for one in ("cosine", kind))
+        assert (ranked.ids, ranked.text) == (told.ids, told.text)
+        given = {one.chunk.id: one.similarity for one in given_by(kind)}
+        assert list(ranked.trace.chunk_similarities) == [given[name] for name in ranked.ids]
+
+
+@pytest.mark.parametrize("kind", ["rank", None])
+@pytest.mark.parametrize("name", COMPARING)
+def test_what_compares_similarities_computes_them_or_says_what_to_do(name, kind):
+    with pytest.raises(InputError, match=r"compares .*, but the candidates are given by rank; .* embedder='minilm'"):
+        corag.selector(name).select("a?", given_by(kind), 40)
+    vectors = HashEmbedder().embed(["a?", *TEXTS])
+    cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
+    told = corag.selector(name, tokens=CHARACTERS).select("a?", offer(*TEXTS, similarities=cosines), 40)
+    selector = corag.selector(name, embedder=HashEmbedder(), tokens=CHARACTERS)
+    computed = selector.select("a?", given_by(kind), 40)
+    assert (computed.ids, computed.value) == (told.ids, pytest.approx(told.value, abs=1e-6))
+    # What is given is preferred to what it would compute.
+    assert selector.select("a?", given_by("cosine"), 40).value == pytest.approx(
+        corag.selector(name, tokens=CHARACTERS).select("a?", given_by("cosine"), 40).value
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [("adaptive-k", {"buffer": 0}), ("car", {}), ("similarity-cutoff", {"relative": True, "minimum": 0.8})],
+)
+def test_gaps_and_shares_need_no_certain_scale(name, given):
+    selector = corag.selector(name, tokens=CHARACTERS, **given)
+    cosines = given_by("cosine")
+    scores = [Candidate(one.chunk, 20 * one.similarity, "score") for one in cosines]
+    assert selector.select("a?", scores, 100).ids == selector.select("a?", cosines, 100).ids
+
+
+def test_a_cutoff_by_cosine_refuses_other_scales():
+    selector = corag.selector("similarity-cutoff")
+    with pytest.raises(InputError, match=r"compares cosines from -1 to 1, but the candidates are given by score"):
+        selector.select("a?", given_by("score"), 40)
+    with pytest.raises(InputError, match=r"are given by cosine with values beyond that"):
+        selector.select("a?", offer("a", "b", similarities=[18.0, 7.0]), 40)
+
+
+@pytest.mark.parametrize("kind", ["score", "rank", None])
+def test_mmr_computes_the_cosines_that_it_is_not_given(kind):
+    selector = corag.selector("mmr", embedder=HashEmbedder(), tokens=CHARACTERS)
+    vectors = HashEmbedder().embed(["a?", *TEXTS])
+    cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
+    told = selector.select("a?", offer(*TEXTS, similarities=cosines), 40)
+    assert selector.select("a?", given_by(kind), 40).ids == told.ids
 
 
 @pytest.mark.parametrize("query", ["", "  ", "\n\t"])

@@ -247,7 +247,7 @@ def test_a_journal_of_other_work_is_refused_and_named(tmp_path, small_data, read
         ({"split": "val"}, r"no question of split 'val'; its splits are train \(5\), dev \(4\), test \(3\)"),
         ({"methods": "corag,best"}, "selector 'best' is unknown; the names are top-k, naive, corag"),
         ({"methods": " , "}, r"methods is ' , '; name at least one of top-k, naive"),
-        ({"methods": "corag-fixed", "agent": "none"}, "'corag-fixed' takes its setting from a checkpoint; give one"),
+        ({"methods": "corag-fixed", "agent": "none"}, "corag-fixed takes its setting from a checkpoint: give one with"),
         ({"methods": "corag", "reranker": "best"}, "reranker 'best' is unknown; the names are"),
         ({"reader": "best"}, "reader 'best' is unknown; the names are"),
         ({"tokenizer": "best"}, "tokenizer 'best' is neither"),

@@ -5,9 +5,9 @@ from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import token_counter
-from experiments.evaluation.methods import PLAIN, Method, make_methods, make_reader, parse_method
+from experiments.evaluation.methods import Method, make_methods, make_reader, parse_method
 
-SIX = "top-k,naive,corag,corag-plain,corag-fixed,upper"
+SIX = "top-k,naive,corag,corag:agent=none,corag-fixed,upper"
 
 
 def offered(**settings):
@@ -49,7 +49,7 @@ def test_a_method_with_settings_of_its_own(text, name, settings):
         ("car:method=best", "method is 'best'; it must be one of kmeans, dbscan"),
         ("all:k=3", "selector 'all' is unknown"),
         (" , ", r"methods is ' , '; name at least one of top-k, naive.*, or all"),
-        ("corag-fixed", "'corag-fixed' takes its setting from a checkpoint; give one with --agent"),
+        ("corag-fixed", "corag-fixed takes its setting from a checkpoint: give one with --agent"),
     ],
 )
 def test_methods_that_cannot_be_are_refused(text, message):
@@ -60,8 +60,8 @@ def test_methods_that_cannot_be_are_refused(text, message):
 def test_selectors_share_no_reranker(small_checkpoint):
     selectors = make_methods(SIX, offered(agent=str(small_checkpoint))).selectors
     assert list(selectors) == SIX.split(",")
-    assert selectors["corag-plain"].name == "corag"
-    assert selectors["corag"].agent is not None and selectors["corag-plain"].agent is None
+    assert selectors["corag"].agent is not None and selectors["corag:agent=none"].agent is None
+    assert (selectors["corag:agent=none"].name, selectors["corag-fixed"].name) == ("corag", "corag-fixed")
     assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
     assert selectors["naive"].reranker is not selectors["upper"].reranker
     assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
@@ -82,20 +82,35 @@ def test_a_reader_with_settings_of_its_own():
 def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     embedder = corag.embedder()
     selectors = make_methods(
-        "corag,adaptive-k,crag,self-route,corag:prefilter=1:reranker=minilm-maxsim,corag-plain",
+        "corag,adaptive-k,crag,self-route,corag:prefilter=1:reranker=minilm-maxsim",
         offered(embedder=embedder, prefilter=0.5),
     ).selectors
     assert selectors["corag"]._reranker.name == "bm25" and selectors["corag"].config.prefilter == 0.5
     own = selectors["corag:prefilter=1:reranker=minilm-maxsim"]
     assert (own._reranker.name, own.config.prefilter) == ("minilm-maxsim", 1)
-    assert selectors["corag-plain"].config.prefilter == 1
     # What it calls a window is a number of documents.
     assert selectors["adaptive-k"]._settings[4] == 5
     assert selectors["crag"]._embedder.embedder is embedder
     assert selectors["self-route"].reader.name == "extractive"
-    steered = make_methods("corag,corag:reranker=bm25", offered(agent=str(small_checkpoint))).selectors
+    steered = make_methods("corag,corag:reranker=bm25", offered(reranker=None, agent=str(small_checkpoint))).selectors
     assert steered["corag"]._reranker is None
     assert steered["corag:reranker=bm25"]._reranker.name == "bm25"
+
+
+def test_what_reorder_passes_on_is_offered_to_it(small_checkpoint):
+    given = offered(agent=str(small_checkpoint))
+    methods = make_methods("reorder:selector=naive,reorder:selector=corag,reorder:selector=corag:agent=none", given)
+    naive, steered, fixed = (selector.inner for selector in methods.selectors.values())
+    assert (naive.reranker.name, naive.window) == ("bm25", "forbid")
+    assert steered.agent is not None and fixed.agent is None
+
+
+@pytest.mark.parametrize("settings", [{}, {"reranker": "bm25"}, {"prefilter": 0.5}, {"agent": "none"}])
+def test_corag_means_what_it_means_elsewhere(settings):
+    found = make_methods("corag", offered(**{"reranker": None, "agent": "default", **settings})).selectors["corag"]
+    alike = corag.selector("corag", **settings)
+    assert (found.agent is None) == (alike.agent is None) == bool(settings)
+    assert found.config == alike.config
 
 
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
@@ -115,11 +130,11 @@ def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
     assert list(methods.selectors) == [*expected, "top-k:k=3"]
     assert {"mine", "top-k", "raptor", "self-route"} <= set(expected)
     assert methods.left_out == {
-        "corag-fixed": "it takes its setting from a checkpoint; give one with --agent",
+        "corag-fixed": "agent is None; corag-fixed takes its setting from a checkpoint: give one with --agent",
         "lacking": "pip install 'corag[some]'",
     }
     with_agent = make_methods("all", offered(agent=str(small_checkpoint)))
-    assert {"corag-fixed", PLAIN} <= set(with_agent.selectors)
+    assert "corag-fixed" in with_agent.selectors
     assert list(with_agent.left_out) == ["lacking"]
     with pytest.raises(MissingExtraError):
         make_methods("lacking", offered())
