@@ -218,9 +218,6 @@ class ChunkIndex:
             found.append([self._candidate(to_chunk(rows[at]), one) for at, one in zip(places, cosines, strict=True)])
         return found
 
-    def _candidate(self, chunk: Chunk, cosine: float) -> Candidate:
-        return Candidate(chunk, cosine, embedder=self.embedder_name)
-
     def chunks(self) -> Iterator[Chunk]:
         """Iterate over all chunks in the order in which they were given."""
         with accessing(self.uri, "read"):
