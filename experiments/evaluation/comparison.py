@@ -92,7 +92,7 @@ def compare(config: EvaluateConfig) -> Comparison:
         CoragError: Settings, data, models or files cannot be used.
     """
     figure = None if config.figure is None else output_file(config.figure)
-    runs = [_Run(name, one) for name, one in config.by_set().items()]
+    runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
     found = Comparison(results, *_gains(config, runs)) if config.several else Comparison(results)
     if config.several and config.out is not None:
@@ -112,19 +112,17 @@ class _Run:
     Args:
         name: Of the set.
         config: Settings for it alone.
+        several: Whether `out` is a folder.
     """
 
-    def __init__(self, name: str, config: EvaluateConfig) -> None:
-        self.name, self.config = name, config
+    def __init__(self, name: str, config: EvaluateConfig, *, several: bool) -> None:
+        self.name, self.config, self._several = name, config, several
         self.budgets = config.budgets or (config.budget,)
-        out = None if config.out is None else Path(config.out) if config.several else output_file(config.out)
-        self._out = out if config.several else None
         self._files: dict[int, Path] = {}
-        if out is not None:
-            self._files = {budget: out / f"{name}-{budget}.json" if config.several else out for budget in self.budgets}
-        self._journal_file = None
-        if out is not None:
-            self._journal_file = out / f"{name}.journal.jsonl" if config.several else out.with_suffix(".journal.jsonl")
+        if config.out is not None:
+            out = Path(config.out)
+            files = (out / f"{name}-{budget}.json" if several else output_file(config.out) for budget in self.budgets)
+            self._files = dict(zip(self.budgets, files, strict=True))
         self._folder = DataFolder.open(config.data)
         self._source = config.sources[0] if config.sources else None
         self._queries = (
@@ -149,10 +147,8 @@ class _Run:
     @cached_property
     def _encoder(self) -> CachedEncoder:
         """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
-        if self._out is None:
-            return CachedEncoder(minilm_encoder(), batch=256)
-        path = self._out / f"{self.name}.states.sqlite"
-        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
+        path = self._beside("states.sqlite")
+        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=800 if path is None else 0, path=path)
 
     @cached_property
     def _embedder(self) -> CachedEmbedder:
@@ -219,10 +215,15 @@ class _Run:
         made = _reranker(text)
         if isinstance(made, EvidenceReranker):
             return EvidenceReranker(made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
-        stored = self._out is not None and getattr(made, "identity", None)
-        return (
-            CachedReranker(made, self._out / f"{self.name}.values.sqlite") if self._out is not None and stored else made
-        )
+        path = self._beside("values.sqlite")
+        return made if path is None or not getattr(made, "identity", None) else CachedReranker(made, path)
+
+    def _beside(self, suffix: str) -> Path | None:
+        """Return the place of a file beside the results; None where nothing is written."""
+        if self.config.out is None:
+            return None
+        out = Path(self.config.out)
+        return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
 
     # --- Results ---
 
@@ -235,11 +236,11 @@ class _Run:
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         sources = tuple(replace(source, limit=0) for source in self.config.sources)
         unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources))
-        with Journal(self._journal_file, fingerprint([unlimited, *self._content])) as journal:
+        with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, judge)
             latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}
             results = [self._result(journal, budget, latencies[budget]) for budget in self.budgets]
-            if not self.config.several:
+            if not self._several:
                 journal.remove()
         return results
 
@@ -317,7 +318,7 @@ class _Run:
             "pool": self._pool.name,
             "methods": [{"method": name, **average(rows[name]), **apart[name]} for name in rows],
             "left_out": dict(self._methods.left_out),
-            **({"ceiling": self._ceiling(budget)} if config.several else {}),
+            **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),
             "versions": versions(),
             "seed": config.seed,

@@ -175,25 +175,20 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
 
 def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
-    groups: tuple[list[str], list[str], list[str]] = ([], [], [])
-    for method in dict.fromkeys(methods):
-        name = parse_method(method.split()[-1]).name
-        groups[0 if name in VALUED else 1 if name in SUMMARIZED else 2].append(method)
     looks: tuple[dict[str, Any], ...] = (
         {"linewidth": 2.0, "markersize": 6},
         {"linewidth": 1.2, "markersize": 5, "linestyle": "--"},
         {"linewidth": 0.8, "markersize": 4, "alpha": 0.75},
     )
-    styles = {
-        method: {
-            **look,
-            "color": COLORS[place % len(COLORS)],
-            "marker": MARKERS[(number + place // len(COLORS)) % len(MARKERS)],
-        }
-        for number, (group, look) in enumerate(zip(groups, looks, strict=True))
-        for place, method in enumerate(group)
-    }
-    return {method: styles[method] for method in methods}
+    numbers = [0] * len(looks)
+    styles = {}
+    for method in dict.fromkeys(methods):
+        name = parse_method(method.split()[-1]).name
+        group = 0 if name in VALUED else 1 if name in SUMMARIZED else 2
+        turn, color = divmod(numbers[group], len(COLORS))
+        styles[method] = {**looks[group], "color": COLORS[color], "marker": MARKERS[(group + turn) % len(MARKERS)]}
+        numbers[group] += 1
+    return styles
 
 
 def tree_plot(reply: Reply) -> str:

@@ -109,13 +109,15 @@ def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
     def sets(limit):
         return (QuestionSet("one", small_data.name, "train", limit=limit),)
 
-    compare(config_of(small_data, tmp_path, methods="top-k,corag", latency_questions=0, sets=sets(3)))
+    one_budget = {"budgets": (), "budget": 48, "latency_questions": 0}
+    compare(config_of(small_data, tmp_path, methods="top-k,corag", **one_budget, sets=sets(3)))
     num_asked = len(reader.asked)
-    fewer = compare(config_of(small_data, tmp_path, methods="top-k,corag", latency_questions=0, sets=sets(2)))
+    fewer = compare(config_of(small_data, tmp_path, methods="top-k,corag", **one_budget, sets=sets(2)))
     assert len(reader.asked) == num_asked
-    assert [result["queries"] for result in fewer.results["one"]] == [2, 2]
+    assert [result["queries"] for result in fewer.results["one"]] == [2]
+    assert (tmp_path / "one-48.json").is_file()
     assert all(row["latency_ms_median"] is None for result in fewer.results["one"] for row in result["methods"])
-    compare(config_of(small_data, tmp_path, methods="top-k,corag", latency_questions=0, sets=sets(4)))
+    compare(config_of(small_data, tmp_path, methods="top-k,corag", **one_budget, sets=sets(4)))
     assert {question for question, _ in reader.asked[num_asked:]} == {QUERIES[3]["question"]}
 
 
