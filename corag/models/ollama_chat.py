@@ -134,37 +134,29 @@ class OllamaChat:
         self.host = self._settings.host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST
         self._client = _connect(self.host, self._settings.timeout_s)
 
-    def ask(self, messages: Messages, *, stream: bool = True, on_token: Callable[[str], None] | None = None) -> str:
+    def ask(
+        self,
+        messages: Messages,
+        *,
+        stream: bool = True,
+        on_token: Callable[[str], None] | None = None,
+        with_scores: bool = False,
+    ) -> Written:
         """Return the model's whole reply.
 
         Args:
             messages: Role and content of each.
             stream: Whether the reply is received in pieces, or in one.
             on_token: Called with each piece of text. Joined, the pieces are the reply, however many tries it
-                took: a repeated try hands on only what goes beyond the text already handed on, and one that
+                took: a repeated try passes on only what goes beyond the text already passed on, and one that
                 contradicts it is an error.
+            with_scores: Whether to ask for the log-probabilities of the tokens. Servers have them since version 0.12.11
+                (https://github.com/ollama/ollama/releases/tag/v0.12.11); older ones, and models that run elsewhere,
+                leave them out.
 
         Raises:
             OllamaError: No try brought a whole reply.
         """
-        return self._write(messages, stream, on_token, with_scores=False).text
-
-    def ask_with_scores(
-        self, messages: Messages, *, stream: bool = True, on_token: Callable[[str], None] | None = None
-    ) -> Written:
-        """Return the model's whole reply with the log-probabilities of its tokens; see `ask`.
-
-        Servers have them since version 0.12.11 (https://github.com/ollama/ollama/releases/tag/v0.12.11); older ones and
-        models that run elsewhere, leave them out.
-
-        Raises:
-            OllamaError: No try brought a whole reply.
-        """
-        return self._write(messages, stream, on_token, with_scores=True)
-
-    def _write(
-        self, messages: Messages, stream: bool, on_token: Callable[[str], None] | None, *, with_scores: bool
-    ) -> Written:
         relay = _Relay(on_token)
 
         def attempt() -> Written:

@@ -57,14 +57,16 @@ class OllamaReader(OllamaSettings):
         """Return the model's reply, stripped; the text is empty when the model says `NO_ANSWER`.
 
         The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 when there is no answer;
-        None where the server does not tell them (see `OllamaChat.ask_with_scores`). The chunk is that of
+        None where the server does not tell them (see `OllamaChat.ask`). The chunk is that of
         `corag.readers.provenance.answer_chunk`.
 
         Raises:
             InputError: The query is empty.
             OllamaError: No try brought a whole reply.
         """
-        written = self._chat.ask_with_scores(self._messages(query, context), stream=self.stream, on_token=self.on_token)
+        written = self._chat.ask(
+            self._messages(query, context), stream=self.stream, on_token=self.on_token, with_scores=True
+        )
         reply, scores = written.text.strip(), written.log_probabilities
         # Rounding may bring a sum of logarithms above 0.
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None

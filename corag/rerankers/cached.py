@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -87,49 +86,34 @@ class CachedReranker:
         return [{order: entries[key] for order, key in keys.items()} for _, keys in requests]
 
 
-class CachedRerankerScorer:
+class CachedRerankerScorer(WindowedScorer):
     """A scorer with a file before it.
 
     Attributes:
         reranker: Scorers of one reranker share look-ups and batches.
-        policy: How orders longer than the reranker's window are handled.
-        overlong_orders: Such orders so far, computed or found in the file.
+        window: How much of an order the reranker sees; None where it declares no window.
+        overlong_orders: Orders so far that were longer, computed or found in the file.
     """
 
     def __init__(self, reranker: CachedReranker, scorer: Scorer, query: str, chunks: Sequence[Chunk]) -> None:
+        super().__init__(cast(Window, getattr(scorer, "window", None)))
         self.reranker = reranker
+        self.order_matters = scorer.order_matters
         self._ids = [chunk.id for chunk in chunks]
         self._query = _digest(query)
         self._chunks = [_digest(chunk.text) for chunk in chunks]
-        self._start("truncate", scorer)
+        self._bind(scorer)
 
-    def _start(self, policy: WindowPolicy, scorer: Scorer) -> None:
-        """Use a scorer that follows a policy, with nothing counted yet."""
-        self.policy = policy
+    def _bind(self, scorer: Scorer) -> None:
+        """Compute values with a scorer that follows this one's policy."""
         self._scorer = CachedScorer(scorer, self.reranker.name, self._ids)
-        self._prefix = _digest(f"{self.reranker.identity} window={policy}") + self._query
-        self.order_matters = scorer.order_matters
-        self.overlong_orders: set[Order] = set()
+        self._prefix = _digest(f"{self.reranker.identity} window={self.policy}") + self._query
 
-    @property
-    def window(self) -> Window | None:
-        """How much of an order the reranker sees; None where it declares no window."""
-        return self._scorer.window
-
-    def under(self, policy: WindowPolicy) -> CachedRerankerScorer:
-        """Return the same scorer with another policy, and nothing counted yet; see `WindowedScorer`."""
-        scorer = copy.copy(self)
-        scorer._start(policy, cast(WindowedScorer, self._scorer.scorer).under(policy))
+    def under(self, policy: WindowPolicy) -> Self:
+        """Return the same scorer with another policy, and nothing counted yet."""
+        scorer = super().under(policy)
+        scorer._bind(cast(WindowedScorer, self._scorer.scorer).under(policy))
         return scorer
-
-    @property
-    def num_truncated(self) -> int:
-        """Distinct orders so far that were cut to fit the window."""
-        return len(self.overlong_orders) if self.policy == "truncate" else 0
-
-    def __call__(self, orders: Sequence[Order]) -> FloatArray:
-        """Return one value per order, `[len(orders)]`."""
-        return self.score_jointly([(self, orders)])[0]
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CachedRerankerScorer, Sequence[Order]]]) -> list[FloatArray]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
-from corag.rerankers.window import Window, WindowingScorer
+from corag.rerankers.window import Window, WindowedScorer
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -57,7 +57,7 @@ class MiniLMCosine:
         return CosineScorer(self, query, chunks)
 
 
-class CosineScorer(WindowingScorer):
+class CosineScorer(WindowedScorer):
     """Joins the token ids of chunks; with this tokenizer that equals tokenising the joined text.
 
     Attributes:

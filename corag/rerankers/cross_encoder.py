@@ -19,7 +19,7 @@ from corag.models.engine.engine import Engine
 from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.engine.source import Source
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.rerankers.window import Window, WindowingScorer
+from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
@@ -119,7 +119,7 @@ class CrossEncoder:
         return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
-class CrossEncoderScorer(WindowingScorer):
+class CrossEncoderScorer(WindowedScorer):
     """Scores orders from the token ids of their chunks.
 
     Some tokenizers give the joined text other ids than its chunks side by side. Then the joined text of each order is

@@ -9,13 +9,13 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self, get_args
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.types import FloatArray, Order, Scorer
+from corag.types import FloatArray, Order
 
 Int64 = NDArray[np.int64]
 
@@ -57,29 +57,6 @@ class Window:
     separator_tokens: int = 0
 
 
-class WindowedScorer(Scorer, Protocol):
-    """A scorer whose reranker has a window. A scorer that looks at one chunk at a time declares none."""
-
-    @property
-    def window(self) -> Window:
-        """How much the reranker sees."""
-        ...
-
-    @property
-    def policy(self) -> WindowPolicy:
-        """How longer orders are handled."""
-        ...
-
-    @property
-    def overlong_orders(self) -> set[Order]:
-        """Orders so far that were longer than the window."""
-        ...
-
-    def under(self, policy: WindowPolicy) -> Self:
-        """Return the same scorer with another policy, and nothing counted yet."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Token ids for a model, and the orders that they belong to.
@@ -101,8 +78,8 @@ class Rows:
         return pooled
 
 
-class WindowingScorer(ABC):
-    """Base of scorers that join token ids of chunks into rows that fit a window.
+class WindowedScorer(ABC):
+    """Base of scorers whose reranker has a window. A scorer that looks at one chunk at a time declares none.
 
     Args:
         window: How much of an order the reranker sees.

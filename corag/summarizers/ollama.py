@@ -79,7 +79,7 @@ class OllamaSummarizer(OllamaSettings):
         prompt = PROMPTS[self.task if request.query else "summary"]
         words = max(1, int(request.max_tokens * _WORDS_PER_TOKEN))
         try:
-            reply = self._chat.ask(prompt.messages(request.texts, request.query, words)).strip()
+            reply = self._chat.ask(prompt.messages(request.texts, request.query, words)).text.strip()
         except OllamaError as error:
             raise SummarizerError(str(error)) from error
         return "" if says_nothing(reply) else reply

@@ -141,7 +141,7 @@ class OllamaRewriter:
         # The number keeps a greedy model from giving the same rewriting twice.
         prompt = self._template.substitute(passage=text) + f"\nThis is rewriting number {number}.\n"
         message = {"role": "user", "content": prompt}
-        return self._store.get_many([key], lambda _: [self._chat.ask([message]).strip()])[0]
+        return self._store.get_many([key], lambda _: [self._chat.ask([message]).text.strip()])[0]
 
 
 @dataclass(frozen=True)

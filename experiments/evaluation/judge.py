@@ -60,7 +60,7 @@ class Judge:
             question=_quoted(question), answer=_quoted(answer), references=_quoted("\n".join(references))
         )
         try:
-            return parse_verdict(self._chat.ask([{"role": "user", "content": prompt}]))
+            return parse_verdict(self._chat.ask([{"role": "user", "content": prompt}]).text)
         except OllamaError as error:
             if error.can_retry:
                 raise  # a later run may bring the grade

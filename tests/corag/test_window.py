@@ -17,7 +17,7 @@ from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowingScorer, WindowPolicy, window_starts
+from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, window_starts
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
@@ -51,7 +51,7 @@ class Letters:
         return LettersScorer(self, query, [chunk.text for chunk in chunks])
 
 
-class LettersScorer(WindowingScorer):
+class LettersScorer(WindowedScorer):
     def __init__(self, reranker, query, texts):
         super().__init__(Window(reranker.max_tokens, np.array([len(text) for text in texts]) + 2, 2))
         self.reranker, self.query, self.texts = reranker, query, texts
