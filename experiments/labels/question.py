@@ -19,6 +19,7 @@ from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
+from corag.selectors.base import warn_if_few_fit
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.corag.search import SearchPlan
 from corag.selectors.problem import Problem
@@ -124,6 +125,7 @@ class Labeller:
         """Return the rows of a question."""
         started = perf_counter()
         problem = Problem(query.question, pool.candidates(query), self._tokens, self._budget_tokens)
+        warn_if_few_fit(problem)
         problem_s = perf_counter() - started
         asked = self._tokens.count([query.question]).item()
         searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self._rerankers]

@@ -1,8 +1,13 @@
+import json
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data.splits import divide
+from corag.errors import DataError
+from corag.text.data import DataFolder
+from experiments.data.splits import divide, questions_of
 
 QUESTIONS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 8)), min_size=1, max_size=60)
 
@@ -33,3 +38,38 @@ def test_the_seed_decides():
 
 def test_a_share_of_nothing_gets_nothing():
     assert set(divide(["a"] * 20, [str(number) for number in range(20)], (0.5, 0, 0.5)).tolist()) == {0, 2}
+
+
+def folder_of(path, golds, **fields):
+    """A folder with one question for each list of gold passages."""
+    names = sorted({name for gold in golds for name in gold})
+    rows = [{"id": f"q{n}", "question": "what?", "gold": gold, **fields} for n, gold in enumerate(golds)]
+    documents = [{"id": name, "title": "", "text": name} for name in names]
+    for stem, lines in (("corpus", documents), ("queries", rows)):
+        (path / f"{stem}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return DataFolder.open(path)
+
+
+def test_questions_that_name_no_split_are_divided_by_documents(tmp_path):
+    folder = folder_of(tmp_path, [[f"d{n // 2}", f"e{n}"] for n in range(40)])
+    splits = {name: questions_of(folder, name) for name in ("train", "dev", "test")}
+    assert {name: len(queries) for name, queries in splits.items()} == {"train": 24, "dev": 8, "test": 8}
+    assert all(query.split == name for name, queries in splits.items() for query in queries)
+    owners = [{query.gold[0] for query in queries} for queries in splits.values()]
+    assert sum(map(len, owners)) == len(set.union(*owners)) == 20
+    assert questions_of(folder, "dev", 3) == splits["dev"][:3]
+    assert questions_of(folder, "all") == list(folder.queries)
+
+
+def test_splits_that_the_data_names_are_kept(tmp_path):
+    folder = folder_of(tmp_path, [["a"], ["b"]], split="test")
+    assert questions_of(folder, "test") == list(folder.queries)
+    with pytest.raises(DataError, match=r"no question of split 'train'; its splits are test \(2\)"):
+        questions_of(folder, "train")
+
+
+def test_questions_of_one_document_cannot_be_divided(tmp_path):
+    folder = folder_of(tmp_path, [["a"], ["a"], ["a"]])
+    assert len(questions_of(folder, "train")) == 3
+    with pytest.raises(DataError, match="names no splits, and its 3 questions share too many documents"):
+        questions_of(folder, "dev")
