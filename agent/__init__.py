@@ -10,14 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agent.config import AgentConfig, TrainConfig
+from agent.configurations import FixedConfiguration, Ranges
 from agent.errors import AgentError, CheckpointError
-from agent.export.card import model_card
 from agent.predict import AgentPrediction, ConfigurationAgent
-from agent.ranges import FixedConfiguration, Ranges
 from agent.training.data import TrainingTable
 
 if TYPE_CHECKING:
-    from agent.checkpoint import load, save
+    from agent.checkpoint import load, model_card, save
     from agent.export.hub import HubAgent
     from agent.export.onnx import export_onnx, to_onnx
     from agent.model import AgentModel
@@ -51,6 +50,7 @@ _LAZY = {
     "export_onnx": "agent.export.onnx",
     "fit": "agent.training.fit",
     "load": "agent.checkpoint",
+    "model_card": "agent.checkpoint",
     "save": "agent.checkpoint",
     "to_onnx": "agent.export.onnx",
 }

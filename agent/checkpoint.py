@@ -1,8 +1,9 @@
-"""A checkpoint is a folder: `config.json`, `model.safetensors`, `README.md`. No pickle is ever read."""
+"""A checkpoint is a folder: `config.json`, `model.safetensors`, and the card `README.md`. No pickle is ever read."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,7 @@ PICKLE_SUFFIXES = frozenset({".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"})
 def save(path: str | Path, agent: ConfigurationAgent, card: str) -> None:
     """Write the agent and its model card (Markdown) as a checkpoint folder; see `agent.files.replace_folder`.
 
-    Raises:
-        CheckpointError: `path` is something other than a checkpoint, which would be lost.
+    A `path` that is something other than a checkpoint, which would be lost, is a `CheckpointError`.
     """
     config = {"format_version": FORMAT_VERSION, **agent.config.to_dict()}
     files: dict[str, str | bytes] = {
@@ -103,3 +103,44 @@ def _read_weights(path: Path) -> dict[str, NDArray[np.float32]]:
         # A KeyError is a number type that NumPy lacks, such as bfloat16.
         raise CheckpointError(f"{path} is damaged ({error}); copy it again or train again") from error
     return weights
+
+
+TEMPLATE = """\
+# CORAG configuration agent
+
+Predicts, for a question, the reranker and the search settings (iterations, exploration, cost weight).
+
+```python
+import agent
+
+configuration = agent.load("path/to/this/folder").predict(features)
+```
+
+`features`: float, {feature_dim} numbers, made with the embedder `{embedder}` and the recipe {recipe}.
+
+Rerankers, in label order: {rerankers}.
+
+| Setting | Lowest | Highest |
+| --- | --- | --- |
+| iterations | {ranges.iterations[0]} | {ranges.iterations[1]} |
+| exploration | {ranges.exploration[0]} | {ranges.exploration[1]} |
+| cost_weight | {ranges.cost_weight[0]} | {ranges.cost_weight[1]} |
+
+## How it was made
+
+| Fact | Value |
+| --- | --- |
+{facts}
+"""
+
+
+def model_card(config: AgentConfig, facts: Mapping[str, object]) -> str:
+    """Return the card as Markdown; `facts` help to trust and rebuild the agent: data, metrics, seed, commit."""
+    return TEMPLATE.format(
+        feature_dim=config.feature_dim,
+        embedder=config.embedder,
+        recipe=", ".join(f"`{part}`" for part in config.features),
+        rerankers=", ".join(f"`{name}`" for name in config.rerankers),
+        ranges=config.ranges,
+        facts="\n".join(f"| {name} | {value} |" for name, value in facts.items()),
+    )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from agent.checks import require_choice, require_int, require_names, require_number, require_text
-from agent.errors import AgentError
-from agent.ranges import SETTINGS, FixedConfiguration, Ranges
+from agent.configurations import SETTINGS, FixedConfiguration, Ranges
+from agent.errors import AgentError, require_choice, require_int, require_names, require_number, require_text
 
 Optimizer = Literal["adam", "adamw"]
 Precision = Literal["32-true", "bf16-mixed"]
@@ -170,23 +169,18 @@ class TrainConfig:
     logger: Tracker = "csv"
 
     def __post_init__(self) -> None:
-        require_number("lr", self.lr, above=True)
-        require_int("batch_size", self.batch_size, 2)
-        require_int("epochs", self.epochs, 1)
-        require_number("margin", self.margin, above=True)
+        for name in ("lr", "margin"):
+            require_number(name, getattr(self, name), above=True)
         weights = ("contrastive_weight", "reranker_weight", "settings_weight", "regret_weight")
-        for name in weights:
+        for name in (*weights, "temperature"):
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
-        require_int("seed", self.seed, 0)
+        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0, "devices": 1, "num_nodes": 1}.items():
+            require_int(name, getattr(self, name), least)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
-        require_choice("optimizer", self.optimizer, get_args(Optimizer))
-        require_number("temperature", self.temperature)
-        require_text("accelerator", self.accelerator)
-        require_text("strategy", self.strategy)
-        require_int("devices", self.devices, 1)
-        require_int("num_nodes", self.num_nodes, 1)
-        require_choice("precision", self.precision, get_args(Precision))
-        require_choice("logger", self.logger, get_args(Tracker))
+        for name in ("accelerator", "strategy"):
+            require_text(name, getattr(self, name))
+        for name, choices in {"optimizer": Optimizer, "precision": Precision, "logger": Tracker}.items():
+            require_choice(name, getattr(self, name), get_args(choices))

@@ -61,8 +61,8 @@ def reranker_loss(
         logits: Unnormalised log-probabilities, `[b, R]`.
         reranker: Best reranker of each row, `[b]`.
         weight: Weight of each row, `[b]`.
-        class_weight: Weight of each reranker, `[R]`, or None for equal weights.
-        target: A distribution over the rerankers in place of the label, `[b, R]`; see `soft_target`.
+        class_weight: Weight of each reranker, `[R]`; None for equal weights.
+        target: A distribution in place of the label, `[b, R]`; see `soft_target`.
     """
     if class_weight is not None:
         weight = weight * class_weight[reranker]
@@ -71,19 +71,15 @@ def reranker_loss(
 
 
 def soft_target(quality: Tensor, temperature: float) -> Tensor:
-    """Return the softmax of quality / temperature, `[b, R]`: a label that admits how close the rerankers are.
+    """Return the softmax of quality `[b, R]` / temperature, `[b, R]`: a label that shows how close the rerankers are.
 
-    The nearer the temperature to 0, the nearer to the best reranker alone; the higher, the nearer to no preference.
-
-    Args:
-        quality: Quality with each reranker, `[b, R]`.
-        temperature: Above 0, in the unit of quality.
+    A temperature near 0 gives the best reranker alone, a high one no preference; its unit is that of quality.
     """
     return (quality.float() / temperature).softmax(dim=1)
 
 
 def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
-    """Quality lost to each row's best reranker if one is drawn with the predicted probabilities, a mean over the rows.
+    """Expected loss of quality against the best reranker under the predicted probabilities, a mean over the rows.
 
     It is differentiable, needs no label and weighs each question by what is at stake.
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from agent.config import AgentConfig
-from agent.ranges import SETTINGS
+from agent.configurations import SETTINGS
 
 
 class AgentOutput(NamedTuple):
@@ -33,15 +33,11 @@ class AgentOutput(NamedTuple):
 
 
 class AgentModel(nn.Module):  # type: ignore[misc]
-    """Encoder with ReLU after every layer (paper 5.1), a reranker head and a settings head.
-
-    Both branches of a Siamese pair share the encoder, so one pass over a batch serves all its pairs.
-    Features enter as they are: embeddings are unit vectors already. A sigmoid keeps the settings on
-    [0, 1], hence within their ranges, whatever the weights.
+    """The encoder (linear layers with ReLU) and its two heads.
 
     Args:
-        config: The architecture.
-        seed: Seed of the initial weights; the global generator is neither read nor moved.
+        config: Architecture.
+        seed: Seed of the initial weights; the global generator is neither read nor changed.
     """
 
     def __init__(self, config: AgentConfig, seed: int) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.config import AgentConfig
-from agent.decision import decide
+from agent.configurations import SETTINGS
 from agent.errors import AgentError
 
 FloatArray = NDArray[np.float64]
@@ -98,11 +98,7 @@ class ConfigurationAgent:
         return predictions[0] if single else predictions
 
     def feature_maps(self, features: ArrayLike) -> FloatArray:
-        """Return the map of each feature vector, on which the contrastive loss worked: `[M]`, or `[b, M]` for several.
-
-        Raises:
-            AgentError: The features have another dimension or are not finite.
-        """
+        """Return the feature map of each vector, as trained by the contrastive loss: `[M]`, or `[b, M]` for several."""
         rows, single = self._rows(features)
         maps = self._maps(rows)
         return np.asarray(maps[0]) if single else maps
@@ -170,3 +166,31 @@ def _softmax(logits: FloatArray) -> FloatArray:
 def _sigmoid(logits: FloatArray) -> FloatArray:
     # Through tanh, because exp(-x) overflows for large negative x.
     return 0.5 * (1.0 + np.tanh(0.5 * logits))
+
+
+def decide(
+    config: AgentConfig, probabilities: FloatArray, unit: FloatArray, allowed: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Return the label of the reranker, `[b]`, and the search settings in natural units, `[b, 3]`.
+
+    Training and prediction share this rule. The most probable reranker, among equals the first in label order, comes
+    with the predicted settings. If it leads the fixed configuration's reranker by less than `config.min_lead`, the
+    fixed configuration is returned, provided that its reranker is allowed.
+
+    Args:
+        config: The agent's configuration.
+        probabilities: Of each reranker, `[b, R]`.
+        unit: Predicted settings on the scale [0, 1] of `config.ranges`, `[b, 3]`.
+        allowed: Which rerankers may be chosen, at least one, `[R]`; None for all.
+    """
+    if allowed is not None:
+        probabilities = np.where(allowed, probabilities, -1.0)
+    labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
+    settings = config.ranges.from_unit(unit)
+    if config.min_lead and config.fixed is not None:
+        fixed = config.rerankers.index(config.fixed.reranker)
+        if allowed is None or allowed[fixed]:
+            unclear = probabilities.max(axis=1) - probabilities[:, fixed] < config.min_lead
+            labels[unclear] = fixed
+            settings[unclear] = [getattr(config.fixed, name) for name in SETTINGS]
+    return labels, settings

@@ -24,17 +24,10 @@ class HubAgent(
     license="apache-2.0",
     tags=["retrieval-augmented-generation", "reranking"],
 ):
-    """An agent with its model card, as the hub knows it.
+    """An agent with its model card (Markdown; see `agent.model_card`) on the Hugging Face hub.
 
     `HubAgent(agent, card).push_to_hub("name/agent")` uploads; `HubAgent.from_pretrained("name/agent").agent` predicts.
-
-    Args:
-        agent: The agent.
-        card: Its model card, Markdown; see `agent.model_card`. Metadata for the hub are put before it if it has none.
-
-    Attributes:
-        agent: The agent.
-        card: The model card.
+    A card without metadata for the hub gets them.
     """
 
     def __init__(self, agent: ConfigurationAgent, card: str) -> None:
@@ -45,19 +38,13 @@ class HubAgent(
     def save_pretrained(
         self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **settings: Any
     ) -> str | None:
-        """Write the checkpoint folder, and upload it if asked to.
+        """Write the checkpoint folder (see `agent.save`), and upload it if asked to.
 
         Args:
-            save_directory: The folder; a checkpoint that is there is replaced by a complete one only.
+            save_directory: The folder.
             repo_id: Name on the hub; by default that of the folder.
-            push_to_hub: Whether to upload it too.
+            push_to_hub: Whether to upload it too; the address of the commit is then returned.
             settings: For `push_to_hub`.
-
-        Returns:
-            The address of the commit on the hub, if uploaded.
-
-        Raises:
-            CheckpointError: The folder holds something other than a checkpoint, which would be lost.
         """
         self._save_pretrained(Path(save_directory))
         if not push_to_hub:
@@ -76,15 +63,10 @@ class HubAgent(
     # The mixin's own method reads config.json by itself, so that a damaged one would end in a JSON error.
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | Path, **settings: Any) -> Self:
-        """Return the agent of a local folder or of a repository on the hub.
+        """Return the agent of a local folder, or of a repository on the hub such as `name/agent`.
 
-        Args:
-            pretrained_model_name_or_path: The folder, or `name/agent`.
-            settings: For `huggingface_hub.snapshot_download`, such as `revision`, `token`, `cache_dir`,
-                `force_download` and `local_files_only`.
-
-        Raises:
-            CheckpointError: It cannot be fetched, or is no readable checkpoint; see `agent.load`.
+        `settings` go to `huggingface_hub.snapshot_download`: `revision`, `token`, `cache_dir`, `local_files_only` and
+        others. What cannot be fetched, or is no readable checkpoint, is a `CheckpointError`.
         """
         folder = Path(pretrained_model_name_or_path)
         if not folder.is_dir():

@@ -14,9 +14,9 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from agent.configurations import SETTINGS
 from agent.files import replace_file
 from agent.predict import ConfigurationAgent
-from agent.ranges import SETTINGS
 
 OPSET, IR_VERSION = 17, 8
 """Of 2022: what runs the model need not be new."""
@@ -25,12 +25,7 @@ Constants = Mapping[str, NDArray[np.float32] | NDArray[np.int64]]
 
 
 def export_onnx(agent: ConfigurationAgent, path: str | Path) -> Path:
-    """Write the agent as an ONNX file, whole or not at all; return its path.
-
-    Args:
-        agent: The agent.
-        path: The file, usually `<name>.onnx`.
-    """
+    """Write the agent as an ONNX file, whole or not at all; return its path."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, to_onnx(agent).SerializeToString())
@@ -111,7 +106,7 @@ def _decoded(
 def _decided(
     agent: ConfigurationAgent, constants: dict[str, NDArray[np.float32] | NDArray[np.int64]]
 ) -> list[onnx.NodeProto]:
-    """Return what `agent.decision.decide` does, from `probabilities` and predicted settings to the outputs."""
+    """Return what `agent.predict.decide` does, from `probabilities` and predicted settings to the outputs."""
     config, names = agent.config, ("reranker", *SETTINGS)
     nodes = [_node("ArgMax", ["probabilities"], "reranker.predicted", axis=1, keepdims=0)]
     if not config.min_lead or config.fixed is None:

@@ -1,4 +1,4 @@
-"""The training table: feature vectors and labels, checked at the door. NumPy only; no text.
+"""The training table: feature vectors and labels, checked at the door, and the scaling of features. NumPy only.
 
 Letters: `n` questions, `d` features, `R` rerankers, `C` measured configurations.
 """
@@ -6,15 +6,15 @@ Letters: `n` questions, `d` features, `R` rerankers, `C` measured configurations
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.config import AgentConfig
+from agent.configurations import SETTINGS, ConfigurationGrid
 from agent.errors import AgentError
-from agent.grid import ConfigurationGrid
-from agent.ranges import SETTINGS
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,3 +158,40 @@ def epoch_order(num_rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
     It depends on (seed, epoch) alone, so that an interrupted training continues as if it had not been.
     """
     return np.random.default_rng((seed, epoch)).permutation(num_rows)
+
+
+Float32 = NDArray[np.float32]
+
+FIRST_LAYER = "encoder.0"
+CONSTANT = 1e-6
+"""A feature that deviates by less is constant: it is left out, since stretching it would enlarge rounding errors."""
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureScaling:
+    """Scales features to mean 0 and deviation 1 / sqrt(d): subtract `mean` `[d]`, multiply by `factor` `[d]`.
+
+    The factor of a constant feature is 0.
+    """
+
+    mean: Float32
+    factor: Float32
+
+    @classmethod
+    def of(cls, features: Float32) -> FeatureScaling:
+        """Return the scaling that training features `[n, d]` ask for."""
+        deviation = features.std(axis=0, dtype=np.float64)
+        varies = deviation > CONSTANT
+        factor = np.divide(1 / np.sqrt(features.shape[1]), deviation, out=np.zeros_like(deviation), where=varies)
+        return cls(features.mean(axis=0, dtype=np.float64).astype(np.float32), factor.astype(np.float32))
+
+    def __call__(self, features: Float32) -> Float32:
+        """Return scaled features, `[n, d]`."""
+        return (features - self.mean) * self.factor
+
+    def fold(self, weights: Mapping[str, Float32]) -> dict[str, Float32]:
+        """Return weights that do with plain features what the given ones do with scaled features."""
+        weight = weights[f"{FIRST_LAYER}.weight"].astype(np.float64) * self.factor
+        bias = weights[f"{FIRST_LAYER}.bias"] - weight @ self.mean
+        folded = {f"{FIRST_LAYER}.weight": weight.astype(np.float32), f"{FIRST_LAYER}.bias": bias.astype(np.float32)}
+        return {**weights, **folded}

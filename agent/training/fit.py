@@ -26,18 +26,16 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from agent.checkpoint import load, save
+from agent.checkpoint import load, model_card, save
 from agent.config import AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
-from agent.export.card import model_card
 from agent.files import replace_file
 from agent.model import AgentModel
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable, check_disjoint
-from agent.training.diagnostics import diagnose
 from agent.training.lightning_module import AgentModule
-from agent.training.loggers import log_result, open_logger
-from agent.training.resume import Arrays, History, ResumeState, read_resume, write_resume
+from agent.training.loggers import diagnose, log_result, open_logger
+from agent.training.resume import History, ResumeState, read_resume, write_resume
 
 CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "training.json"
 NO_FACTS: Mapping[str, object] = {}
@@ -51,17 +49,23 @@ class TrainReport:
         agent: The agent with the weights of the best epoch.
         checkpoint: The folder it was saved to.
         history: The figures of each epoch: `train_*`, and `val_*` if there were validation questions.
-        best_epoch: Index into `history`.
-        monitor: The figure that chose the best epoch, lower is better.
         epochs_resumed: Epochs that earlier calls had done; all of them where the training was finished already.
     """
 
     agent: ConfigurationAgent
     checkpoint: Path
     history: History
-    best_epoch: int
-    monitor: str
     epochs_resumed: int
+
+    @property
+    def best_epoch(self) -> int:
+        """Index into `history`."""
+        return best_epoch(self.history)
+
+    @property
+    def monitor(self) -> str:
+        """The figure that chose the best epoch; lower is better."""
+        return monitored(self.history[0])[0]
 
 
 def fit(
@@ -76,15 +80,13 @@ def fit(
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
 
-    A training of the same tables and settings that was finished in `out_dir` is not done again.
-
     The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
     loss, else the least training loss; among equals, the first. Regret is the utility that the predicted configuration
     loses to the best measured one if `val.utility` is given, else the quality that the predicted reranker loses to the
     best one if `val.quality` is.
 
-    Several devices or machines train one agent where `train_config` names a strategy for them; all need to see
-    `out_dir`, and the first process writes it.
+    Several devices or machines train one agent if `train_config` names a strategy for them; all have to see `out_dir`,
+    and the first process writes it. A finished training of the same tables and settings is not done again.
 
     Args:
         train: Training questions.
@@ -92,12 +94,12 @@ def fit(
         config: The agent's configuration.
         train_config: How to train.
         out_dir: Folder of the checkpoint, the logs and the state of an unfinished training.
-        facts: What else the model card shall state, such as data and commit.
+        facts: More facts for the model card, such as data and commit.
         progress: Show a progress bar.
 
     Raises:
-        AgentError: The tables do not fit the configuration or each other, hold too little to learn from,
-            or the loss stopped being finite.
+        AgentError: The tables do not fit the configuration or each other, or hold too little to learn from, or the loss
+            is not finite.
     """
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
@@ -106,28 +108,27 @@ def fit(
     fingerprint = _fingerprint(train, val, config, train_config)
     if (done := _finished(out_dir, fingerprint)) is not None:
         return done
-    state = read_resume(resume_path, fingerprint)
-    epochs_resumed = 0 if state is None else len(state.history)
+    state = read_resume(resume_path, fingerprint) or ResumeState()
+    epochs_resumed = len(state.history)
     trainer: pl.Trainer | None = None
     # Of several processes, the first alone logs and writes files.
     tracker = train_config.logger if rank_zero_only.rank == 0 else "none"
     with open_logger(tracker, out_dir, dataclasses.asdict(train_config)) as logger:
         keeper = _EpochKeeper(resume_path, fingerprint, state, train_config.patience, logger)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
-            module = _module(train, val, config, train_config, state)
+            model = AgentModel(config, train_config.seed)
+            if state.model:
+                model.load_weights(state.model)
+            module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
             with _quiet_lightning(), _one_thread():
                 trainer = _trainer(train_config, out_dir, keeper, epochs_resumed, val is not None, progress)
                 trainer.fit(module)
                 trainer.strategy.barrier()
             # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
-            state = read_resume(resume_path, fingerprint)
-        assert state is not None
+            state = read_resume(resume_path, fingerprint) or state
         keeper.log_from(state.history)
         agent = ConfigurationAgent(config, state.best)
-        monitor = monitored(state.history[0])[0]
-        report = TrainReport(
-            agent, out_dir / CHECKPOINT_DIR, state.history, best_epoch(state.history), monitor, epochs_resumed
-        )
+        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
         if rank_zero_only.rank == 0:
             save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
@@ -143,12 +144,11 @@ def fit(
 def _trainer(
     train_config: TrainConfig, out_dir: Path, keeper: _EpochKeeper, epochs_done: int, validate: bool, progress: bool
 ) -> pl.Trainer:
+    names = ("accelerator", "devices", "strategy", "num_nodes")
+    places: dict[str, Any] = {name: getattr(train_config, name) for name in names}
     try:
         return pl.Trainer(
-            accelerator=train_config.accelerator,
-            devices=train_config.devices,
-            strategy=train_config.strategy,
-            num_nodes=train_config.num_nodes,
+            **places,
             precision=train_config.precision,
             max_epochs=train_config.epochs - epochs_done,
             callbacks=[keeper],
@@ -162,10 +162,8 @@ def _trainer(
             enable_progress_bar=progress,
         )
     except (ValueError, RuntimeError, MisconfigurationException) as error:
-        raise AgentError(
-            f"Lightning refuses accelerator={train_config.accelerator!r}, devices={train_config.devices}, "
-            f"strategy={train_config.strategy!r}, num_nodes={train_config.num_nodes}: {error}"
-        ) from error
+        refused = ", ".join(f"{name}={value!r}" for name, value in places.items())
+        raise AgentError(f"Lightning refuses {refused}: {error}") from error
 
 
 def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
@@ -178,8 +176,7 @@ def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
         agent = load(out_dir / CHECKPOINT_DIR)
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return None  # missing or damaged: train again
-    monitor = monitored(history[0])[0]
-    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, best_epoch(history), monitor, len(history))
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history))
 
 
 def monitored(figures: Mapping[str, float]) -> tuple[str, ...]:
@@ -199,19 +196,13 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
     """Keeps the best weights, the history and the resume file, and stops when patience runs out."""
 
     def __init__(
-        self,
-        path: Path,
-        fingerprint: str,
-        state: ResumeState | None,
-        patience: int | None,
-        logger: Logger | None,
+        self, path: Path, fingerprint: str, state: ResumeState, patience: int | None, logger: Logger | None
     ) -> None:
         self._path = path
         self._fingerprint = fingerprint
         self._patience = patience
         self._logger = logger
-        self.history: History = () if state is None else state.history
-        self.best: Arrays = {} if state is None else state.best
+        self.history, self.best = state.history, state.best
         self._num_logged = 0
         # A log that starts in the middle would be of no use, so the earlier epochs are logged again.
         self.log_from(self.history)
@@ -245,20 +236,6 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
             write_resume(self._path, self._fingerprint, state)
         self.log_from(self.history)
         trainer.should_stop = self.out_of_patience
-
-
-def _module(
-    train: TrainingTable,
-    val: TrainingTable | None,
-    config: AgentConfig,
-    train_config: TrainConfig,
-    state: ResumeState | None,
-) -> AgentModule:
-    model = AgentModel(config, train_config.seed)
-    if state is None:
-        return AgentModule(model, config, train_config, train, val, 0, {})
-    model.load_weights(state.model)
-    return AgentModule(model, config, train_config, train, val, len(state.history), state.optimizer)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

@@ -1,9 +1,12 @@
-"""The thin Lightning shell around model and losses: steps and figures, no files."""
+"""The Lightning module around model and losses: batches, steps and figures, no files.
+
+Letters: `b` rows, `d` features, `R` rerankers, `C` configurations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import lightning.pytorch as pl
 import numpy as np
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from agent.config import AgentConfig, TrainConfig
-from agent.decision import decide
+from agent.configurations import Ranges
 from agent.losses import (
     Losses,
     contrastive_loss,
@@ -23,9 +26,8 @@ from agent.losses import (
     total_loss,
 )
 from agent.model import AgentModel, AgentOutput
-from agent.scaling import FeatureScaling
-from agent.training.batches import Batch, Batches, whole_table
-from agent.training.data import TrainingTable, epoch_order
+from agent.predict import decide
+from agent.training.data import FeatureScaling, TrainingTable, epoch_order
 
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
@@ -34,12 +36,12 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
     """Trains a model from a given epoch on.
 
     Args:
-        model: The network, at the state it has after `first_epoch` epochs.
+        model: The network after `first_epoch` epochs.
         config: The agent's configuration.
         train_config: How to train.
         train: Training questions.
         val: Validation questions, or None.
-        first_epoch: Epochs done before, 0 for a fresh start.
+        first_epoch: Epochs done before.
         moments: What `optimizer_arrays` returned after those epochs; empty for a fresh start.
     """
 
@@ -169,3 +171,56 @@ def balanced_class_weight(table: TrainingTable, num_rerankers: int) -> Tensor:
     seen = totals > 0
     weights = np.divide(totals.sum() / seen.sum(), totals, out=np.zeros(num_rerankers), where=seen)
     return torch.from_numpy(weights.astype(np.float32))
+
+
+class Batch(NamedTuple):
+    """Rows of a table.
+
+    Attributes:
+        features: `[b, d]`.
+        reranker: Best reranker, `[b]`.
+        settings: Best settings on the scale [0, 1] of `Ranges`, `[b, 3]`.
+        weight: For the reranker label and for pairs, `[b]`.
+        quality: With each reranker, `[b, R]`, or None.
+        utility: Of each measured configuration, `[b, C]`, or None.
+    """
+
+    features: Tensor
+    reranker: Tensor
+    settings: Tensor
+    weight: Tensor
+    quality: Tensor | None
+    utility: Tensor | None
+
+
+class Batches:
+    """A table cut into batches along an order of its rows, `[n]`; the last one may be smaller.
+
+    Of `num_processes` processes each takes its share, given by `rank`, of every batch, so that the batch size does not
+    depend on the number of devices.
+    """
+
+    def __init__(
+        self, rows: Batch, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
+    ) -> None:
+        self._rows = rows
+        self._parts = [part[rank::num_processes] for part in torch.from_numpy(order).split(batch_size)]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for part in self._parts:
+            yield Batch(*(None if column is None else column[part] for column in self._rows))
+
+
+def whole_table(table: TrainingTable, ranges: Ranges, scaling: FeatureScaling | None = None) -> Batch:
+    """Return all rows of a table as one batch, their features scaled where a scaling is given."""
+    return Batch(
+        features=torch.from_numpy(table.features if scaling is None else scaling(table.features)),
+        reranker=torch.from_numpy(table.reranker),
+        settings=torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32)),
+        weight=torch.from_numpy(table.weight),
+        quality=None if table.quality is None else torch.from_numpy(table.quality),
+        utility=None if table.utility is None else torch.from_numpy(table.utility),
+    )

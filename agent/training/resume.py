@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def write_state(path: Path, fingerprint: str, facts: Mapping[str, Any], arrays: Arrays) -> None:
-    """Replace a state file in one step.
-
-    Args:
-        path: The file.
-        fingerprint: Hash of data and settings.
-        facts: Values that JSON can hold.
-        arrays: Named arrays.
-    """
+    """Replace a state file in one step: JSON `facts` and named arrays; `fingerprint` hashes data and settings."""
     header = json.dumps({"fingerprint": fingerprint, **facts})
     replace_file(path, save_tensors(dict(arrays), metadata={"training": header}))
 
@@ -70,10 +63,10 @@ class ResumeState:
         optimizer: Moments and step counts of the optimizer, named `<parameter index>.<name>`.
     """
 
-    history: History
-    model: Arrays
-    best: Arrays
-    optimizer: Arrays
+    history: History = ()
+    model: Arrays = field(default_factory=dict)
+    best: Arrays = field(default_factory=dict)
+    optimizer: Arrays = field(default_factory=dict)
 
 
 def write_resume(path: Path, fingerprint: str, state: ResumeState) -> None:

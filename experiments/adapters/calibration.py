@@ -32,7 +32,7 @@ def fit_sigmoid(values: FloatArray, right: FloatArray, start: tuple[float, float
     Args:
         values: `[n]`.
         right: 1 where right, else 0, `[n]`; both have to occur.
-        start: Slope and offset to start from.
+        start: Slope and offset at the start of the optimisation.
     """
     x, y = torch.from_numpy(values).double(), torch.from_numpy(right).double()
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
@@ -44,9 +44,8 @@ def fit_sigmoid(values: FloatArray, right: FloatArray, start: tuple[float, float
 class Reliability:
     """How well values agree with how often the evidence was complete.
 
-    Attributes:
-        bins: Mean value, share complete, and number of orders, of each part of [0, 1] that has any.
-        error: The expected calibration error over these bins (Naeini et al., 2015).
+    `bins` holds mean value, share complete and number of orders for each part of [0, 1] that has any; `error` is the
+    expected calibration error over them (Naeini et al., 2015).
     """
 
     bins: tuple[tuple[float, float, int], ...]

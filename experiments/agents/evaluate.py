@@ -20,8 +20,8 @@ from corag.errors import InputError
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
 from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
 from experiments.agents.report import markdown, plot, show, to_wandb
-from experiments.agents.targets import TargetConfig, make_targets
-from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, parts_of
+from experiments.agents.targets import make_targets
+from experiments.agents.train import TEST, TRAIN, VAL, AgentSettings, TrainAgentConfig, parts_of
 from experiments.data.splits import divide
 from experiments.labels.arrays import LabelArrays, comma_separated, read_labels
 from experiments.run.journal import Journal, fingerprint, versions, write_atomically
@@ -37,44 +37,26 @@ NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet")
 
 
 @dataclass(frozen=True)
-class EvaluateAgentConfig:
+class EvaluateAgentConfig(AgentSettings):
     """Compare the configuration agent with baselines, ablations and the oracle.
 
+    Writes `result.json`, `result.md` and `agents.svg` into `out`. `split_seed` chooses the test questions.
+
     Attributes:
-        labels: Tables of `corag label`, separated by commas.
-        out: Folder for the result: `result.json`, `result.md`, `agents.svg`. An interrupted run resumes.
         methods: Methods, separated by commas; by default all.
         protocols: What to measure, separated by commas. held-out: questions of the test share. unseen-folder: each
             data folder in turn by methods that learned from the others. learning-curve: held-out, with a part of the
             training questions.
         seeds: Number of seeds; each splits the questions that are not tested into training and validation.
-        shares: Shares of the questions for training, validation and test.
-        split_seed: Seed of the choice of test questions.
-        features: Parts of the agent's feature vector; see `corag train`.
-        hidden: Sizes of the agent's hidden layers.
-        map_dim: Size of its feature map.
-        min_lead: Lead that a prediction needs over the best single configuration; see `corag train`.
-        target: What makes one configuration better than another.
         training: Settings of the agent's training.
         logger: `wandb` also logs the table to W&B (offline unless WANDB_MODE is set).
-        quiet: Show no progress and no table.
     """
 
-    labels: str
-    out: str
     methods: str = ""
     protocols: str = "held-out,unseen-folder,learning-curve"
     seeds: int = 5
-    shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
-    split_seed: int = 0
-    features: str = "query"
-    hidden: tuple[int, ...] = (512, 256)
-    map_dim: int = 128
-    min_lead: float = 0.0
-    target: TargetConfig = field(default_factory=TargetConfig)
     training: agent.TrainConfig = field(default_factory=agent.TrainConfig)
     logger: Tracker = "wandb"
-    quiet: bool = False
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -86,8 +68,8 @@ class EvaluateAgentConfig:
 
     def train_config(self) -> TrainAgentConfig:
         """Return how the agent is trained."""
-        shared = {field.name for field in fields(TrainAgentConfig)} & {field.name for field in fields(self)}
-        return TrainAgentConfig(**{name: getattr(self, name) for name in shared} | {"quiet": True})
+        shared = {field.name: getattr(self, field.name) for field in fields(AgentSettings)}
+        return TrainAgentConfig(**shared | {"quiet": True}, training=self.training)
 
     def protocol_list(self) -> list[str]:
         """Return the protocols by name; an unknown one is an `InputError`."""

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
-from agent.scaling import FeatureScaling
+from agent.training.data import FeatureScaling
 from corag.errors import InputError
 from corag.optional import require
 from experiments.agents.targets import PAPER, best_of_rerankers, best_single, cheapest, make_targets, shrunk, utility
@@ -84,13 +84,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a method chose.
-
-    Attributes:
-        choices: Index of the configuration for each test question, `[n]`.
-        fit_s: Seconds to learn.
-        predict_us: Microseconds to choose for one question, embedding excluded.
-    """
+    """Choices, `[n]`, seconds to learn, and microseconds to choose for one question, embedding excluded."""
 
     choices: Choices
     fit_s: float
@@ -104,11 +98,9 @@ Method = Callable[[Fold], Chooser]
 
 
 def run_method(name: str, fold: Fold) -> Chosen:
-    """Let a method learn and choose, on one thread, so that times can be compared.
+    """Train a method and let it choose, on one thread, so that times can be compared.
 
-    Raises:
-        InputError: There is no such method.
-        agent.AgentError: There is too little for it to learn from.
+    An unknown method is an `InputError`, too little to learn from an `agent.AgentError`.
     """
     with require("threadpoolctl", "clustering").threadpool_limits(1):
         started = time.perf_counter()
@@ -150,11 +142,10 @@ def random_reranker(fold: Fold) -> Chooser:
 
 def best_of_folder(fold: Fold) -> Chooser:
     """The best single configuration of the question's data folder, which no other method is told."""
-    overall = best_single(fold.known, fold.utility(fold.known))
-    best = {}
-    for name in sorted(set(fold.known.data)):
-        of_folder = fold.known.of(fold.known.data == name)
-        best[name] = best_single(of_folder, fold.utility(of_folder))
+    values = fold.utility(fold.known)
+    overall = best_single(fold.known, values)
+    rows = {name: np.flatnonzero(fold.known.data == name) for name in sorted(set(fold.known.data))}
+    best = {name: best_single(fold.known.of(of_folder), values[of_folder]) for name, of_folder in rows.items()}
     return lambda arrays: np.array([best.get(name, overall) for name in arrays.data])
 
 

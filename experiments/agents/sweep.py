@@ -67,13 +67,7 @@ class SweepConfig:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One training of a sweep.
-
-    Attributes:
-        settings: What is varied, by dotted name.
-        config: All settings, with the run's own folder as `out`.
-        work: Fingerprint of settings and labels.
-    """
+    """One training: what is varied, by dotted name, all settings, and a fingerprint of settings and labels."""
 
     settings: Mapping[str, Any]
     config: TrainAgentConfig
@@ -83,15 +77,16 @@ class Run:
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train what is not trained yet, and write `summary.json` and `summary.md` into the sweep's folder.
 
-    A run that cannot be trained (its loss stopped being finite, its targets leave nothing to learn) is noted with its
-    error and the others go on.
+    A run that cannot be trained (a loss that is not finite, nothing to learn) is recorded with its error; the others go
+    on.
 
     Returns:
-        What `summary.json` holds: a row for each combination, best first. A combination's `figures` are those of the
-        best epochs: mean, standard deviation (of the seeds, n - 1), lowest and highest.
+        The content of `summary.json`: a row for each combination, best first, with the `figures` of the best epochs:
+            mean,
+        standard deviation (over seeds, n - 1), lowest and highest.
 
     Raises:
-        InputError: A name or value is no setting, or there are no validation questions to compare by.
+        InputError: A name or value is wrong, or there are no validation questions to compare by.
         DataError: The labels cannot be read.
     """
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
@@ -122,11 +117,10 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 
 
 def plan(config: SweepConfig) -> list[Run]:
-    """Return all runs: combinations in the order in which the file writes them, each with all seeds.
+    """Return all runs, each combination with all seeds, in the order of the file.
 
-    Raises:
-        InputError: A name or value is no setting.
-        agent.AgentError: A value breaks a rule.
+    An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
+    `agent.AgentError`.
     """
     labels = _digests(config.base.labels)
     runs = []
@@ -147,11 +141,7 @@ def plan(config: SweepConfig) -> list[Run]:
 def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> TrainAgentConfig:
     """Return a configuration with other values for some settings, given by dotted name.
 
-    Values are read as the command line reads them: a list serves where a tuple is wanted.
-
-    Raises:
-        InputError: There is no such setting, or it does not take such a value.
-        agent.AgentError: The value breaks a rule of the training's settings.
+    Values are read as on the command line: a list becomes a tuple where one is expected. Errors are as for `plan`.
     """
     values = asdict(config)
     for name, value in changes.items():

@@ -97,13 +97,7 @@ def utility(arrays: LabelArrays, config: TargetConfig) -> FloatArray:
 
 
 def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
-    """Return what the agent should have said for each question.
-
-    Args:
-        arrays: The labels.
-        config: What makes one configuration better than another.
-        recipe: The parts of the feature vector.
-    """
+    """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
     measured = utility(arrays, config)
     values = shrunk(measured, arrays.data, config.shrink)
     near = values >= values.max(axis=1, keepdims=True) - config.noise
@@ -124,14 +118,9 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
 
 
 def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
-    """Return utilities drawn to the mean of their data folder, `[n, C]`.
+    """Return utilities, `[n, C]`, drawn to the mean of their data folder by `share`, from 0 to 1.
 
-    A folder of few questions is itself drawn to the mean of all, by `PRIOR` questions' worth.
-
-    Args:
-        values: Utility of each configuration, `[n, C]`.
-        data: Data folder of each question, `[n]`.
-        share: How far, from 0 to 1.
+    The mean of a folder with few questions is itself drawn to that of all questions, by `PRIOR` questions' worth.
     """
     if not share:
         return values
@@ -146,12 +135,9 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArr
 
 
 def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: RerankerValue) -> FloatArray:
-    """Return what each reranker is worth on each question, `[n, R]`.
+    """Return the value of each reranker on each question, `[n, R]`, from utilities, `[n, C]`.
 
-    Args:
-        values: Utility of each configuration, `[n, C]`.
-        reranker: Label of each configuration's reranker, `[C]`.
-        how: See `TargetConfig`.
+    `reranker` holds the label of each configuration's reranker, `[C]`; `how` is explained in `TargetConfig`.
     """
     columns = [values[:, reranker == label] for label in range(int(reranker.max()) + 1)]
     return np.stack([of.max(axis=1) if how == "best" else of.mean(axis=1) for of in columns], axis=1)
@@ -171,11 +157,9 @@ def best_of_rerankers(arrays: LabelArrays, values: FloatArray) -> NDArray[np.int
 
 
 def cheapest(arrays: LabelArrays, among: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return for each question the configuration with the fewest tokens, then orders scored, then the first, `[n]`.
+    """Return the configuration with the fewest tokens, then orders scored, then the first, `[n]`.
 
-    Args:
-        arrays: The labels.
-        among: Which configurations may be chosen for which question, `[n, C]`.
+    `among`, `[n, C]`, says which configurations may be chosen for which question.
     """
     tokens, orders = arrays.figures["cost_tokens"], arrays.figures["orders_scored"]
     order = np.lexsort((orders, tokens, ~among), axis=1)

@@ -22,14 +22,12 @@ TRAIN, VAL, TEST = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class TrainAgentConfig:
-    """Train the configuration agent on label tables.
+class AgentSettings:
+    """What an agent learns from, and its architecture.
 
     Attributes:
         labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
-        out: Folder for the checkpoint (`checkpoint/`), logs, and the state of an unfinished training.
-        train_split: Split to learn from; by default the questions are split by `shares`.
-        val_split: Split that chooses the best epoch, with `train_split`; empty for none.
+        out: Folder for the results. An interrupted run resumes there.
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
         split_seed: Seed of that split.
@@ -39,14 +37,11 @@ class TrainAgentConfig:
         min_lead: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
             configuration for the agent to depart from it. 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
-        training: Settings of the training.
-        quiet: Show no progress.
+        quiet: Show no progress and no table.
     """
 
     labels: str
     out: str
-    train_split: str = ""
-    val_split: str = ""
     shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
     split_seed: int = 0
     features: str = "query"
@@ -54,19 +49,33 @@ class TrainAgentConfig:
     map_dim: int = 128
     min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
-    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
     quiet: bool = False
+
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """The parts of the feature vector."""
+        return check_recipe(comma_separated(self.features))
+
+
+@dataclass(frozen=True)
+class TrainAgentConfig(AgentSettings):
+    """Train the configuration agent on label tables, into `out`: `checkpoint/`, logs, the state of a training.
+
+    Attributes:
+        train_split: Split to learn from; by default the questions are split by `shares`.
+        val_split: Split that chooses the best epoch, with `train_split`; empty for none.
+        training: Settings of the training.
+    """
+
+    train_split: str = ""
+    val_split: str = ""
+    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
 
     def __post_init__(self) -> None:
         check_shares(self.shares)
         if self.val_split and not self.train_split:
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
         _ = self.recipe
-
-    @property
-    def recipe(self) -> tuple[str, ...]:
-        """The parts of the feature vector."""
-        return check_recipe(comma_separated(self.features))
 
 
 def check_shares(shares: tuple[float, float, float]) -> None:
@@ -79,12 +88,10 @@ def check_shares(shares: tuple[float, float, float]) -> None:
 
 
 def train(config: TrainAgentConfig) -> agent.TrainReport:
-    """Train an agent and save its checkpoint; an interrupted training goes on where it stopped.
+    """Train an agent and save its checkpoint; an interrupted training is resumed.
 
-    Raises:
-        DataError: A table is damaged, or has no such split.
-        InputError: The tables have no such figure.
-        agent.AgentError: There is too little to learn from.
+    A damaged table or a missing split is a `DataError`, an unknown figure an `InputError`, too little to learn from an
+    `agent.AgentError`.
     """
     arrays = read_labels(config.labels).having(config.target.metrics)
     training, validation = _parts(arrays, config)
@@ -117,11 +124,7 @@ def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.Agent
 
 
 def parts_of(arrays: LabelArrays, shares: tuple[float, float, float], seed: int) -> NDArray[np.int64]:
-    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`.
-
-    Raises:
-        DataError: A part that should have questions has none.
-    """
+    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`; an empty part is a `DataError`."""
     parts = divide(arrays.data, arrays.group, shares, seed)
     for part, (name, share) in enumerate(zip(("training", "validation", "test"), shares, strict=True)):
         if share > 0 and not (parts == part).any():

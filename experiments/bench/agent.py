@@ -29,14 +29,9 @@ COLUMNS = {"setting": "setting", "us": "us", "us_per_question": "us a question"}
 
 
 def bench_agent(timing: Timing, *, batches: Sequence[int] = BATCHES) -> dict[str, list[dict[str, Any]]]:
-    """Time predictions, interleaved with the embedding of a question.
+    """Time predictions of `batches` questions at once, interleaved with the embedding of a question.
 
-    Args:
-        timing: How settings are timed.
-        batches: Questions at once, ascending.
-
-    Returns:
-        `rows`: the lines of the table. `curve`: questions at once and microseconds a question.
+    Returns `rows`, the lines of the table, and `curve`: questions at once and microseconds a question.
     """
     embedder = corag.embedder()
     predictor = random_agent(embedder.dimension)

@@ -18,12 +18,7 @@ CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": proc
 
 @dataclass(frozen=True)
 class Timing:
-    """How settings are timed.
-
-    Attributes:
-        rounds: Runs of each setting; their median counts.
-        clock: See `CLOCKS`.
-    """
+    """How settings are timed: runs of each, whose median counts, and a clock of `CLOCKS`."""
 
     rounds: int
     clock: Clock = "wall"

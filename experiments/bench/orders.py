@@ -73,14 +73,7 @@ part.score(question, [question]) if kind == "reranker" else part.answer(question
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One search.
-
-    Attributes:
-        policy: What was scored next.
-        orders: How many orders were scored.
-        prepare_s: Seconds to bind the reranker to a question and candidates that it has not seen.
-        search_s: Seconds of the search after that.
-    """
+    """One search: its policy, orders scored, seconds to bind the reranker to new candidates, and seconds after that."""
 
     policy: search.Policy
     orders: int
@@ -95,13 +88,13 @@ def bench_orders(
 
     Args:
         timing: Its rounds are searches of each reranker, number of candidates and policy.
-        rerankers: Names, with settings if need be, separated by commas; `all` stands for those that need no download
-            and a cross-encoder.
+        rerankers: Names or specs, separated by commas; `all` stands for those that need no download and a
+            cross-encoder.
         model: The folder of that cross-encoder; by default one of MiniLM's size with random weights in its head.
-        quiet: No progress.
+        quiet: Show no progress.
 
     Returns:
-        `rows`: a line of the table each.
+        `rows`: the lines of the table.
     """
     with tempfile.TemporaryDirectory() as scratch:
         methods = _named(rerankers, model or Path(scratch))

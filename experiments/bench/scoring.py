@@ -65,13 +65,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured.
-
-    Attributes:
-        questions: Questions that are searched with every setting in every way.
-        queries: Questions that `select_many` is given at once.
-        model: Folder of a cross-encoder; by default one of MiniLM's size is made.
-    """
+    """Numbers of questions for the sweeps and for `select_many`; a cross-encoder to use in place of a made one."""
 
     questions: int = 2
     queries: int = 40
@@ -79,15 +73,7 @@ class Sizes:
 
 
 def bench_scoring(timing: Timing, sizes: Sizes) -> dict[str, list[dict[str, Any]]]:
-    """Measure the scoring engine.
-
-    Args:
-        timing: How settings are timed.
-        sizes: How much is measured.
-
-    Returns:
-        `rows`: a line of the table each. `curve`: the lines of the factors switched on one after the other.
-    """
+    """Return `rows`, the lines of the table, and `curve`, those of the factors switched on one after the other."""
     asked = list(itertools.islice(questions(), max(sizes.questions, sizes.queries)))
     if len(asked) < max(sizes.questions, sizes.queries):
         raise InputError(f"the demo has {len(asked)} questions; ask for no more of them")
@@ -162,10 +148,7 @@ def perfect_batches(lengths: Sequence[int], max_batch_tokens: int) -> list[dict[
 def rank_parity(values: FloatArray, exact: FloatArray, group: Int64) -> dict[str, float | str]:
     """Return Spearman's rank correlation with exact values: the mean over groups, and over all values.
 
-    Args:
-        values: Values, `[n]`.
-        exact: What they should be, `[n]`.
-        group: The question of each, `[n]`.
+    `values` and `exact` are `[n]`; `group` is the question of each, `[n]`.
     """
     inside = [_spearman(values[group == one], exact[group == one]) for one in np.unique(group)]
     pooled = _spearman(values, exact)

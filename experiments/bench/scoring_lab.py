@@ -178,11 +178,7 @@ class Plain:
 
 
 class PlainScorer:
-    """Scores orders from token ids or from joined texts, as its reranker's way says.
-
-    Attributes:
-        reranker: Scorers of one reranker share batches.
-    """
+    """Scores orders from token ids or joined texts, as `Way` says; scorers of one `reranker` share batches."""
 
     order_matters = True
     num_truncated = 0
@@ -213,10 +209,9 @@ class PlainScorer:
 
 
 class FlagEmbeddingReranker:
-    """FlagEmbedding's `FlagReranker` on the joined texts of one expansion at a time.
+    """FlagEmbedding's `FlagReranker` on the joined texts of one expansion at a time, with its defaults.
 
-    With its own defaults: 128 pairs a batch, 512 tokens a pair. It runs the first batch twice, once to see whether it
-    fits the memory.
+    These are 128 pairs a batch and 512 tokens a pair. It runs the first batch twice, to see whether it fits the memory.
     """
 
     name = "FlagReranker"

@@ -39,14 +39,9 @@ COLUMNS = {"setting": "setting", "ms": "ms", "peak_mb": "MB", "growth": "power"}
 
 
 def bench_selectors(timing: Timing, *, raptor_chunks: Sequence[int] = RAPTOR_CHUNKS) -> dict[str, list[dict[str, Any]]]:
-    """Measure the selectors' own work.
+    """Time the cuts, and cluster each number of chunks once.
 
-    Args:
-        timing: How cuts are timed; chunks are clustered once for each number.
-        raptor_chunks: Numbers of chunks to cluster, ascending.
-
-    Returns:
-        `rows`: the lines of the table. `curve`: chunks, seconds and peak memory of the clusters of chunks.
+    Returns `rows`, the lines of the table, and `curve`: chunks, seconds and peak memory of the clusters.
     """
     curve = [raptor_run(number, timing.clock) for number in raptor_chunks]
     return {"rows": [*cut_rows(timing), *raptor_rows(curve)], "curve": curve}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import agent
-from agent.grid import ConfigurationGrid
+from agent.configurations import ConfigurationGrid
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import Float32, feature_vectors
 from experiments.labels.table import FIGURES, read_questions, read_table
@@ -101,11 +101,9 @@ class LabelArrays:
         )
 
     def having(self, names: Sequence[str]) -> LabelArrays:
-        """Return the questions that have all these figures; how many have not is a warning.
+        """Return the questions that have all these figures; a warning counts the others.
 
-        Raises:
-            InputError: There is no such figure.
-            DataError: No question has them.
+        An unknown figure is an `InputError`; a `DataError` says that no question has them.
         """
         for name in names:
             if name not in self.figures:
@@ -139,12 +137,9 @@ def label_paths(paths: str) -> list[Path]:
 def read_labels(paths: str) -> LabelArrays:
     """Read label tables, separated by commas, as one.
 
-    Tables may hold the same questions, answered by other readers, or other questions; all of one grid. A question that
-    failed for any configuration, or lacks one, is left out with a warning.
-
-    Raises:
-        DataError: A table is damaged or of another version, two differ in embedder or grid, a figure is no number, or
-            no question is whole.
+    Tables may hold the same questions, answered by other readers, or other questions; all have one grid. Questions that
+    failed for any configuration, or lack one, are left out with a warning. A damaged table, another version, tables of
+    two embedders or grids, or no complete question are a `DataError`.
     """
     names = [str(path) for path in label_paths(paths)]
     tables = [(name, *read_table(name), read_questions(name)[0]) for name in names]

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from agent import fit
-from agent.grid import ConfigurationGrid
-from agent.training.diagnostics import Diagnostics, diagnose, principal_axes
+from agent.configurations import ConfigurationGrid
+from agent.training.loggers import Diagnostics, diagnose, principal_axes
 from tests.agent.toys import random_agent, toy_config, toy_table, toy_train_config
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from agent import AgentError
-from agent.grid import ConfigurationGrid
+from agent.configurations import ConfigurationGrid
 from tests.agent.toys import RANGES, toy_config, toy_table
 
 GRID = ConfigurationGrid(

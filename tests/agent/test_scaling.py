@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from agent import ConfigurationAgent, fit
-from agent.scaling import FeatureScaling
-from agent.training.diagnostics import diagnose
+from agent.training.data import FeatureScaling
+from agent.training.loggers import diagnose
 from tests.agent.toys import random_weights, toy_config, toy_table, toy_train_config
 
 

@@ -9,9 +9,8 @@ import torch
 
 import agent
 from agent import AgentError, fit
-from agent.training.batches import Batches, whole_table
 from agent.training.fit import best_epoch
-from agent.training.lightning_module import balanced_class_weight
+from agent.training.lightning_module import Batches, balanced_class_weight, whole_table
 from agent.training.resume import ResumeState, read_resume, write_resume
 from tests.agent.toys import toy_config, toy_table, toy_train_config
 

@@ -18,12 +18,10 @@ from experiments.adapters.calibration import calibration_error, fit_sigmoid, sep
 from experiments.adapters.reader import loop as reader_loop
 from experiments.adapters.reader.config import SOURCES, ReaderTraining
 from experiments.adapters.reader.data import collate, examples, rows
-from experiments.adapters.reader.figures import gold_cases
 from experiments.adapters.reader.loop import backward, learning_rate
-from experiments.adapters.reader.low_rank import export
-from experiments.adapters.reader.network import build, loss_of
+from experiments.adapters.reader.network import build, export, loss_of
 from experiments.adapters.reader.state import Average
-from experiments.adapters.reader.train import train_reader
+from experiments.adapters.reader.train import gold_cases, train_reader
 from experiments.data.splits import held_out
 from tests.experiments.reader_worlds import small_bert, small_training
 from tests.experiments.worlds import ROOT

@@ -30,9 +30,9 @@ class Example:
     Attributes:
         id: The question's id.
         signals: Of its candidates.
-        gold: Indices of the evidence, ascending; empty when it is not among the candidates.
-        ordered: The evidence in the order in which the data names it; empty where that order means nothing.
-        weight: Of the question in the loss.
+        gold: Indices of the evidence, ascending; empty if it is not among the candidates.
+        ordered: The evidence in reading order; empty where the data gives none.
+        weight: In the loss.
     """
 
     id: str
@@ -44,10 +44,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The hypotheses of an example; H of them, the empty one not among them.
+    """The hypotheses of an example, H of them, without the empty one.
 
     Attributes:
-        features: The true hypothesis first, if it is not the empty one, `[H, F]`.
+        features: The true hypothesis first, unless it is the empty one, `[H, F]`.
         corrections: Logarithm of how many sets each stands for, `[H]`.
         answerable: Whether the true hypothesis is not the empty one.
         weight: Of the question in the loss.
@@ -180,14 +180,10 @@ def to_ensemble(networks: Sequence[Network], mean: FloatArray, scale: FloatArray
 
 
 def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:
-    """Fit how surely one piece of evidence is to be read before another: a logistic regression without a constant.
+    """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
 
-    Args:
-        examples: Those whose evidence has an order.
-        weight_decay: Half of it times the squared weights is added to the summed loss.
-
-    Returns:
-        Weights, `[len(SINGLES) + len(PAIRS)]`; zeros where there is no pair.
+    Half of `weight_decay` times the squared weights is added to the summed loss. The weights, `[len(SINGLES) +
+    len(PAIRS)]`, are zero if no example has an order.
     """
     x = torch.from_numpy(_ordered_pairs(examples))
 

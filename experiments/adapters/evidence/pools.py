@@ -45,12 +45,7 @@ class Pooled:
 
 @dataclass
 class Corpus:
-    """The passages of a data folder with their embeddings, made when first asked for.
-
-    Attributes:
-        folder: The data.
-        encoder: Embeds.
-    """
+    """The passages of a data folder with their embeddings, computed on first use."""
 
     folder: DataFolder
     encoder: TextEncoder
@@ -72,11 +67,7 @@ def embed(encoder: TextEncoder, texts: Sequence[str]) -> Float32:
 
 
 def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
-    """Return the questions of a source that have evidence.
-
-    Raises:
-        DataError: There is none.
-    """
+    """Return the questions of a source that have evidence; a source without any is a `DataError`."""
     queries = folder.split(source.split)
     held = held_out(folder, queries, source.held_out) if source.held_out else frozenset()
     if source.part != "all":

@@ -67,12 +67,7 @@ CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class EvidenceReport:
-    """What a training gave.
-
-    Attributes:
-        adapter: The adapter's folder.
-        figures: Of each test, by method.
-    """
+    """The adapter's folder, and the figures of each test by method."""
 
     adapter: Path
     figures: Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -90,11 +85,8 @@ class _Question:
 def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     """Train, calibrate, measure, and save the adapter with a model card.
 
-    Token states and fitted networks are kept, so a training that was stopped goes on with what is missing; one that
-    is finished is not done again.
-
-    Raises:
-        DataError: A data folder is missing or damaged, or nothing in it can be learnt.
+    Token states and fitted networks are kept, so an interrupted training resumes; a finished one is not done again. A
+    data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
     """
     out = Path(config.out)
     settings = asdict(config)

@@ -75,10 +75,10 @@ def reader_card(
 
     Args:
         config: The training.
-        progress: How far it went, with its validations.
+        progress: Of the training, with its validations.
         settings: How the reader reads.
-        figures: F1 and exact match by questions, and `calibration`.
-        num_examples: Questions that were learned from.
+        figures: F1 and exact match by set of questions, and `calibration`.
+        num_examples: Training questions.
     """
     names = [source.data for source in config.sources if f"{source.data}_f1" in (progress.curve or [{}])[-1]]
     facts = {

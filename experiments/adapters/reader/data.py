@@ -41,8 +41,8 @@ class Example:
         id: Of the question.
         question: Token ids, without special tokens.
         kind: Index in `KINDS`.
-        gold: Passages that hold the answer.
-        others: Passages on the same matter without the answer, hardest first.
+        gold: Passages with the answer.
+        others: Similar passages without the answer, hardest first.
         repeat: Rows per epoch.
     """
 
@@ -56,13 +56,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One input of the network and what it should say.
+    """An input of the network, token ids and types `[L]` with special tokens, and its target.
 
-    Attributes:
-        ids: Token ids, special tokens included, `[L]`.
-        types: Token types, `[L]`.
-        spans: Right answers as token positions in the row; empty where there is none.
-        kind: Index in `KINDS`.
+    `spans` are right answers as token positions in the row, none where there is no answer; `kind` is an index in
+    `KINDS`.
     """
 
     ids: Int64
@@ -73,11 +70,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of like length.
+    """Rows of like length: inputs of the network, `[B, L]` each, and targets.
 
     Attributes:
-        inputs: Of the network, `[B, L]` each.
-        context: True where an answer may stand: context and [CLS], `[B, L]`.
+        inputs: By name.
+        context: True where an answer may be: context and [CLS], `[B, L]`.
         starts: True at right starts ([CLS] where there is no answer), `[B, L]`; nowhere in rows of yes and no.
         ends: Likewise for ends.
         kinds: Index in `KINDS`, `[B]`.

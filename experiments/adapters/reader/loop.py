@@ -23,8 +23,7 @@ from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, Row, batches, collate, rows
-from experiments.adapters.reader.low_rank import restore
-from experiments.adapters.reader.network import build, loss_of
+from experiments.adapters.reader.network import build, loss_of, restore
 from experiments.adapters.reader.state import Average, Progress, restore_state, save_state
 
 STATE_FILE = "state.safetensors"
@@ -36,13 +35,13 @@ Validate = Callable[[SpanNetwork], dict[str, float]]
 def learn(
     config: ReaderTraining, learning: Sequence[Example], validate: Validate, fingerprint: str
 ) -> tuple[SpanNetwork, Progress]:
-    """Train, from where an earlier call was stopped, and return the network.
+    """Train, from where an earlier call was stopped, and return the network and its progress.
 
     Args:
         config: The training.
         learning: What to learn from.
         validate: Returns figures of a network on held-out questions.
-        fingerprint: Of data and settings.
+        fingerprint: Hash of data and settings.
     """
     if config.processes == 1:
         return _learn(0, config, learning, validate, fingerprint)
@@ -136,11 +135,7 @@ def _learn(
 
 
 def start_from(network: SpanNetwork, folder: str | Path) -> None:
-    """Set a network to an adapter that was trained before.
-
-    Raises:
-        ModelError: It is no reader's adapter, or one of other sizes.
-    """
+    """Set a network to a trained adapter; one of another form or size is a `ModelError`."""
     adapter = load_adapter(folder, FORM)
     try:
         restore(network, {name: torch.from_numpy(tensor).float() for name, tensor in adapter.tensors.items()})

@@ -20,15 +20,9 @@ Named = Sequence[tuple[str, torch.Tensor]]
 
 @dataclass
 class Progress:
-    """How far a training is.
+    """Progress of a training: epochs, batches of the next epoch, batches and tokens in all, seconds over all calls.
 
-    Attributes:
-        epoch: Epochs done.
-        batch: Batches of the next epoch done.
-        step: Batches in all.
-        tokens: Tokens read in all.
-        seconds: Time spent, over all calls.
-        curve: Figures of the validations so far.
+    `curve` holds the figures of the validations so far.
     """
 
     epoch: int = 0
@@ -42,13 +36,8 @@ class Progress:
 class Average:
     """Exponential moving average of tensors over the steps of a training.
 
-    Args:
-        tensors: What is trained.
-        decay: Weight of the past, in [0, 1); 0 follows the tensors. At most `(1 + step) / (10 + step)`, so that the
-            first steps do not linger.
-
-    Attributes:
-        values: The averages, in the order of the tensors.
+    The past weighs `decay`, in [0, 1), but at most `(1 + step) / (10 + step)`, so that the first steps do not linger; 0
+    follows the tensors. `values` are the averages, in the order of the tensors.
     """
 
     def __init__(self, tensors: Sequence[torch.Tensor], decay: float) -> None:

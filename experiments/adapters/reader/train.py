@@ -15,24 +15,19 @@ from corag.errors import DataError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import ReaderSettings, SpanReader
+from corag.readers.span_reader import ReaderSettings, Reading, SpanReader, to_answer
 from corag.readers.spans import KINDS
 from corag.text.data import DataFolder, Query
+from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
 from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
-from experiments.adapters.reader.figures import (
-    ReadingCase,
-    answer_scores,
-    foreign_cases,
-    gold_cases,
-    read,
-)
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import adapter_tensors, forward_of
 from experiments.data.splits import held_out
+from experiments.evaluation.metrics import exact_match, f1
 from experiments.run.journal import fingerprint, finished_record, write_atomically
 
 logger = logging.getLogger(__name__)
@@ -44,13 +39,7 @@ ADAPTER_DIR, DONE_FILE = "adapter", "training.json"
 
 @dataclass(frozen=True, slots=True)
 class ReaderReport:
-    """What a training gave.
-
-    Attributes:
-        adapter: The adapter's folder.
-        figures: Per set of questions its figures.
-        settings: How the reader reads, calibration included.
-    """
+    """The adapter's folder, figures by set of questions, and the reader's settings with its calibration."""
 
     adapter: Path
     figures: Mapping[str, Mapping[str, float]]
@@ -69,11 +58,11 @@ class _Part:
 def train_reader(config: ReaderTraining) -> ReaderReport:
     """Train the reader, measure it, and save its adapter with a model card.
 
-    A training that was stopped goes on where its last state was saved; one that is finished is not done again.
+    An interrupted training resumes at its last state; a finished one is not done again.
 
     Raises:
-        DataError: A data folder is missing or damaged, or nothing in it can be learned.
-        ModelError: The encoder, or the adapter to go on from, is missing or damaged.
+        DataError: A data folder is missing or damaged, or has nothing to learn.
+        ModelError: The encoder, or the adapter in `init_from`, is missing or damaged.
     """
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -204,3 +193,64 @@ def _drawn(queries: Sequence[Query], limit: int, seed: int) -> list[Query]:
         return list(queries)
     chosen = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
     return [queries[index] for index in sorted(chosen.tolist())]
+
+
+_LEFT_OUT = ("maybe",)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingCase:
+    """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
+
+    question: str
+    context: str
+    answers: tuple[str, ...]
+
+
+def gold_cases(folder: DataFolder, queries: Sequence[Query]) -> list[ReadingCase]:
+    """Return each question with its gold passages; questions without gold or answer, and "maybe", are left out."""
+    return [
+        ReadingCase(query.question, _context(folder, query.gold), query.answers)
+        for query in queries
+        if query.answers and query.gold and query.answers[0] not in _LEFT_OUT
+    ]
+
+
+def foreign_cases(folder: DataFolder, queries: Sequence[Query], seed: int = 0) -> list[ReadingCase]:
+    """Return each question with another question's gold passage, by the same title where there is one: no answer."""
+    random = np.random.default_rng(seed)
+    by_title: dict[str, list[str]] = {}
+    golds = list(dict.fromkeys(gold for query in queries for gold in query.gold[:1]))
+    for name in golds:
+        by_title.setdefault(folder.documents[name].title, []).append(name)
+    cases = []
+    for query in queries:
+        title = folder.documents[query.gold[0]].title if query.gold else ""
+        others = [
+            name
+            for name in by_title.get(title, [])
+            if name not in query.gold
+            and not any(answer.lower() in folder.documents[name].text.lower() for answer in query.answers)
+        ]
+        if others:
+            cases.append(ReadingCase(query.question, _context(folder, [others[int(random.integers(len(others)))]]), ()))
+    return cases
+
+
+def _context(folder: DataFolder, names: Sequence[str]) -> str:
+    return SEPARATOR.join(passage(folder.documents[name]).text for name in names if name in folder.documents)
+
+
+def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> list[Reading]:
+    """Return the reading of each case."""
+    return reader.read([case.question for case in cases], [case.context for case in cases])
+
+
+def answer_scores(
+    cases: Sequence[ReadingCase], readings: Sequence[Reading], settings: ReaderSettings
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return F1 and exact match of each case, `[n]` each, as SQuAD 1.1 counts them."""
+    said = [to_answer(reading, case.context, settings).text for case, reading in zip(cases, readings, strict=True)]
+    f1s = [f1(text, case.answers) for text, case in zip(said, cases, strict=True)]
+    matches = [exact_match(text, case.answers) for text, case in zip(said, cases, strict=True)]
+    return np.array(f1s), np.array(matches)

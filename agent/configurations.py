@@ -1,6 +1,6 @@
-"""The ranges of the search settings and the scale [0, 1] on which the agent regresses them.
+"""Configurations: the ranges of the search settings, the best fixed one, and the grid of those measured. NumPy only.
 
-Letters: `n` rows. The columns of a settings array are always `SETTINGS`, in that order.
+Letters: `n` and `b` rows, `C` configurations. The columns of a settings array are always `SETTINGS`, in that order.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.checks import require_int, require_number
-from agent.errors import AgentError
+from agent.errors import AgentError, require_int, require_number
 
 SETTINGS = ("iterations", "exploration", "cost_weight")
 """Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
@@ -104,3 +103,44 @@ class FixedConfiguration:
         require_int("fixed.iterations", self.iterations, 1)
         require_number("fixed.exploration", self.exploration)
         require_number("fixed.cost_weight", self.cost_weight)
+
+
+@dataclass(frozen=True, eq=False)
+class ConfigurationGrid:
+    """Measured configurations: reranker labels, int64 `[C]`, and settings in natural units, float32 `[C, 3]`."""
+
+    reranker: NDArray[np.int64]
+    settings: NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reranker", np.ascontiguousarray(self.reranker, dtype=np.int64))
+        object.__setattr__(self, "settings", np.ascontiguousarray(self.settings, dtype=np.float32))
+        if self.reranker.ndim != 1 or self.settings.shape != (len(self.reranker), len(SETTINGS)):
+            raise AgentError(
+                f"a grid needs one label and {len(SETTINGS)} settings per configuration, got shapes "
+                f"{self.reranker.shape} and {self.settings.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.reranker)
+
+    def nearest(self, reranker: ArrayLike, settings: ArrayLike, ranges: Ranges) -> NDArray[np.int64]:
+        """Return the measured configuration that stands for each predicted one, `[b]`.
+
+        It has the same reranker, and the settings nearest on the scale [0, 1] of `ranges`; among equals the first
+        counts. A reranker without measured configurations is an `AgentError`.
+
+        Args:
+            reranker: Predicted labels, `[b]`.
+            settings: Predicted settings in natural units, `[b, 3]`.
+            ranges: The agent's ranges.
+        """
+        labels = np.asarray(reranker)
+        missing = np.setdiff1d(labels, self.reranker)
+        if missing.size:
+            raise AgentError(
+                f"reranker label {missing[0]} has no measured configuration; label with it, or leave it out"
+            )
+        apart = ranges.to_unit(settings)[:, None] - ranges.to_unit(self.settings)[None]
+        distance = np.where(self.reranker == labels[:, None], np.square(apart).sum(axis=-1), np.inf)
+        return np.asarray(distance.argmin(axis=1), dtype=np.int64)
