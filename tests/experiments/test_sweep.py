@@ -20,7 +20,7 @@ from tests.experiments.worlds import training_rows, write_labels
 
 ABLATIONS = sorted((Path(__file__).parents[2] / "experiments" / "configs" / "ablations").glob("*.yaml"))
 BASE = TrainAgentConfig(
-    "labels.parquet", "runs/lr", "train", "dev", hidden=(4,), map_dim=3,
+    "labels.parquet", "runs/lr", train_split="train", val_split="dev", hidden=(4,), map_dim=3,
     training=agent.TrainConfig(logger="none", epochs=2, accelerator="cpu"),
 )  # fmt: skip
 
