@@ -93,7 +93,7 @@ def _read_config(path: Path) -> AgentConfig:
     try:
         return AgentConfig.from_dict(values)
     except AgentError as error:
-        raise CheckpointError(f"{path} is not a valid configuration: {error}; mend it or train again") from error
+        raise CheckpointError(f"{path} is not a valid configuration: {error}; correct it or train again") from error
 
 
 def _read_weights(path: Path) -> dict[str, NDArray[np.float32]]:

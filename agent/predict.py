@@ -121,7 +121,7 @@ class ConfigurationAgent:
             )
         if not (np.abs(rows) <= np.finfo(np.float32).max).all():
             raise AgentError(
-                f"features must be finite float32 values; mend what the embedder {self.config.embedder!r} gave"
+                f"features must be finite float32 values; check the output of the embedder {self.config.embedder!r}"
             )
         return np.atleast_2d(rows), rows.ndim == 1
 

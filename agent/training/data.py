@@ -138,7 +138,7 @@ def _float_array(name: str, values: object, axes: int) -> NDArray[np.float32]:
         raise AgentError(f"{name} must have {axes} axes, got shape {array.shape}")
     bad = np.argwhere(~np.isfinite(array))
     if bad.size:
-        raise AgentError(f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or mend it")
+        raise AgentError(f"{name} must be finite; row {bad[0][0]} holds {array[tuple(bad[0])]}; drop or correct it")
     return array
 
 

@@ -1,4 +1,4 @@
-"""Where figures go (W&B, CSV files, or nowhere), and what a trained agent does on known questions.
+"""Loggers (W&B, CSV files, or none), and diagnostics of a trained agent on labelled questions.
 
 Training never fails for a logger. Letters: `n` questions, `R` rerankers.
 """

@@ -1,4 +1,4 @@
-"""The agent beside what it has to beat: on held-out questions, on unseen data folders, and with fewer questions."""
+"""The agent compared with baselines: on held-out questions, on unseen data folders, and with fewer questions."""
 
 from __future__ import annotations
 

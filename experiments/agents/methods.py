@@ -1,4 +1,4 @@
-"""Ways to choose a configuration for a question: the agent, its ablations, and what it has to beat.
+"""Methods that choose a configuration for a question: the agent, its ablations, baselines and oracles.
 
 Every method sees the questions of one fold and returns one measured configuration per test question. Predicted settings
 that were not measured count as the nearest ones that were. Letters: `n` questions, `C` configurations, `R` rerankers.
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What a method may learn from, and the questions it is asked about.
+    """What a method may learn from, and the questions that it chooses for.
 
     Attributes:
         train: Questions to learn from.
@@ -66,8 +66,8 @@ class Fold:
         """Return the utility of each configuration, `[n, C]`."""
         return utility(arrays, self.config.target)
 
-    def taught(self, arrays: LabelArrays) -> FloatArray:
-        """Return the utility that a method is to learn, `[n, C]`; see `TargetConfig.shrink`."""
+    def training_utility(self, arrays: LabelArrays) -> FloatArray:
+        """Return the utility that methods learn from, `[n, C]`; see `TargetConfig.shrink`."""
         return shrunk(self.utility(arrays), arrays.data, self.config.target.shrink)
 
     @cached_property
@@ -156,7 +156,7 @@ def nearest_neighbours(fold: Fold) -> Chooser:
     """
 
     def fit(known: LabelArrays, count: int) -> Chooser:
-        vectors, values = _unit(fold.features(known)), fold.taught(known)
+        vectors, values = _unit(fold.features(known)), fold.training_utility(known)
 
         def choose(arrays: LabelArrays) -> Choices:
             near = np.argsort(-_unit(fold.features(arrays)) @ vectors.T, axis=1, kind="stable")[:, :count]
@@ -175,7 +175,7 @@ def ridge_regression(fold: Fold) -> Chooser:
     linear_model = require("sklearn.linear_model", "clustering")
 
     def fit(known: LabelArrays, penalty: float) -> Chooser:
-        values = fold.taught(known)
+        values = fold.training_utility(known)
         # What a question's configurations have in common says nothing about which is better.
         leads = values - values.mean(axis=1, keepdims=True)
         model = linear_model.Ridge(alpha=penalty).fit(fold.features(known), leads)

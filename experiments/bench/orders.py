@@ -102,7 +102,7 @@ def bench_orders(
             make_model(Path(scratch))
         made = {method.label: corag.reranker(method.name, **method.settings) for method in methods}
         for reranker in made.values():
-            # What is loaded when first used is no part of any search.
+            # The first call loads the model; keep that out of the timings.
             reranker.score(QUESTION, [QUESTION])
         found: dict[tuple[str, int], list[list[_Search]]] = {}
         pools = _pools(timing.rounds)

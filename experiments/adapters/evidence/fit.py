@@ -200,7 +200,7 @@ def order_accuracy(examples: Sequence[Example], weights: FloatArray) -> dict[str
 
 
 def _ordered_pairs(examples: Sequence[Example]) -> FloatArray:
-    """Return by how much each piece of evidence differs from each that is to be read after it, `[pairs, figures]`."""
+    """Return the differences of features between each piece of evidence and each later one, `[pairs, figures]`."""
     rows = [
         np.concatenate([singles[first] - singles[second], pairs[first, second] - pairs[second, first]])
         for example in examples

@@ -96,7 +96,7 @@ def pools(corpus: Corpus, source: EvidenceSource, queries: Sequence[Query]) -> l
 
 
 class _Offers:
-    """Names the candidates of a question."""
+    """Returns the ids of the candidates of a question, evidence first."""
 
     def __init__(self, corpus: Corpus, source: EvidenceSource) -> None:
         self._corpus, self._source = corpus, source
@@ -124,7 +124,7 @@ class _Offers:
             return [*query.gold, *(names[row] for row in others.tolist())]
         near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * room]].tolist()
         chosen, rest = near[: room - room // 2], near[room - room // 2 :]
-        # BM25 ranks what is near by vector: what shares words alone is easily told apart.
+        # BM25 ranks only passages near by vector: those that merely share words are easy negatives.
         texts = [passage(self._corpus.folder.documents[names[row]]) for row in rest]
         values = self._bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
         by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: room // 2].tolist()]
@@ -156,7 +156,7 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
 
 
 def _share(name: str, purpose: str) -> float:
-    """Return a number in [0, 1) that depends on a name and what it is for alone."""
+    """Return a pseudo-random number in [0, 1) from a hash of name and purpose."""
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
 
 

@@ -74,7 +74,7 @@ class EvidenceReport:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _TrainingQuestion:
     """A training question, as a whole and as the fit sees it."""
 
     pooled: Pooled
@@ -100,19 +100,19 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
     encoder = CachedEncoder(minilm_encoder(precision=config.precision), batch=256, cache_mb=0, path=path)
     with open_logger(config.logger, out, settings) as tracker:
         rarity = _rarity(config, encoder)
-        learnt = _learnt(config, encoder, rarity)
-        foretold, network = _fitted(config, learnt, _Fits(config, [one.table for one in learnt], tracker))
-        order, order_found = _fit_order(config, learnt)
+        training = _training_questions(config, encoder, rarity)
+        predicted, network = _fitted(config, training, _Fits(config, [one.table for one in training], tracker))
+        order, order_found = _fit_order(config, training)
         parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
-        parts, fitted = _calibrated(config, parts, learnt, foretold)
+        parts, fitted = _calibrated(config, parts, training, predicted)
         described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
         # What is measured is what is shipped: rounded to half precision.
         draft = out / "draft"
         save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
         figures, reliabilities = _measured(config, EvidenceReranker(draft, encoder=encoder), encoder)
         facts: dict[str, Any] = {
-            "questions": len({one.pooled.id for one in learnt}),
-            "without evidence": sum(not one.pooled.gold for one in learnt),
+            "questions": len({one.pooled.id for one in training}),
+            "without evidence": sum(not one.pooled.gold for one in training),
             **{f"calibration: {name}": value for name, value in fitted.items()},
             **{f"reading order: {name}": value for name, value in order_found.items()},
             "hours": round((time.perf_counter() - started) / 3600, 2),
@@ -156,22 +156,24 @@ class _Fits:
         return ensemble
 
 
-def _fitted(config: EvidenceTraining, learnt: Sequence[_Question], fit: _Fits) -> tuple[list[Hypotheses], Ensemble]:
+def _fitted(
+    config: EvidenceTraining, training: Sequence[_TrainingQuestion], fit: _Fits
+) -> tuple[list[Hypotheses], Ensemble]:
     """Return what networks that have not seen a question say about it, for each question, and the whole ensemble."""
-    folds = np.array([_fold(one.pooled.id, config) for one in learnt])
-    foretold: dict[int, Hypotheses] = {}
+    folds = np.array([_fold(one.pooled.id, config) for one in training])
+    predicted: dict[int, Hypotheses] = {}
     members: list[Ensemble] = []
     with progress("fit", quiet=config.quiet) as told:
         total = config.folds + config.fit.members
         for fold in range(config.folds):
             network = fit(f"fold{fold}", np.flatnonzero(folds != fold).tolist(), config.seed)
             for row in np.flatnonzero(folds == fold).tolist():
-                foretold[row] = weigh(learnt[row].example.signals, config.max_size, network)
+                predicted[row] = weigh(training[row].example.signals, config.max_size, network)
             told(fold + 1, total)
         for number in range(config.fit.members):
-            members.append(fit(f"member{number}", range(len(learnt)), config.seed + number))
+            members.append(fit(f"member{number}", range(len(training)), config.seed + number))
             told(config.folds + number + 1, total)
-    return [foretold[row] for row in range(len(learnt))], _joined(members)
+    return [predicted[row] for row in range(len(training))], _joined(members)
 
 
 def _flat(figures: Mapping[str, Mapping[str, Figures]]) -> dict[str, float]:
@@ -194,9 +196,9 @@ def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> list[_Question]:
+def _training_questions(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> list[_TrainingQuestion]:
     """Describe all training questions."""
-    found: list[_Question] = []
+    found: list[_TrainingQuestion] = []
     for source in config.sources:
         corpus = open_corpus(config.data, source.data, encoder)
         questions = pools(corpus, source, questions_of(corpus.folder, source))
@@ -214,7 +216,7 @@ def _learnt(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) 
                     source.weight,
                 )
                 if (table := tabulate(example, config.max_size, config.fit)) is not None:
-                    found.append(_Question(pooled, example, table))
+                    found.append(_TrainingQuestion(pooled, example, table))
                 told(number + 1, len(questions))
     if not any(one.table.answerable for one in found):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
@@ -232,23 +234,28 @@ def _joined(members: Sequence[Ensemble]) -> Ensemble:
     return Ensemble(**shared, **{name: np.concatenate([getattr(one, name) for one in members]) for name in own})
 
 
-def _fit_order(config: EvidenceTraining, learnt: Sequence[_Question]) -> tuple[FloatArray, dict[str, float]]:
+def _fit_order(config: EvidenceTraining, training: Sequence[_TrainingQuestion]) -> tuple[FloatArray, dict[str, float]]:
     """Fit the reading order, and measure it on a fold that another fit has not seen."""
-    examples = [one.example for one in learnt if one.example.ordered]
-    seen = [one.example for one in learnt if one.example.ordered and _fold(one.pooled.id, config)]
-    unseen = [one.example for one in learnt if one.example.ordered and not _fold(one.pooled.id, config)]
+    examples = [one.example for one in training if one.example.ordered]
+    seen = [one.example for one in training if one.example.ordered and _fold(one.pooled.id, config)]
+    unseen = [one.example for one in training if one.example.ordered and not _fold(one.pooled.id, config)]
     if not examples:
         return np.zeros(len(SINGLES) + len(PAIRS)), {}
     return fit_order(examples), order_accuracy(unseen, fit_order(seen))
 
 
 def _calibrated(
-    config: EvidenceTraining, parts: EvidenceParts, learnt: Sequence[_Question], foretold: Sequence[Hypotheses]
+    config: EvidenceTraining,
+    parts: EvidenceParts,
+    training: Sequence[_TrainingQuestion],
+    predicted: Sequence[Hypotheses],
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions that the networks in question have not seen."""
     losses = [
         float(
-            np.mean([_loss(found, one.pooled.gold, temperature) for one, found in zip(learnt, foretold, strict=True)])
+            np.mean(
+                [_loss(found, one.pooled.gold, temperature) for one, found in zip(training, predicted, strict=True)]
+            )
         )
         for temperature in TEMPERATURES.tolist()
     ]
@@ -257,7 +264,7 @@ def _calibrated(
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities: list[FloatArray] = []
     judged: list[FloatArray] = []
-    for row, (one, found) in enumerate(zip(learnt, foretold, strict=True)):
+    for row, (one, found) in enumerate(zip(training, predicted, strict=True)):
         scorer = _scorer(one, found, plain)
         orders, complete = _met(scorer, one.pooled, BUDGETS, config.seed + row)
         values = scorer(orders)
@@ -279,7 +286,7 @@ def _loss(found: Hypotheses, gold: tuple[int, ...], temperature: float) -> float
     return -float(np.log(max(probabilities[found.sets.index(gold)] if gold in found.sets else 0.0, 1e-6)))
 
 
-def _scorer(one: _Question, found: Hypotheses, weights: Weights) -> EvidenceScorer:
+def _scorer(one: _TrainingQuestion, found: Hypotheses, weights: Weights) -> EvidenceScorer:
     n = len(one.pooled.chunks)
     tokens = one.example.signals.singles[:, SINGLES.index("length")] * 128
     return EvidenceScorer(found, tokens, np.zeros((n, n)), weights, np.zeros(n, dtype=bool))

@@ -59,26 +59,31 @@ def _help(index: int, config: ReaderTraining, learning: Sequence[Example], finge
     _learn(index + 1, config, learning, None, fingerprint)
 
 
-def _learn(
-    rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
-) -> tuple[SpanNetwork, Progress]:
-    """Train as one of `config.processes`; the first one also validates, logs and saves."""
-    out = Path(config.out)
+def _prepared(rank: int, config: ReaderTraining) -> SpanNetwork:
+    """Return the network at the start, with this process in the group of `config.processes`."""
     if config.threads:
         torch.set_num_threads(config.threads)
     if config.processes > 1:
-        meeting = f"file://{(out / 'meeting').absolute()}"
+        meeting = f"file://{(Path(config.out) / 'meeting').absolute()}"
         # The others wait while the first one validates.
         patience = timedelta(hours=2)
         distributed.init_process_group("gloo", meeting, patience, config.processes, rank)
     network = build(load_bert(), config.rank, config.seed, config.dropout)
     if config.init_from:
         start_from(network, config.init_from)
+    return network
+
+
+def _learn(
+    rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
+) -> tuple[SpanNetwork, Progress]:
+    """Train as one of `config.processes`; the first one also validates, logs and saves."""
+    out, first = Path(config.out), rank == 0
+    network = _prepared(rank, config)
     values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
     optimizer = _optimizer(values, config)
     average = Average([value for _, value in values], config.average)
     progress = restore_state(out / STATE_FILE, fingerprint, values, average, optimizer)
-    first = rank == 0
     with (
         open_logger(config.logger if first else "none", out, {"rank": config.rank, "seed": config.seed}) as log,
         progress_bar("train the reader", quiet=config.quiet or not first) as report,
