@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
 from corag.errors import MissingExtraError
+
+logger = logging.getLogger(__name__)
 
 
 def require(module: str, extra: str) -> ModuleType:
@@ -27,7 +32,31 @@ def require(module: str, extra: str) -> ModuleType:
         ) from error
 
 
+@lru_cache(maxsize=256)
+def warn_once(message: str) -> None:
+    """Log a warning, such as that something stands in for what is missing, once per process."""
+    logger.warning("%s", message)
+
+
 def load(path: str) -> Any:
     """Import and return what `module:attribute` names."""
     module, _, attribute = path.partition(":")
     return getattr(importlib.import_module(module), attribute)
+
+
+def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` of a package whose public names are imported when they are first used.
+
+    Args:
+        package: Name of the package.
+        places: Public name -> the module that has it; the package itself for a module in it, or for what is there.
+    """
+
+    def getattr_(name: str) -> Any:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if places[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(places[name]), name)
+
+    return getattr_, lambda: sorted(places)

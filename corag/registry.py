@@ -31,6 +31,12 @@ class Registry(Generic[Part]):
         """All names, in order of registration."""
         return tuple(self._parts)
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Classes and functions that build the parts of this project -> the module that has them."""
+        paths = (part.split(":") for part in self._parts.values() if isinstance(part, str))
+        return {attribute: module for module, attribute in paths}
+
     def register(self, name: str, part: Callable[..., Part]) -> None:
         """Add a part of your own under a new name.
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
-from corag.errors import IndexMismatchError
+from corag.candidates import Text, as_candidates, with_cosines
+from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval
+from corag.registry import embedder as make_embedder
+from corag.registry import reader as make_reader
+from corag.registry import selector as make_selector
 from corag.selectors.problem import check_budget, check_query
 from corag.text.documents import SEPARATOR
-from corag.types import Answer, Embedder, Reader, Selection, Selector
+from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,50 +69,67 @@ class Reply:
 
 def ask(
     question: str,
-    index: ChunkIndex,
-    embedder: Embedder,
-    selector: Selector,
-    reader: Reader,
+    index: ChunkIndex | str | Path | Sequence[Text],
     *,
-    budget_tokens: int,
+    budget_tokens: int = 1024,
+    selector: str | Selector = "corag",
+    reader: str | Reader = "minilm-reader",
+    embedder: str | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval = "hybrid",
 ) -> Reply:
-    """Answer a question from an index.
+    """Answer a question from an index or from texts.
 
     Args:
         question: The question.
-        index: Where candidates come from.
-        embedder: The index's embedder.
-        selector: Chooses among the candidates.
-        reader: Answers from what was chosen.
+        index: An index, where it lies, or texts as `corag.select` takes them, which are compared with the question.
         budget_tokens: The most tokens of the context.
-        num_candidates: How many chunks the index offers.
+        selector: Chooses among the candidates: name or object.
+        reader: Answers from what was chosen: name or object.
+        embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts.
+        num_candidates: How many chunks or texts are offered to the selector.
         retrieval: How the index finds them; see `ChunkIndex.retrieve`.
 
     Raises:
-        InputError: The question is empty or the budget below 1.
-        IndexMismatchError: The embedder is not the index's.
+        InputError: The question is empty, the budget or the number of candidates below 1, or a text of a wrong type.
+        IndexMismatchError: There is no whole index, or the embedder is not the index's.
     """
     check_query(question)
     check_budget(budget_tokens)
-    if embedder.name != index.embedder_name:
+    if num_candidates < 1:
+        raise InputError(f"num_candidates must be at least 1, got {num_candidates}")
+    embedding = make_embedder(embedder) if isinstance(embedder, str) else embedder
+    source: ChunkIndex | list[Candidate]
+    if isinstance(index, str | Path):
+        source = ChunkIndex.open(index, embedding)
+    else:
+        source = index if isinstance(index, ChunkIndex) else as_candidates(index)
+    if embedding is None:
+        embedding = make_embedder(source.embedder_name) if isinstance(source, ChunkIndex) else make_embedder()
+    elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
         raise IndexMismatchError(
-            f"the index at {index.uri} was made by embedder {index.embedder_name!r}, not by {embedder.name!r}; "
+            f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
             "use that embedder"
         )
+    selecting = make_selector(selector) if isinstance(selector, str) else selector
+    reading = make_reader(reader) if isinstance(reader, str) else reader
     marks = [time.perf_counter()]
 
     def mark() -> None:
         marks.append(time.perf_counter())
 
-    vector = embedder.embed([question])[0]
+    if isinstance(source, ChunkIndex):
+        vector = embedding.embed([question])[0]
+        mark()
+        candidates = source.retrieve(question, vector, num_candidates, retrieval)
+    else:
+        compared = with_cosines(question, source, embedding)
+        mark()
+        candidates = compared[:num_candidates]
     mark()
-    candidates = index.retrieve(question, vector, num_candidates, retrieval)
+    selection = selecting.select(question, candidates, budget_tokens)
     mark()
-    selection = selector.select(question, candidates, budget_tokens)
-    mark()
-    answer = reader.answer(question, selection.text)
+    answer = reading.answer(question, selection.text)
     mark()
     steps = ("embed", "retrieve", "select", "read")
     seconds = {step: after - before for step, before, after in zip(steps, marks, marks[1:], strict=False)}

@@ -1,7 +1,8 @@
 """The values that pass between retriever, search, reader and user, and the protocols of the parts.
 
-Every part is a protocol of one method, so any object that behaves like a `Reranker` is one; there is
-nothing to inherit from. This module knows no model, no device and no file.
+A part is a protocol, so any object that behaves like a `Reranker` is one; there is nothing to inherit from. What a
+part may offer beyond that has a protocol of its own, such as `BatchReader`, and is found with `isinstance`. This module
+knows no model, no device and no file.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 
 if TYPE_CHECKING:
-    from search import SearchResult
+    from search import Policy, SearchResult
 
 Order = tuple[int, ...]
 """A combination of candidates: their indices (0 is the best-ranked) in prompt order."""
@@ -247,11 +248,16 @@ class Embedder(Protocol):
 class TokenCounter(Protocol):
     """Counts the tokens of texts as the answering model would.
 
-    `exact` is False for an estimate, which then is reported as one.
+    Attributes:
+        name: For people.
+        exact: False for an estimate, which is then reported as one.
     """
 
-    name: str
-    exact: bool
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
+
+    @property
+    def exact(self) -> bool: ...  # noqa: D102 - see Attributes
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, without special tokens."""
@@ -280,28 +286,94 @@ class Scorer(Protocol):
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1]."""
+    """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
-    name: str
+    A reranker may also be an `IdentifiedReranker`, a `LimitedReranker` or a `PolicyReranker`. Its scorer may be a
+    `corag.rerankers.WindowedScorer`, which declares how much of a combination the reranker sees, or a
+    `corag.rerankers.JointScorer`, whose orders share batches with those of other questions.
+
+    Attributes:
+        name: For people and error messages.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text for the query, `[len(texts)]`, independent of its neighbours."""
         ...
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> Scorer:
-        """Return the scoring function that the search calls with orders over `chunks`."""
+        """Return the scoring function that the search calls with orders over `chunks`.
+
+        `corag.rerankers.JoinedTextScorer(self, query, chunks)` is right for every reranker. A reranker that can cache
+        work per chunk returns a faster one.
+        """
         ...
 
 
 @runtime_checkable
-class Selector(Protocol):
-    """Chooses chunks for a prompt under a token budget."""
+class IdentifiedReranker(Reranker, Protocol):
+    """A reranker whose values can be kept on disk.
+
+    Attributes:
+        identity: What values depend on besides query and texts: name, hash of the weights, precision, window. Empty for
+            none.
+    """
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - what tables call it
+    def identity(self) -> str: ...  # noqa: D102 - see Attributes
+
+
+@runtime_checkable
+class LimitedReranker(Reranker, Protocol):
+    """A reranker that says how much it sees at once.
+
+    Attributes:
+        max_tokens: The most tokens of a text, in its own tokens; None for no limit.
+    """
+
+    @property
+    def max_tokens(self) -> int | None: ...  # noqa: D102 - see Attributes
+
+
+@runtime_checkable
+class PolicyReranker(Reranker, Protocol):
+    """A reranker that one search policy suits best.
+
+    Attributes:
+        search_policy: The default policy of selector `corag` with this reranker; None for the selector's own.
+    """
+
+    @property
+    def search_policy(self) -> Policy | None: ...  # noqa: D102 - see Attributes
+
+
+@runtime_checkable
+class Selector(Protocol):
+    """Chooses chunks for a prompt under a token budget.
+
+    `corag.selectors.BudgetedSelector` is a base class that provides all methods and keeps the budget.
+
+    Attributes:
+        name: For people and tables.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see Attributes
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return a selection whose text costs at most `budget_tokens`."""
+        ...
+
+    def select_many(
+        self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
+    ) -> list[Selection]:
+        """Return what `select` returns for each query and its candidates."""
+        ...
+
+    async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+        """Return what `select` returns, without blocking the event loop."""
         ...
 
 
@@ -310,7 +382,7 @@ class Reader(Protocol):
     """Answers a question from a context.
 
     Attributes:
-        name: Its name.
+        name: For people.
     """
 
     @property
@@ -318,6 +390,15 @@ class Reader(Protocol):
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer that `context` supports."""
+        ...
+
+
+@runtime_checkable
+class BatchReader(Reader, Protocol):
+    """A reader that reads many contexts in shared batches."""
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+        """Return the answer to each question from the context at its place."""
         ...
 
 

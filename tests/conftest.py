@@ -12,6 +12,14 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+@pytest.fixture(autouse=True)
+def warned_of_nothing():
+    """A warning that is given once per process is given once per test."""
+    from corag.optional import warn_once
+
+    warn_once.cache_clear()
+
+
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory):
     """A data folder of twenty passages and twelve questions; read only."""

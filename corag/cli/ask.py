@@ -62,18 +62,12 @@ def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
     from corag.cli.show import show_reply
-    from corag.index import ChunkIndex
-    from corag.reply import ask
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
     from corag.selectors.problem import check_budget, check_query
     from corag.text.tokens import token_counter
 
     check_query(config.question)
     check_budget(config.budget)
-    index = ChunkIndex.open(config.index)
-    embedder = corag.embedder(config.embedder or index.embedder_name)
-    if config.embedder is not None:
-        index = ChunkIndex.open(config.index, embedder)
     settings: dict[str, Any] = {"tokens": token_counter(config.tokenizer)}
     if config.method in ("corag", "corag-fixed"):
         settings["agent"] = config.agent
@@ -83,20 +77,16 @@ def run(config: AskConfig) -> None:
         )
     if config.strict:
         settings["strict"] = True
-    if config.reranker is not None:
-        settings["reranker"] = config.reranker
-    if config.window is not None:
-        settings["window"] = config.window
-    if config.prefilter is not None:
-        settings["prefilter"] = config.prefilter
-    reading = {name: value for name, value in (("model", config.model), ("host", config.host)) if value is not None}
-    reply = ask(
+    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter", "model", "host")}
+    given = {name: value for name, value in asked.items() if value is not None}
+    reading = {name: given.pop(name) for name in ("model", "host") if name in given}
+    reply = corag.ask(
         config.question,
-        index,
-        embedder,
-        corag.selector(config.method, **settings),
-        corag.reader(config.reader, **reading),
+        config.index,
         budget_tokens=config.budget,
+        selector=corag.selector(config.method, **settings, **given),
+        reader=corag.reader(config.reader, **reading),
+        embedder=config.embedder,
         num_candidates=config.num_candidates,
         retrieval=config.retrieval,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corag.memory import Memory, megabytes
-from corag.types import Answer, Reader
+from corag.types import Answer, BatchReader, Reader
 
 
 class CachedReader:
@@ -33,8 +33,7 @@ class CachedReader:
         return self._answers.get_many(list(zip(queries, contexts, strict=True)), self._read)
 
     def _read(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
-        if hasattr(self._reader, "answer_many"):
+        if isinstance(self._reader, BatchReader):
             queries, contexts = map(list, zip(*pairs, strict=True))
-            answers: list[Answer] = self._reader.answer_many(queries, contexts)
-            return answers
+            return self._reader.answer_many(queries, contexts)
         return [self._reader.answer(query, context) for query, context in pairs]

@@ -1,1 +1,39 @@
-"""Rerankers: what a text, or an ordered combination of chunks, is worth for a query, in [0, 1]."""
+"""Rerankers: what a text, or an ordered combination of chunks, is worth for a query, in [0, 1].
+
+Each class is what `corag.reranker` builds by name; its keyword arguments are the settings.
+"""
+
+from typing import TYPE_CHECKING
+
+from corag.optional import lazily
+from corag.registry import RERANKERS
+
+if TYPE_CHECKING:
+    from corag.rerankers.bm25 import Bm25 as Bm25
+    from corag.rerankers.cached import CachedReranker as CachedReranker
+    from corag.rerankers.cosine import MiniLMCosine as MiniLMCosine
+    from corag.rerankers.cross_encoder import CrossEncoder as CrossEncoder
+    from corag.rerankers.evidence.reranker import EvidenceReranker as EvidenceReranker
+    from corag.rerankers.evidence.reranker import minilm_factoid as minilm_factoid
+    from corag.rerankers.evidence.reranker import minilm_longform as minilm_longform
+    from corag.rerankers.evidence.reranker import minilm_multihop as minilm_multihop
+    from corag.rerankers.maxsim import MiniLMMaxSim as MiniLMMaxSim
+    from corag.rerankers.maxsim import minilm_softsim as minilm_softsim
+    from corag.rerankers.pooled import MiniLMPooled as MiniLMPooled
+    from corag.rerankers.scorers import JoinedTextScorer as JoinedTextScorer
+    from corag.rerankers.scorers import JointScorer as JointScorer
+    from corag.rerankers.window import WindowedScorer as WindowedScorer
+    from corag.rerankers.window import WindowPolicy as WindowPolicy
+
+__getattr__, __dir__ = lazily(
+    __name__,
+    RERANKERS.places
+    | {
+        "CachedReranker": "corag.rerankers.cached",
+        "EvidenceReranker": "corag.rerankers.evidence.reranker",
+        "JoinedTextScorer": "corag.rerankers.scorers",
+        "JointScorer": "corag.rerankers.scorers",
+        "WindowPolicy": "corag.rerankers.window",
+        "WindowedScorer": "corag.rerankers.window",
+    },
+)

@@ -13,7 +13,7 @@ from corag.errors import InputError
 from corag.memory import Memory, structs
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
-from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
+from corag.types import Chunk, FloatArray, IdentifiedReranker, LimitedReranker, Order, Reranker, Scorer
 
 _VALUES = structs("values", "<d?")
 
@@ -36,14 +36,14 @@ class CachedReranker:
     """
 
     def __init__(self, reranker: Reranker, path: str | Path) -> None:
-        identity = getattr(reranker, "identity", None)
-        if not isinstance(identity, str) or not identity:
+        identity = reranker.identity if isinstance(reranker, IdentifiedReranker) else ""
+        if not identity:
             raise InputError(
                 f"the values of reranker {reranker.name!r} cannot be cached: it has no `identity`; cache those of "
                 "'cross-encoder' or 'minilm-cosine', or give yours a text that changes whenever its values may"
             )
         self.name = reranker.name
-        self.max_tokens = getattr(reranker, "max_tokens", None)
+        self.max_tokens = reranker.max_tokens if isinstance(reranker, LimitedReranker) else None
         self.identity = identity
         self._reranker = reranker
         # The scorers keep values in RAM; here are those of earlier questions and runs.

@@ -1,1 +1,42 @@
-"""Selectors: candidates and a budget in, a selection out."""
+"""Selectors: candidates and a budget in, a selection out.
+
+Each class is what `corag.selector` builds by name; its keyword arguments are the settings. A selector of your own
+derives from `BudgetedSelector`, which keeps the budget, and returns a `Choice` for a `Problem`.
+"""
+
+from typing import TYPE_CHECKING
+
+from corag.optional import lazily
+from corag.registry import SELECTORS
+
+if TYPE_CHECKING:
+    from corag.selectors.adaptive_k import AdaptiveK as AdaptiveK
+    from corag.selectors.base import BudgetedSelector as BudgetedSelector
+    from corag.selectors.base import Choice as Choice
+    from corag.selectors.base import fill as fill
+    from corag.selectors.car import Car as Car
+    from corag.selectors.corag.selector import Corag as Corag
+    from corag.selectors.corag.selector import corag_fixed as corag_fixed
+    from corag.selectors.crag import Crag as Crag
+    from corag.selectors.edc2 import Edc2 as Edc2
+    from corag.selectors.mmr import Mmr as Mmr
+    from corag.selectors.problem import Problem as Problem
+    from corag.selectors.raptor.selector import Raptor as Raptor
+    from corag.selectors.reranking import Naive as Naive
+    from corag.selectors.reranking import Upper as Upper
+    from corag.selectors.simple import Full as Full
+    from corag.selectors.simple import NoContext as NoContext
+    from corag.selectors.simple import SimilarityCutoff as SimilarityCutoff
+    from corag.selectors.simple import TopK as TopK
+    from corag.selectors.simple import TopTokens as TopTokens
+    from corag.selectors.wrapping import Reorder as Reorder
+    from corag.selectors.wrapping import SelfRoute as SelfRoute
+
+_BASES = {
+    "BudgetedSelector": "corag.selectors.base",
+    "Choice": "corag.selectors.base",
+    "Problem": "corag.selectors.problem",
+    "fill": "corag.selectors.base",
+}
+
+__getattr__, __dir__ = lazily(__name__, SELECTORS.places | _BASES)

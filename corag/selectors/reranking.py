@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.models.trained.shipped import shipped_checkpoint
+from corag.models.trained.shipped import FOLDER, shipped_checkpoint
+from corag.optional import warn_once
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
@@ -25,9 +26,13 @@ UNTRAINED = "minilm-softsim"
 def default_reranker() -> str:
     """Return the name of the reranker that is used where none is given.
 
-    `minilm-multihop`; `minilm-softsim` where the project's checkpoints are missing. A selection's trace tells which.
+    `minilm-multihop`; `minilm-softsim` where the project's checkpoints are missing, of which a warning tells once per
+    process. A selection's trace tells which.
     """
-    return UNTRAINED if shipped_checkpoint(TRAINED) is None else TRAINED
+    if shipped_checkpoint(TRAINED) is not None:
+        return TRAINED
+    warn_once(f"reranker {UNTRAINED!r} is used in place of {TRAINED!r}, which is not in {FOLDER}; install corag again")
+    return UNTRAINED
 
 
 class RerankingSelector(BudgetedSelector):

@@ -26,7 +26,7 @@ from corag.selectors.problem import Problem
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Chunk, Reranker
+from corag.types import Candidate, Chunk, PolicyReranker, Reranker
 from experiments import demo
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot
 from experiments.bench.scoring_lab import make_model
@@ -153,7 +153,7 @@ def _pools(rounds: int) -> list[list[Candidate]]:
 def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock) -> list[_Search]:
     """Search by policy `paper` and by the reranker's own, each order scored anew."""
     now = CLOCKS[clock]
-    own: search.Policy = getattr(reranker, "search_policy", None) or "bayesian"
+    own = (reranker.search_policy if isinstance(reranker, PolicyReranker) else None) or "bayesian"
     found: list[_Search] = []
     for policy in dict.fromkeys(("paper", own)):
         problem = Problem(QUESTION, candidates, token_counter(), BUDGET_TOKENS)

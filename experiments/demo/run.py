@@ -19,8 +19,8 @@ import corag
 from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
 from corag.errors import InputError
-from corag.index import ChunkIndex, build_index
-from corag.reply import Reply, ask
+from corag.index import build_index
+from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
 from experiments.agents.targets import EVERY_QUESTION, PAPER
@@ -174,12 +174,12 @@ def _answer_one(data: Path, index: Path, checkpoint: Path, budget_tokens: int, n
     rows = [json.loads(line) for line in (data / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
     question = next(row["question"] for row in rows if row["split"] == "test" and len(row["topics"]) > 1)
     embedder = corag.embedder()
-    return ask(
+    return corag.ask(
         question,
-        ChunkIndex.open(index, embedder),
-        embedder,
-        Corag(agent=checkpoint, embedder=embedder),
-        corag.reader(READER),
+        index,
         budget_tokens=budget_tokens,
+        selector=Corag(agent=checkpoint, embedder=embedder),
+        reader=READER,
+        embedder=embedder,
         num_candidates=num_candidates,
     )

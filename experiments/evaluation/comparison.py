@@ -30,7 +30,7 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Reranker
+from corag.types import Candidate, IdentifiedReranker, Reranker
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
@@ -216,7 +216,8 @@ class _Run:
         if isinstance(made, EvidenceReranker):
             return EvidenceReranker(made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
         path = self._beside("values.sqlite")
-        return made if path is None or not getattr(made, "identity", None) else CachedReranker(made, path)
+        stored = path is not None and isinstance(made, IdentifiedReranker) and made.identity
+        return CachedReranker(made, path) if path is not None and stored else made
 
     def _beside(self, suffix: str) -> Path | None:
         """Return the place of a file beside the results; None where nothing is written."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from corag.selectors.corag.search import SearchPlan
 from corag.selectors.problem import Problem
 from corag.text.data import Query
 from corag.text.tokens import token_counter
-from corag.types import Answer, Embedder, Order, Reader, Reranker, TokenCounter
+from corag.types import Answer, BatchReader, Embedder, LimitedReranker, Order, Reader, Reranker, TokenCounter
 from experiments.data.pools import Pool
 from experiments.evaluation.methods import parse_method
 from experiments.evaluation.metrics import answer_figures, evidence_figures
@@ -48,14 +48,6 @@ class Labelled:
     rows: list[dict[str, Any]]
     question: dict[str, Any]
     work: Work
-
-
-class BatchReader(Protocol):
-    """A reader that answers several questions in shared batches."""
-
-    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
-        """Return the answer of each question in the context at its place."""
-        ...
 
 
 class Labeller:
@@ -189,7 +181,7 @@ class Labeller:
                     "value": float(scorer([one.order])[0]) if one.order else 0.0,
                 }
                 rows.append((one.order, row))
-        if getattr(reranker, "max_tokens", 0) is None:
+        if isinstance(reranker, LimitedReranker) and reranker.max_tokens is None:
             # It has no model, so it has no window.
             return rows, Work()
         reads_parts = bound.tokens_asked > 0
@@ -248,8 +240,8 @@ class Labeller:
 
 def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[Answer]:
     """Return the answer of a question in each context, in shared batches where the reader makes them."""
-    if hasattr(reader, "answer_many"):
-        return cast(BatchReader, reader).answer_many([question] * len(contexts), contexts)
+    if isinstance(reader, BatchReader):
+        return reader.answer_many([question] * len(contexts), contexts)
     return [reader.answer(question, context) for context in contexts]
 
 

@@ -7,7 +7,7 @@ import pytest
 import corag
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex
-from corag.reply import Reply, ask
+from corag.reply import Reply
 from corag.types import Answer, Chunk, Selection
 from tests.experiments.worlds import small_agent
 
@@ -24,13 +24,13 @@ class OtherEmbedder:
 
 
 def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="hybrid", **settings):
-    return ask(
+    return corag.ask(
         question,
         ChunkIndex.open(uri),
-        embedder or corag.embedder(),
-        corag.selector(method, **settings),
-        corag.reader("extractive"),
         budget_tokens=budget_tokens,
+        selector=corag.selector(method, **settings),
+        reader=corag.reader("extractive"),
+        embedder=embedder,
         num_candidates=8,
         retrieval=retrieval,
     )

@@ -146,13 +146,13 @@ def shipped_adapter(name: str) -> Path:
     """Return the folder of an adapter that comes with the project.
 
     Raises:
-        ModelError: It is not there, as where the packages were installed without the rest of the project.
+        ModelError: It is not there.
     """
     path = shipped_checkpoint(name)
     if path is None:
         raise ModelError(
-            f"the adapter {name!r} is not in {FOLDER}; it comes with the project's source tree: install from there "
-            "(pip install -e .), or give the folder of a copy"
+            f"the adapter {name!r} is not in {FOLDER}, where source tree and wheel have it; install corag again, or "
+            "give the folder of a copy"
         )
     return path
 

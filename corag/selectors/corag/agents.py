@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.trained.shipped import FOLDER, shipped_checkpoint
+from corag.optional import warn_once
 from corag.registry import RERANKERS, is_reranker
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
@@ -31,8 +31,6 @@ UNUSABLE = (InputError, MissingExtraError, ModelError)
 """How a reranker says that it cannot be used here: unknown, not installed, or its model missing."""
 PROBE = "probe"
 """What a reranker is asked about before it is relied on: some load their model when they are first used."""
-
-logger = logging.getLogger(__name__)
 
 
 def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgent | None:
@@ -75,8 +73,8 @@ def shipped_agent_folder() -> Path:
     folder = shipped_checkpoint(SHIPPED_AGENT)
     if folder is None:
         raise InputError(
-            f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; it comes with the project's source tree: install from "
-            "there (pip install -e .), or give the folder of a checkpoint"
+            f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}, where source tree and wheel have it; install corag "
+            "again, or give the folder of a checkpoint"
         )
     return folder
 
@@ -99,27 +97,23 @@ class Shipped:
 def shipped_agent(embedder: Embedder | None = None, *, strict: bool = False) -> Shipped:
     """Return the agent that ships with the project, if it can be used here, else the reason why not.
 
-    A checkpoint that is there but cannot be read is warned of; one that is not there, or whose packages are not, is
-    usual.
+    A warning says once per process why it cannot.
 
     Args:
         embedder: Embeds questions; by default the one that the agent was trained with.
         strict: Whether a reason is an error.
 
     Raises:
-        CoragError: With `strict`, it cannot be used; so does `agent.CheckpointError`.
+        CoragError: With `strict`, it cannot be used.
     """
-    from agent import AgentError
-
     try:
         loaded = load_agent(DEFAULT_AGENT, strict=strict)
         assert loaded is not None
         return Shipped(loaded, agent_embedder(loaded, embedder))
-    except (CoragError, AgentError) as error:
+    except CoragError as error:
         if strict:
             raise
-        if isinstance(error, AgentError):
-            logger.warning("the agent %r is left out: %s", SHIPPED_AGENT, error)
+        warn_once(f"the agent {SHIPPED_AGENT!r} is not used: {error}")
         return Shipped(reason=str(error))
 
 
@@ -201,7 +195,7 @@ class UsableRerankers:
                 if self._strict:
                     raise
                 self._reasons[name] = str(error)
-                logger.warning("the agent's reranker %r cannot be used here, so the next is taken: %s", name, error)
+                warn_once(f"the agent's reranker {name!r} cannot be used here, so the next is taken: {error}")
                 return None
             self._usable[name] = built
             return built

@@ -26,7 +26,7 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import Problem
 from corag.selectors.reranking import UNTRAINED, default_reranker
-from corag.types import Candidate, Embedder, Reranker, TokenCounter
+from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
@@ -139,8 +139,8 @@ class Corag(BudgetedSelector):
     def _default_policy(self, prefilter: float) -> search.Policy:
         if self.agent is not None:
             return "paper"
-        wanted: search.Policy = getattr(self._reranker, "search_policy", None) or "bayesian"
-        return wanted if prefilter == 1 else "bayesian"
+        wanted = self._reranker.search_policy if isinstance(self._reranker, PolicyReranker) else None
+        return (wanted if prefilter == 1 else None) or "bayesian"
 
     @cached_property
     def _embedder(self) -> Embedder:

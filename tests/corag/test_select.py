@@ -1,0 +1,146 @@
+"""`corag.select`: from plain texts, mappings, chunks or candidates to a selection."""
+
+import numpy as np
+import pytest
+
+import corag
+from corag.candidates import as_candidates
+from corag.errors import InputError, MissingExtraError
+from corag.text.tokens import CallableCounter
+
+CHARACTERS = CallableCounter(len, name="characters")
+QUERY = "What is Germany's capital?"
+TEXTS = ["Cats sleep a lot.", "Paris is the capital of France.", "Berlin is the capital of Germany."]
+
+
+def test_plain_texts_are_candidates_with_stable_ids():
+    one, two = as_candidates(["a", "b"])
+    assert (one.chunk.text, one.similarity, one.chunk.metadata) == ("a", None, {})
+    assert one.chunk.id != two.chunk.id
+    assert as_candidates(["b", "a", "a"]) == [two, one, one]
+    assert as_candidates([]) == [] == as_candidates(())
+    assert as_candidates(["\ud800"])[0].chunk.text == "\ud800"
+
+
+def test_mappings_chunks_and_candidates_keep_what_they_say():
+    chunk = corag.Chunk("c", "text", {"page": 1})
+    candidate = corag.Candidate(chunk, 3.5, "score")
+    mapping = {"text": "body", "title": "Head", "id": 7, "page": 2, "similarity": 0.5, "metadata": {"source": "s"}}
+    found = as_candidates([chunk, candidate, mapping, {"text": "body", "kind": "score", "similarity": 2}])
+    assert found[:2] == [corag.Candidate(chunk), candidate]
+    made = corag.Chunk("7", "Head\nbody", {"source": "s", "title": "Head", "page": 2})
+    assert found[2] == corag.Candidate(made, 0.5)
+    assert (found[3].similarity, found[3].kind, found[3].chunk) == (2, "score", as_candidates(["body"])[0].chunk)
+    assert "text" in mapping  # what was given is left as it was
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ("one text", "texts is a str; give a list"),
+        ({"text": "x"}, "texts is a dict; give a list"),
+        (3, "texts is a int; give a list"),
+        (iter(["x"]), "texts is a list_iterator; give a list"),
+        (["x", 3], r"texts\[1\] is a int; give strings, mappings with 'text', chunks or candidates"),
+        ([None], r"texts\[0\] is a NoneType"),
+        ([{"body": "x", "id": 1}], r"texts\[0\] has no 'text' that is a string; its keys are body, id"),
+        ([{"text": 3}], r"texts\[0\] has no 'text' that is a string"),
+        ([{"text": "x", "similarity": "high"}], r"texts\[0\] has similarity 'high'; it must be a number"),
+        ([{"text": "x", "similarity": 1.0, "kind": "cosin"}], "kind is 'cosin'; it must be one of cosine, score, rank"),
+        ([{"text": "x", "similarity": 0.5}, "y"], "kinds cosine, rank, which cannot be compared"),
+    ],
+)
+def test_what_is_no_text_is_named(texts, said):
+    with pytest.raises(InputError, match=said):
+        corag.select(QUERY, texts, 20)
+
+
+def test_the_default_selector_decides_by_its_reranker():
+    selection = corag.select(QUERY, TEXTS, 8)
+    assert selection.text == TEXTS[2]
+    assert (selection.budget_tokens, selection.method) == (8, "corag")
+    assert (selection.trace.agent, selection.trace.chunk_similarities) == ("agent-minilm", [None])
+    assert corag.select(QUERY, TEXTS).budget_tokens == 1024
+
+
+@pytest.mark.parametrize("method", ["top-k", "similarity-cutoff", "mmr", "adaptive-k", "top-tokens"])
+def test_selectors_that_compare_similarities_get_cosines(method):
+    selection = corag.select(QUERY, TEXTS, 8, method=method)
+    assert selection.text == TEXTS[2]
+    vectors = corag.embedder().embed([QUERY, TEXTS[2]])
+    assert selection.trace.chunk_similarities == pytest.approx([float(vectors[0] @ vectors[1])], abs=1e-5)
+
+
+def test_similarities_that_are_given_are_kept():
+    texts = [{"text": text, "similarity": value} for text, value in zip(TEXTS, (0.9, 0.1, 0.2), strict=True)]
+    assert corag.select(QUERY, texts, 7, method="top-k").text == TEXTS[0]
+
+
+def test_without_the_embedder_the_given_order_counts(monkeypatch):
+    def missing():
+        raise MissingExtraError("not installed")
+
+    monkeypatch.setattr("corag.candidates.make_embedder", missing)
+    assert corag.select(QUERY, TEXTS, 20, method="top-k", tokens=CHARACTERS).text == TEXTS[0]
+    with pytest.raises(InputError, match="the selector compares"):
+        corag.select(QUERY, TEXTS, 20, method="similarity-cutoff", tokens=CHARACTERS)
+
+
+def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
+    class First:
+        name = "first"
+
+        def select(self, query, candidates, budget_tokens):
+            chunk = candidates[0].chunk
+            return corag.Selection((chunk,), chunk.text, 1, budget_tokens, 0.0, self.name)
+
+    assert corag.select(QUERY, TEXTS, 8, method="naive", reranker="bm25").trace.reranker == "bm25"
+    assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
+    with pytest.raises(InputError, match="settings of selector 'first' cannot be changed"):
+        corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
+    with pytest.raises(InputError, match=r"'naive'.*its settings are"):
+        corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
+
+
+@pytest.mark.parametrize(("query", "budget"), [(" ", 8), (QUERY, 0), (QUERY, True)])
+def test_question_and_budget_are_checked(query, budget):
+    with pytest.raises(InputError):
+        corag.select(query, TEXTS, budget)
+
+
+def test_no_text_is_no_selection():
+    for method in ("corag", "top-k"):
+        selection = corag.select(QUERY, [], 8, method=method)
+        assert (len(selection), selection.trace.reason) == (0, "there are no candidates")
+
+
+def test_a_trace_can_be_written_as_json_and_names_what_has_no_field():
+    trace = corag.Trace.of({"orders_scored": 3, "cutoff": 2, "reason": None})
+    assert (trace.orders_scored, trace.reason, dict(trace.details)) == (3, None, {"cutoff": 2})
+    noted = trace.to_dict()
+    assert (noted["orders_scored"], noted["cutoff"]) == (3, 2)
+    assert "reason" not in noted and "details" not in noted and "result" not in noted
+    assert corag.Trace().details == {}
+
+
+def test_ask_takes_texts():
+    reply = corag.ask(QUERY, TEXTS, budget_tokens=8, num_candidates=2)
+    assert reply.answer.text == "Berlin" and reply.selection.text == TEXTS[2]
+    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
+    with pytest.raises(InputError, match="num_candidates must be at least 1, got 0"):
+        corag.ask(QUERY, TEXTS, num_candidates=0)
+
+
+def test_ask_takes_a_path_and_parts_by_name(small_index):
+    asked = corag.ask(
+        "How deep is the lake?", str(small_index), budget_tokens=48, selector="naive", reader="extractive"
+    )
+    index = corag.ChunkIndex.open(small_index)
+    same = corag.ask(
+        "How deep is the lake?", index, budget_tokens=48, selector=corag.selector("naive"),
+        reader=corag.reader("extractive"), embedder=corag.embedder(),
+    )  # fmt: skip
+    assert (asked.selection.ids, asked.answer) == (same.selection.ids, same.answer)
+    assert np.isfinite(asked.selection.value)
+    with pytest.raises(corag.errors.IndexMismatchError, match="there is no index at nowhere"):
+        corag.ask("How deep?", "nowhere")

@@ -1,0 +1,172 @@
+"""The wheel is the product: it carries the trained parts, chooses as the checkout does, and is fully typed."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+TYPED = """
+import asyncio
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+import corag
+from corag.rerankers import JoinedTextScorer
+from corag.selectors import BudgetedSelector, Choice, Corag, Problem, fill
+
+
+class Shortest:
+    name = "shortest"
+    search_policy = None
+
+    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        return np.array([1 / (1 + len(text)) for text in texts])
+
+    def scorer(self, query: str, chunks: Sequence[corag.Chunk]) -> corag.Scorer:
+        return JoinedTextScorer(self, query, chunks)
+
+
+class Cheapest(BudgetedSelector):
+    name = "cheapest"
+
+    def _choose(self, problem: Problem) -> Choice:
+        return Choice(fill(problem.costs.argsort(kind="stable").tolist(), problem.costs, problem.capacity))
+
+
+class Echo:
+    name = "echo"
+
+    def answer(self, query: str, context: str) -> corag.Answer:
+        return corag.Answer(context)
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[corag.Answer]:
+        return [self.answer(*pair) for pair in zip(queries, contexts, strict=True)]
+
+
+def batched(reader: corag.Reader) -> bool:
+    return isinstance(reader, corag.BatchReader) and len(reader.answer_many(["?"], ["a"])) == 1
+
+
+own: corag.Reranker = Shortest()
+preferring: corag.PolicyReranker = Shortest()
+echo: corag.Reader = Echo()
+corag.RERANKERS.register("shortest", Shortest)
+corag.SELECTORS.register("cheapest", Cheapest)
+tokens = corag.token_counter("estimate")
+candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three", "one", "one two")]
+selectors: list[corag.Selector] = [
+    corag.selector("naive", reranker="shortest", tokens=tokens),
+    corag.selector("cheapest", tokens=tokens),
+    Corag(reranker=own, policy="beam", tokens=tokens),
+    Cheapest(tokens=tokens),
+]
+for selector in selectors:
+    one: corag.Selection = selector.select("how many?", candidates, budget_tokens=4)
+    many: list[corag.Selection] = selector.select_many(["how many?"], [candidates], 4)
+    awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 4))
+    assert one.ids == many[0].ids == awaited.ids != ()
+    scored: int = one.trace.orders_scored
+    reason: str | None = one.trace.reason
+    assert scored >= 0 and reason is None
+plain = corag.select("how many?", ["one", {"text": "one two"}], 4, method=Cheapest(tokens=tokens))
+assert len(plain) == 2 and batched(echo)
+try:
+    corag.select("", [], 4)
+except corag.CoragError as error:
+    print(error)
+"""
+
+MISTYPED = """
+import corag
+corag.selector("naive").select("q", [], "many")
+corag.selectors.Corag(iteration=3)
+corag.Trace().scored
+"""
+
+CHOOSE = """
+import json, corag
+candidates = [corag.Candidate(corag.Chunk(str(place), text)) for place, text in enumerate((
+    "The Oro is a river.", "The Oro ends in Lake Sable.", "Lake Sable is 310 metres deep.", "Cats sleep a lot."))]
+chosen = corag.selector("corag").select("How deep is the lake in which the Oro ends?", candidates, budget_tokens=20)
+reply = corag.ask("How deep is Lake Sable?", [candidate.chunk for candidate in candidates], budget_tokens=20)
+trace = chosen.trace
+print(json.dumps([chosen.ids, chosen.value, trace.agent, trace.reranker, trace.iterations, reply.answer.text]))
+print(corag.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """A folder with what the wheel holds, laid out as in site-packages."""
+    folder = tmp_path_factory.mktemp("wheel")
+    # Built from a copy: setuptools would leave its build folder in the source tree.
+    copy = folder / "source"
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip("no git checkout to build the wheel from")
+    for name in done.stdout.splitlines():
+        if (ROOT / name).is_file() and not name.startswith("tests/"):
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).symlink_to(ROOT / name)
+    build = [sys.executable, "-m", "pip", "wheel", str(copy), "--no-deps", "--no-build-isolation", "--quiet"]
+    subprocess.run([*build, "--wheel-dir", str(folder)], check=True, capture_output=True)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def python(*arguments, path, cwd):
+    """Run Python outside the checkout, with `path` before everything that is installed."""
+    variables = {**os.environ, "PYTHONPATH": str(path), "MYPYPATH": str(path), "PYTHONSAFEPATH": "1"}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], env=variables, cwd=cwd, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_wheel_has_the_data_and_no_labels(wheel):
+    names = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    wanted = {
+        name for name in tracked
+        if name.startswith(("corag/", "corag_base/", "search/", "agent/", "experiments/", "checkpoints/"))
+        and not name.startswith(("checkpoints/labels/", "experiments/figures/")) and (ROOT / name).is_file()
+    } - {"checkpoints/README.md", "experiments/LOG.md"}  # fmt: skip
+    assert wanted <= names
+    assert not [name for name in names if name.endswith(".parquet") or name.startswith("tests")]
+
+
+@pytest.mark.slow
+def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
+    found = {}
+    for path in (wheel, ROOT):
+        done = python("-c", CHOOSE, path=path, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        chosen, file = done.stdout.splitlines()
+        assert Path(file).is_relative_to(path)
+        found[path] = json.loads(chosen)
+    assert found[wheel] == found[ROOT]
+    assert found[wheel][2] == "agent-minilm" and found[wheel][-1] == "310 metres"
+
+
+@pytest.mark.slow
+def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):
+    (tmp_path / "typed.py").write_text(TYPED)
+    (tmp_path / "mistyped.py").write_text(MISTYPED)
+    # Errors in packages of others are theirs: only the script is reported on.
+    check = ["-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
+    done = python(*check, "typed.py", path=wheel, cwd=tmp_path)
+    assert (done.returncode, done.stdout.strip()) == (0, "Success: no issues found in 1 source file"), done.stdout
+    done = python("typed.py", path=wheel, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("the question is empty")
+    done = python(*check, "mistyped.py", path=wheel, cwd=tmp_path)
+    assert done.stdout.count("error:") == 3, done.stdout
