@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -76,7 +77,7 @@ for selector in selectors:
     scored: int = one.trace.orders_scored
     reason: str | None = one.trace.reason
     assert scored >= 0 and reason is None
-plain = corag.select("how many?", ["one", {"text": "one two"}], 4, method=Cheapest(tokens=tokens))
+plain = corag.select("how many?", ["one", {"text": "one two"}], 16, method=Cheapest(tokens=tokens))
 assert len(plain) == 2 and batched(echo)
 try:
     corag.select("", [], 4)
@@ -161,8 +162,12 @@ def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
 def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):
     (tmp_path / "typed.py").write_text(TYPED)
     (tmp_path / "mistyped.py").write_text(MISTYPED)
-    # Errors in packages of others are theirs: only the script is reported on.
-    check = ["-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", tmp_path / "cache"]
+    # Without the big libraries that corag imports inside functions, which would take minutes.
+    [others] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
+    skip = "follow_imports = skip\nignore_missing_imports = True\n"
+    sections = "".join(f"[mypy-{name}]\n{skip}" for name in others["module"])
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = True\nfollow_imports = silent\n{sections}")
+    check = ["-m", "mypy", "--cache-dir", tmp_path / "cache"]
     done = python(*check, "typed.py", path=wheel, cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, "Success: no issues found in 1 source file"), done.stdout
     done = python("typed.py", path=wheel, cwd=tmp_path)
