@@ -70,9 +70,9 @@ selectors: list[corag.Selector] = [
     Cheapest(tokens=tokens),
 ]
 for selector in selectors:
-    one: corag.Selection = selector.select("how many?", candidates, budget_tokens=4)
-    many: list[corag.Selection] = selector.select_many(["how many?"], [candidates], 4)
-    awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 4))
+    one: corag.Selection = selector.select("how many?", candidates, budget_tokens=40)
+    many: list[corag.Selection] = selector.select_many(["how many?"], [candidates], 40)
+    awaited: corag.Selection = asyncio.run(selector.aselect("how many?", candidates, 40))
     assert one.ids == many[0].ids == awaited.ids != ()
     scored: int = one.trace.orders_scored
     reason: str | None = one.trace.reason
