@@ -216,8 +216,9 @@ class _Run:
         if isinstance(made, EvidenceReranker):
             return EvidenceReranker(made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
         path = self._beside("values.sqlite")
-        stored = path is not None and isinstance(made, IdentifiedReranker) and made.identity
-        return CachedReranker(made, path) if path is not None and stored else made
+        if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
+            return made
+        return CachedReranker(made, path)
 
     def _beside(self, suffix: str) -> Path | None:
         """Return the place of a file beside the results; None where nothing is written."""
