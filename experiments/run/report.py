@@ -148,9 +148,10 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
     """
     panels = [(name, metric) for metric in metrics for name in results]
     columns = len(results) if len(results) > 1 else len(metrics)
-    figure = new_figure(3.9 * columns + 2.4, 3.5 * len(panels) / columns)
-    axes = figure.subplots(len(panels) // columns, columns, squeeze=False)
     styles = _styles([row["method"] for of_set in results.values() for result in of_set for row in result["methods"]])
+    # As high as the panels, or as the legend beside them where the methods are many.
+    figure = new_figure(3.9 * columns + 2.4, max(3.5 * len(panels) / columns, 0.5 + 0.19 * len(styles)))
+    axes = figure.subplots(len(panels) // columns, columns, squeeze=False)
     lines: dict[str, Any] = {}
     for panel, (name, metric) in zip(axes.flat, panels, strict=True):
         for method, style in styles.items():
@@ -167,7 +168,6 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
         panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in OF_ANSWER else ''}")
         if name:
             panel.set_title(f"{name} ({results[name][0]['queries']} questions)", fontsize=10)
-    # Beside the panels: within one so many names would hide what they name.
     figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))
     figure.legend(lines.values(), lines, frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
     return to_svg(figure)
