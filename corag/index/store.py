@@ -101,16 +101,8 @@ def open_table(database: Any, name: str) -> Any | None:
 
 def create_chunk_table(database: Any, name: str, dimension: int) -> Any:
     """Return a new table for chunks with vectors of `dimension` numbers."""
-    import pyarrow as pa
-
-    columns = {
-        "position": pa.int64(),
-        "id": pa.string(),
-        "text": pa.string(),
-        "metadata": pa.string(),
-        "vector": pa.list_(pa.float32(), dimension),
-    }
-    return database.create_table(name, schema=pa.schema(columns))
+    no_vectors = np.zeros((0, dimension), dtype=np.float32)
+    return database.create_table(name, schema=to_rows([], 0, no_vectors).schema)
 
 
 def chunk_table_names(database: Any) -> list[str]:
