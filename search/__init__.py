@@ -1,8 +1,11 @@
 """Search over ordered combinations of candidates under a budget.
 
-The package sees costs and scores and nothing else: no text, model, device or tokenizer. A problem is
-the cost of each candidate and a budget, an order is a tuple of candidate indices, and a function given
-by the caller says what orders are worth. No random numbers are used but by the policy `random`.
+The package sees costs and scores only: no text, model, device or tokenizer. A problem is the cost of each candidate
+and a budget, an order is a tuple of candidate indices, and a function of the caller scores orders. Only the policy
+`random` draws random numbers.
+
+    result = search([120, 80, 200], score_orders, budget=256, config=SearchConfig(iterations=20))
+    result.order, result.value, result.cost
 
 Source: "CORAG: A Cost-Constrained Retrieval Optimization System for Retrieval-Augmented Generation",
 section 4. Its symbols are kept: value V, total reward W, visits n, all visits N, budget B,

@@ -1,4 +1,4 @@
-"""Plain policies to compare with."""
+"""Baseline policies: greedy, beam, best-first and random search."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from search.types import IntArray, Order
 def greedy(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
 ) -> Rounds:
-    """Extend the best order by every candidate, as long as that makes it better."""
+    """Extend the best order by every candidate while that improves it."""
     children = _children(costs, budget, config, surrogate)
     current: Order | None = None
     while incumbent.order != current:
@@ -29,7 +29,7 @@ def greedy(
 def beam(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
 ) -> Rounds:
-    """Extend the `beam_width` best orders of each length, to the end; of equals, the one proposed first."""
+    """Extend the `beam_width` best orders of each length; of equals, those proposed first."""
     children = _children(costs, budget, config, surrogate)
     front: list[Order] = [()]
     while orders := [child for order in front for child in children(order)]:
@@ -40,11 +40,10 @@ def beam(
 def best_first(
     costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
 ) -> Rounds:
-    """Extend the order of the largest own value plus a bound on what the budget left can add.
+    """Extend the order of largest value plus a bound on what the remaining budget can add.
 
-    The bound fills the budget left with free candidates by gain per cost, the last one in part (the knapsack
-    bound of Dantzig, 1957); a candidate's gain is the largest that appending it has brought so far. The empty
-    order is worth 0.
+    The bound is that of the fractional knapsack (Dantzig, 1957) over the unused candidates, whose gain is the largest
+    that appending them has brought so far. The empty order has value 0.
     """
     children = _children(costs, budget, config, surrogate)
     bound = _bounding(costs.tolist(), budget, len(costs) if config.max_length is None else config.max_length)
@@ -69,7 +68,7 @@ def at_random(
 ) -> Rounds:
     """Propose `batch_size` orders a round, each of random candidates up to a random length.
 
-    It ends when hardly any order is left: after 20 draws for each order of a round, the round is all there is.
+    A round ends after 20 draws per order, the search with an empty round: then hardly any order is left.
     """
     rng = np.random.default_rng(config.seed)
     space = OrderSpace(costs, budget, config.max_length)

@@ -71,9 +71,9 @@ def search_coroutine(
 
 
 class Run:
-    """One search on its way, for drivers of any kind: plain, in lock-step, awaited.
+    """A search in progress, for any kind of driver: plain, in lock-step, awaited.
 
-    Score `asked`, `send` the values, until there is a `result`.
+    Score `asked` and `send` the values until there is a `result`.
 
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
@@ -82,8 +82,8 @@ class Run:
         surrogate: A cheap scorer on any scale, asked when `prefilter` is below 1.
 
     Attributes:
-        asked: The orders whose values the search waits for; empty once there is a result.
-        result: The result, or None while the search is on its way.
+        asked: Orders whose values the search waits for; empty once there is a result.
+        result: The result, or None while the search runs.
     """
 
     def __init__(
@@ -101,16 +101,16 @@ class Run:
         self._go_on(lambda: next(self._core))
 
     def send(self, values: FloatArray) -> None:
-        """Take in the values of `asked`, `[len(asked)]`, and go on; end at the deadline.
+        """Continue with the values of `asked`, `[len(asked)]`; end at the deadline.
 
-        Bad values raise `SearchError` and lose the search: check them first (`checked_values`) to `fail` instead.
+        Bad values raise `SearchError` and lose the search; check them with `checked_values` to `fail` instead.
         """
         self._go_on(lambda: self._core.send(values))
         if self.result is None and self._is_late():
             self.stop()
 
     def fail(self, error: Exception) -> None:
-        """Raise the error, or end with what was found, as the config says."""
+        """Raise the error or end with what was found, depending on `on_error`."""
         if self._config.on_error == "raise":
             raise error
         self.stop(error)
@@ -166,7 +166,7 @@ def search_many(
     config: SearchConfig | Sequence[SearchConfig] = _DEFAULT,
     surrogate: ScoreProblemOrders | None = None,
 ) -> list[SearchResult]:
-    """Search many problems in lock-step, with one call of the scorer per round over all that still run.
+    """Search many problems in lock-step, with one scorer call per round for all that still run.
 
     Every result equals that of `search` on its problem alone. A failing call ends every search that waited for it.
 

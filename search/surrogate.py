@@ -1,6 +1,6 @@
-"""A surrogate: a cheap scorer that looks at orders before the scorer does, so that few have to go there.
+"""A surrogate: a cheap scorer that decides which orders the scorer sees.
 
-Its values may be on any scale; only how they rank orders counts, and for policy `bayesian` how they spread.
+Its values may be on any scale: only their ranking counts, and for policy `bayesian` their spread.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from search.types import FloatArray, IntArray, Order, ScoreOrders, StopSearch
 from search.validation import checked_values
 
 MIN_CHILDREN = 2
-"""So many children of an expansion always go to the scorer: one alone could not be compared with anything."""
+"""Children of an expansion that always go to the scorer: a single one could not be compared with anything."""
 
 
 class Surrogate:
-    """Asks a surrogate, checks what it says and counts.
+    """A checked and counted surrogate.
 
     Args:
         score_orders: The surrogate, called like a scorer.
-        config: Says which share of children is promising, and what happens when the surrogate fails.
+        config: Its `prefilter` is the share of children to keep, its `on_error` what happens if the surrogate fails.
 
     Attributes:
-        num_ranked: Orders that it was asked for.
+        num_ranked: Orders scored.
     """
 
     def __init__(self, score_orders: ScoreOrders, config: SearchConfig) -> None:
@@ -37,8 +37,8 @@ class Surrogate:
         """Return the surrogate's values, `[len(orders)]`.
 
         Raises:
-            SearchError: They break a rule, and `on_error` is `raise`; whatever the surrogate raised is raised then too.
-            Stop: Either happened and `on_error` is `keep`.
+            SearchError: If they break a rule under `on_error="raise"`; errors of the surrogate itself pass through.
+            StopSearch: In both cases under `on_error="keep"`.
         """
         try:
             values = checked_values(self._score_orders(orders), orders, "surrogate")
@@ -60,7 +60,7 @@ class Surrogate:
         return np.sort(np.argsort(-self(orders), kind="stable")[:num_kept])
 
     def thinned(self, children: Callable[[Order], list[Order]]) -> Callable[[Order], list[Order]]:
-        """Return a function that lists only the promising children of an order."""
+        """Return `children` reduced to the promising ones."""
 
         def promising_children(order: Order) -> list[Order]:
             orders = children(order)

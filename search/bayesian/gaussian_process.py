@@ -66,9 +66,8 @@ SHORTLIST = 48
 """Orders among which a batch is chosen: those of largest expected improvement by themselves."""
 MIN_SHARE = 0.01
 """Posterior weight of a prior below which it does not count towards the expected improvement."""
-MIN_VALUES = 16
-MIN_SHARE_KEPT = 1e-3
-"""A prior of less posterior weight, given so many values, is dropped."""
+MIN_VALUES, MIN_SHARE_KEPT = 16, 1e-3
+"""Given so many values, a prior of less posterior weight is dropped."""
 MAX_Z = 8
 STEPS_PER_UNIT = 256
 
@@ -143,6 +142,16 @@ class GaussianProcess:
         self._variance = np.concatenate((self._variance, variance), axis=1)
         self._mean = np.concatenate((self._mean, mean), axis=1)
         self._novelty = np.concatenate((self._novelty, novelty), axis=1)
+
+    def keep(self, rows: IntArray) -> None:
+        """Drop all orders but those at `rows`, ascending, from the process and its pool; keep those conditioned on."""
+        self._factor[:, : len(self.rows), : len(rows)] = self._factor[:, : len(self.rows), rows]
+        self.rows = rows.searchsorted(self.rows).tolist()
+        self.open, self._guesses = self.open[rows], self._guesses[rows]
+        self._variance, self._mean, self._novelty = (
+            array[:, rows] for array in (self._variance, self._mean, self._novelty)
+        )
+        self._pool.keep(rows)
 
     def condition(self, rows: Sequence[int]) -> None:
         """Reduce the variances as if the orders at `rows`, all of them open, were observed."""

@@ -73,6 +73,13 @@ class Pool:
         self._sets = np.concatenate((self._sets, self._codes[rows].sum(1)))
         return new
 
+    def keep(self, rows: IntArray) -> None:
+        """Drop all orders but those at `rows`; the dropped ones cannot be added again."""
+        self.rows, self.length, self._pairs, self._sets = (
+            array[rows] for array in (self.rows, self.length, self._pairs, self._sets)
+        )
+        self._scalars = self._scalars[:, rows]
+
     def order(self, row: int) -> Order:
         """Return the order at `row`."""
         return tuple(self.rows[row, : self.length[row]].tolist())

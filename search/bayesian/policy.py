@@ -23,6 +23,8 @@ MAX_ENUMERATED = 2000
 """Up to so many feasible orders all are in the pool from the start."""
 NUM_SEEDS = 2
 """Orders whose neighbours join a larger problem's pool each round."""
+MAX_OPEN = 300
+"""Orders not yet scored, those of largest expected improvement, that stay in a larger problem's pool each round."""
 NUM_CHUNKS = 12
 """Candidates that are tried in each place of the seeds."""
 NUM_FILLS = 4
@@ -132,9 +134,13 @@ class _Optimizer:
         rankings = [largest(scores, len(scores)).tolist() for scores in (bounds, densities)]
         fills = [space.fill(ranking[start:]) for ranking in rankings for start in range(NUM_FILLS)]
         best = tuple(self._names.searchsorted(self._incumbent.order).tolist())
-        self._gains = process.expected_improvement(self._incumbent.net_value)
-        promising = map(self._pool.order, largest(np.where(process.open, self._gains, -np.inf), 4 * NUM_SEEDS).tolist())
+        gains = np.where(process.open, process.expected_improvement(self._incumbent.net_value), -np.inf)
+        ranking = largest(gains, MAX_OPEN)
+        promising = map(self._pool.order, ranking[: 4 * NUM_SEEDS].tolist())
         seeds = [seed for seed in (best, *promising) if seed not in self._expanded][:NUM_SEEDS]
         self._expanded.update(seeds)
+        kept = np.unique(np.concatenate((np.arange(len(space.costs)), process.rows, ranking)))
+        process.keep(kept)
+        self._gains = gains[kept]
         around = [neighbours(space, seed, rankings[0][:NUM_CHUNKS]) for seed in seeds]
         self._add(np.concatenate([space.rows(fill for fill in fills if fill), *around]))

@@ -122,6 +122,19 @@ def test_a_batch_is_of_open_rows_that_differ():
     assert process.batch(gains, 8, 0.5) == [51]
 
 
+def test_dropped_orders_change_nothing_for_the_others():
+    (_, whole), (pool, process) = observed(BATCHES, value_of), observed(BATCHES, value_of)
+    kept = np.union1d(process.rows, np.arange(0, len(pool), 3))
+    orders = [pool.order(row) for row in kept]
+    process.keep(kept)
+    assert [pool.order(row) for row in range(len(pool))] == orders
+    for some, row in ((whole, 66), (process, int(kept.searchsorted(66)))):
+        some.condition([row])
+        some.observe(np.array([3.0]))
+    assert process.upper_confidence_bound() == pytest.approx(whole.upper_confidence_bound()[kept], rel=1e-9)
+    assert (process.open == whole.open[kept]).all()
+
+
 def test_priors_that_the_values_rule_out_are_dropped():
     _, process = observed([list(range(40))], lambda order: float(len(order)))
     assert len(process._shares) < len(PRIORS)
