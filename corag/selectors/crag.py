@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from corag.models.cached import CachedEmbedder
 from corag.selectors.clustering.kmeans import ChooseK, check_k, kmeans
 from corag.selectors.problem import Problem
 from corag.selectors.summarizing import Fallback, SummarizingSelector
@@ -25,13 +24,8 @@ class Crag(SummarizingSelector):
         with_query: Whether summaries keep what matters for the question. The paper's do not know it, so that they
             can be made once for all questions.
         seed: Of the random starts of k-means.
-        embedder: Embeds the chunks; name or object.
-        summarizer: Name or object; see `SummarizingSelector`, also for the other settings.
-        store: SQLite file that keeps summaries between runs.
-        fallback: What stands in for a missing summary.
-        min_summary_tokens: The least tokens worth a summary.
-        tokens: The answering model's token counter.
-        summarizer_settings: Settings of a summarizer given by name.
+        embedder, summarizer, store, fallback, min_summary_tokens, tokens, summarizer_settings: See
+            `SummarizingSelector`.
     """
 
     name = "crag"
@@ -52,17 +46,12 @@ class Crag(SummarizingSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            summarizer=summarizer,
-            store=store,
-            fallback=fallback,
-            min_summary_tokens=min_summary_tokens,
-            tokens=tokens,
-            summarizer_settings=summarizer_settings,
-        )
+            embedder=embedder, summarizer=summarizer, store=store, fallback=fallback, tokens=tokens,
+            min_summary_tokens=min_summary_tokens, summarizer_settings=summarizer_settings,
+        )  # fmt: skip
         check_k(k, max_k)
         self._k, self._max_k, self._seed = k, max_k, seed
         self._with_query = with_query
-        self._embedder = CachedEmbedder(embedder)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])

@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
 from corag.selectors.problem import Problem
 from corag.selectors.summarizing import Fallback, SummarizingSelector
 from corag.selectors.vectors import unit_vectors
@@ -133,13 +132,8 @@ class Edc2(SummarizingSelector):
         variant: See `dynamic_clusters`.
         clustering: `dynamic`, or one of the paper's ablations, `average` and `random`.
         seed: Of the clustering `random`.
-        embedder: Embeds question and chunks; name or object.
-        summarizer: Name or object; see `SummarizingSelector`, also for the other settings.
-        store: SQLite file that keeps summaries between runs.
-        fallback: What stands in where nothing was extracted; the paper found the original chunks to be better.
-        min_summary_tokens: The least tokens worth a summary.
-        tokens: The answering model's token counter.
-        summarizer_settings: Settings of a summarizer given by name.
+        embedder, summarizer, store, fallback, min_summary_tokens, tokens, summarizer_settings: See
+            `SummarizingSelector`.
     """
 
     name = "edc2"
@@ -161,19 +155,14 @@ class Edc2(SummarizingSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(
-            summarizer=summarizer,
-            store=store,
-            fallback=fallback,
-            min_summary_tokens=min_summary_tokens,
-            tokens=tokens,
-            summarizer_settings=summarizer_settings,
-        )
+            embedder=embedder, summarizer=summarizer, store=store, fallback=fallback, tokens=tokens,
+            min_summary_tokens=min_summary_tokens, summarizer_settings=summarizer_settings,
+        )  # fmt: skip
         _check_sizes(tau, max_size, variant)
         check_choice("clustering", clustering, get_args(Clustering))
         self.clustering: Clustering = clustering
         self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
         self._seed = seed
-        self._embedder = CachedEmbedder(embedder)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])

@@ -10,12 +10,13 @@ from typing import Any, Literal, get_args
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
+from corag.models.cached import CachedEmbedder
 from corag.registry import summarizer as make_summarizer
 from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
 from corag.selectors.problem import Problem
 from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.documents import SEPARATOR
-from corag.types import Summarizer, SummaryRequest, TokenCounter
+from corag.types import Embedder, Summarizer, SummaryRequest, TokenCounter
 
 Fallback = Literal["original", "skip"]
 
@@ -44,9 +45,11 @@ class SummarizingSelector(BudgetedSelector):
     tokenizer, and parts that no longer fit are left out.
 
     Args:
+        embedder: Embeds question and chunks; name or object.
         summarizer: Name or object.
         store: SQLite file that keeps summaries between runs.
-        fallback: What stands in for a missing summary: the group's chunks (`original`) or nothing (`skip`).
+        fallback: What replaces a missing summary: the group's chunks (`original`, which the paper of `edc2` found
+            better) or nothing (`skip`).
         min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
         tokens: The answering model's token counter; handed on to a summarizer given by name.
         summarizer_settings: Settings of a summarizer given by name.
@@ -55,6 +58,7 @@ class SummarizingSelector(BudgetedSelector):
     def __init__(
         self,
         *,
+        embedder: str | Embedder = "minilm",
         summarizer: str | Summarizer = "extractive",
         store: str | Path | None = None,
         fallback: Fallback = "original",
@@ -72,6 +76,7 @@ class SummarizingSelector(BudgetedSelector):
         else:
             self.summarizer = summarizer
         self.fallback, self.min_summary_tokens = fallback, min_summary_tokens
+        self._embedder = CachedEmbedder(embedder)
         self._store = summary_store(store)
 
     @abstractmethod
