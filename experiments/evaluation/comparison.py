@@ -37,7 +37,7 @@ from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.leads import diversity, lead
-from experiments.evaluation.measure import Row, average, latency_figures, measure, select
+from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
 from experiments.evaluation.methods import Methods, make_methods, make_reader, parse_method
 from experiments.evaluation.metrics import evidence_places
 from experiments.run.journal import Journal, fingerprint, output_file, versions, write_atomically
@@ -310,6 +310,7 @@ class _Run:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
         rows = self._rows[budget] = {name: [unit[name] for unit in units] for name in self._methods.selectors}
         apart = {name: latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
+        unread = dict.fromkeys(OF_ANSWERS if self._reader is None else ())
         config = self.config
         result = {
             "data": config.data,
@@ -318,7 +319,7 @@ class _Run:
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
             "pool": self._pool.name,
-            "methods": [{"method": name, **average(rows[name]), **apart[name]} for name in rows],
+            "methods": [{"method": name, **average(rows[name]), **unread, **apart[name]} for name in rows],
             "left_out": dict(self._methods.left_out),
             **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),

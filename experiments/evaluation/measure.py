@@ -36,6 +36,8 @@ MEANS = (
 """Figures that are averaged over the questions that have them; 0 where none has."""
 SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity")
 """The same, of which some methods have none at all: null then, not 0."""
+OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
+"""Figures that are null where nothing is read."""
 TOTALS = ("over_budget", "truncated", "empty", "failed")
 """Figures that are added up over questions."""
 

@@ -68,8 +68,8 @@ FIGURES = {
     "failed": Figure("failed", "failed", better=-1, optional=True),
 }
 BRIEF = (
-    "full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "f1", "em", "judge", "tes", "diff_k",
-    "latency_ms_median",
+    "full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "chunks", "f1", "em", "judge", "tes",
+    "diff_k", "latency_ms_median",
 )  # fmt: skip
 """Figures of the Markdown tables, where the budgets stand side by side in a cell."""
 MOST_COLUMNS = 8

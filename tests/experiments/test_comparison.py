@@ -128,7 +128,7 @@ def test_nothing_is_read_without_a_reader(tmp_path, small_data):
     )  # fmt: skip
     found = compare(config)
     [result] = found.results[small_data.name]
-    assert all(row["f1"] == 0 and row["evidence_recall"] > 0 for row in result["methods"])
+    assert all(row["f1"] is None and row["evidence_recall"] > 0 for row in result["methods"])
     [entry] = found.leads
     one, car = result["methods"]
     assert entry["tes"] == pytest.approx(car["tes"] - one["tes"])
@@ -148,12 +148,13 @@ def test_a_table_by_hand():
     assert markdown({"few": results}).splitlines() == [
         "### few: 2 questions at 64 / 128 tokens",
         "",
-        "| method | full evidence | evidence recall | evidence precision | tokens | F1 | exact match | TES | diff-k |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| a | .500 / .500 | .500 / .500 | .500 / .500 | 99.6 / 99.6 | 1.000 / 1.000 | .500 / .500 | .500 / .500 "
-        "| 0.50 / 0.50 |",
-        "| b | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - |",
-        "| (evidence that fits) | .750 / .750 |  |  |  |  |  |  |  |",
+        "| method | full evidence | evidence recall | evidence precision | tokens | chunks | F1 | exact match "
+        "| TES | diff-k |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| a | .500 / .500 | .500 / .500 | .500 / .500 | 99.6 / 99.6 | 0.50 / 0.50 | 1.000 / 1.000 | .500 / .500 "
+        "| .500 / .500 | 0.50 / 0.50 |",
+        "| b | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - |",
+        "| (evidence that fits) | .750 / .750 |  |  |  |  |  |  |  |  |",
         "",
         "b failed on 2 of 2 questions at 128 tokens; the first: InputError: no",
         "",
