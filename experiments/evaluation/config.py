@@ -39,7 +39,8 @@ class EvaluateConfig(SelectionSettings):
     """Compare methods on data folders; an interrupted comparison resumes.
 
     One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder with the
-    result of each set at each budget, and `comparison.md` and `comparison.json` over all.
+    result of each set at each budget, and `comparison.md` and `comparison.json` over all. With `--reader none` nothing
+    is read, and only selections are measured.
 
     Attributes:
         data: Data folder; with sets or sources, the folder that holds theirs.
