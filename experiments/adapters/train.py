@@ -12,7 +12,7 @@ from experiments.adapters.reader.config import ReaderTraining
 
 @dataclass(frozen=True)
 class TrainAdapterConfig:
-    """Train an adapter; one that was stopped goes on where it stopped.
+    """Train an adapter; an interrupted training resumes.
 
     Attributes:
         evidence: Train a reranker that values combinations: minilm-multihop, minilm-factoid, minilm-longform.
