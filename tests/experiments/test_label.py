@@ -1,5 +1,6 @@
 import itertools
 import json
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow
@@ -29,6 +30,7 @@ from experiments.labels.table import (
     write_questions,
     write_table,
 )
+from experiments.labels.work import Work, total
 from search import SearchError
 from tests.experiments.label_tables import tables, timeless
 from tests.experiments.worlds import DOCUMENTS, QUERIES, label_row, same, write_folder
@@ -570,3 +572,10 @@ def test_sources_that_cannot_be_are_refused(settings, message):
 def test_a_reader_may_have_settings(tmp_path, small_data, reader):
     with pytest.raises(InputError, match="'fast' is no setting; write name:key=value"):
         label(config_of(small_data, tmp_path / "labels.parquet", reader="echo:fast"))
+
+
+def test_figures_of_work_by_their_former_names():
+    former = {"alone_encoded": 3, "alone_joined": 5, "alone_read": 7, "brute_joined": 11}
+    now = asdict(Work(encoded=1, independent_encoded=2))
+    found = total([{"encoded": 2, "joined": 0, "read": 0, "contexts": 1, "configurations": 1, **former}, now])
+    assert (found.encoded, found.independent_encoded, found.independent, found.cross_encoder) == (3, 5, 17, 18)
