@@ -7,23 +7,20 @@ tokenizer is checked here, in one place, for all of them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
+from corag.optional import warn_once
 from corag.selectors.problem import Problem, check_budget, check_query
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Order, Selection, TokenCounter, Trace
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +185,10 @@ class BudgetedSelector(ABC):
 def warn_if_few_fit(problem: Problem) -> None:
     """Log a warning, once for each budget, where fewer than three candidates of median cost fit together."""
     if len(problem.chunks) >= 3 and 3 * np.median(problem.costs) > problem.capacity:
-        _warn_that_few_fit(problem.budget_tokens)
-
-
-@cache
-def _warn_that_few_fit(budget_tokens: int) -> None:
-    logger.warning(
-        "fewer than three candidates fit together in the budget of %d tokens, so there is little to choose; raise the "
-        "budget, or cut smaller chunks (corag index --max_tokens)",
-        budget_tokens,
-    )
+        warn_once(
+            f"fewer than three candidates fit together in the budget of {problem.budget_tokens} tokens, so there is "
+            "little to choose; raise the budget, or cut smaller chunks (corag index --max_tokens)"
+        )
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:

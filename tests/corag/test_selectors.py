@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
-from corag.selectors.base import BudgetedSelector, Choice, _warn_that_few_fit, fill
+from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
@@ -441,7 +441,6 @@ def test_fill():
 
 
 def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
-    _warn_that_few_fit.cache_clear()
     words = CallableCounter(lambda text: len(text.split()))
     selector = corag.selector("top-k", tokens=words)
 
