@@ -6,7 +6,7 @@ from safetensors.numpy import save_file
 
 import agent
 from agent import CheckpointError, model_card
-from tests.agent.toys import DIM, random_agent, random_weights, toy_config
+from tests.agent.worlds import DIM, random_agent, random_weights, toy_config
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from agent import AgentConfig, AgentError, FixedConfiguration, TrainConfig
-from tests.agent.toys import RANGES, toy_config
+from tests.agent.worlds import RANGES, toy_config
 
 
 @pytest.mark.parametrize(

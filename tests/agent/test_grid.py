@@ -3,7 +3,7 @@ import pytest
 
 from agent import AgentError
 from agent.configurations import ConfigurationGrid
-from tests.agent.toys import RANGES, toy_config, toy_table
+from tests.agent.worlds import RANGES, toy_config, toy_table
 
 GRID = ConfigurationGrid(
     np.array([0, 0, 1, 1]),

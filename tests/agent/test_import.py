@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import agent
-from tests.agent.toys import DIM, random_agent
+from tests.agent.worlds import DIM, random_agent
 
 
 def test_loading_and_predicting_need_no_torch(tmp_path):

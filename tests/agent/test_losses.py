@@ -14,7 +14,7 @@ from agent.losses import (
     total_loss,
 )
 from agent.model import AgentModel
-from tests.agent.toys import DIM, toy_config
+from tests.agent.worlds import DIM, toy_config
 
 
 def contrastive_by_loops(maps, reranker, weight, margin):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from agent import AgentModel, ConfigurationAgent
-from tests.agent.toys import DIM, random_weights, toy_config
+from tests.agent.worlds import DIM, random_weights, toy_config
 
 
 def test_the_papers_layers_by_default():

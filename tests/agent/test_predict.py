@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from agent import AgentError, ConfigurationAgent
-from tests.agent.toys import DIM, RANGES, random_agent, random_weights, toy_config
+from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config
 
 
 def agent_that_passes_one_feature_on(**changes):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent import AgentError, FixedConfiguration, Ranges
-from tests.agent.toys import RANGES
+from tests.agent.worlds import RANGES
 
 
 def test_the_unit_scale_worked_by_hand():

@@ -4,7 +4,7 @@ import pytest
 from agent import ConfigurationAgent, fit
 from agent.training.data import FeatureScaling
 from agent.training.loggers import diagnose
-from tests.agent.toys import random_weights, toy_config, toy_table, toy_train_config
+from tests.agent.worlds import random_weights, toy_config, toy_table, toy_train_config
 
 
 def test_features_come_out_as_long_as_embeddings():

@@ -5,13 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from corag.optional import load
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = [page.stem for page in PAGES]

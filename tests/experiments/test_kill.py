@@ -12,8 +12,9 @@ from safetensors import SafetensorError, safe_open
 
 from agent.training.fit import RESUME_FILE
 from corag.index import ChunkIndex
-from tests.experiments.label_tables import tables
-from tests.experiments.worlds import ROOT, command, environment, run_command, write_labels
+from tests.experiments.labels.label_tables import tables
+from tests.experiments.worlds import command, environment, run_command, write_labels
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 

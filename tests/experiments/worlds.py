@@ -15,8 +15,7 @@ import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
 from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
-
-ROOT = Path(__file__).parents[2]
+from tests.paths import ROOT
 
 DOCUMENTS = [
     {"id": name, "title": title, "text": text}

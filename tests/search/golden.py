@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 from search import SearchConfig, SearchResult, SearchTree, search
+from tests.paths import GOLDEN
 from tests.search.worlds import HashScorer, TableScorer, paper_config
 
-FOLDER = Path(__file__).parent.parent / "golden"
 PROBLEMS = {
     "paper": ([3, 2, 4, 1, 3], 8, paper_config()),
     "public_code": ([3, 2, 4, 1, 3], 8, paper_config(backup="all-children", visits="parent", choice="mean")),
@@ -80,7 +79,7 @@ def regenerate() -> None:
         golden = record(costs, budget, config, search(costs, scorer, budget, config), scorer)
         nodes = ",\n".join("  " + json.dumps(node) for node in golden.pop("nodes"))
         head = "".join(f" {json.dumps(key)}: {json.dumps(part)},\n" for key, part in golden.items())
-        (FOLDER / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')
+        (GOLDEN / f"search_{name}.json").write_text(f'{{\n{head} "nodes": [\n{nodes}\n ]\n}}\n')
 
 
 if __name__ == "__main__":

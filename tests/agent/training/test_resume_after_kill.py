@@ -1,0 +1,52 @@
+import json
+import multiprocessing
+import random
+import time
+
+from safetensors import safe_open
+
+from agent.training.fit import RESUME_FILE
+from tests.agent.training.training_job import NUM_EPOCHS, train
+
+WEIGHTS = "checkpoint/model.safetensors"
+
+
+def epochs_done(out_dir):
+    if not (out_dir / RESUME_FILE).exists():
+        return 0
+    with safe_open(out_dir / RESUME_FILE, framework="numpy") as file:
+        return len(json.loads(file.metadata()["training"])["history"])
+
+
+def kill_after_epochs(context, out_dir, num_epochs, delay_s):
+    process = context.Process(target=train, args=(out_dir,))
+    process.start()
+    while epochs_done(out_dir) < num_epochs:
+        assert process.is_alive(), "the training ended before it could be killed"
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    process.kill()
+    process.join()
+    assert process.exitcode == -9
+
+
+def test_a_killed_training_ends_with_the_bits_of_an_unbroken_one(tmp_path):
+    unbroken = train(tmp_path / "unbroken")
+    # The fork server imports torch once; each killed process is a cheap fork of it.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.agent.training.training_job"])
+    moments = random.Random(0)
+    broken_dir = tmp_path / "broken"
+    for num_epochs in (0, 1, 9, 22):
+        kill_after_epochs(context, broken_dir, num_epochs, delay_s=moments.uniform(0, 0.01))
+    done = epochs_done(broken_dir)
+    assert 22 <= done < NUM_EPOCHS
+
+    resumed = train(broken_dir)
+
+    assert resumed.epochs_resumed == done
+    assert resumed.history == unbroken.history
+    assert resumed.best_epoch == unbroken.best_epoch
+    assert (broken_dir / WEIGHTS).read_bytes() == (tmp_path / "unbroken" / WEIGHTS).read_bytes()
+    left = {file.name for file in broken_dir.iterdir() if not file.name.startswith(".")}
+    assert left == {"checkpoint", "training.json"}

@@ -1,0 +1,286 @@
+import json
+import logging
+import random
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import agent
+from agent import AgentError, fit
+from agent.training.fit import best_epoch
+from agent.training.lightning_module import Batches, balanced_class_weight, whole_table
+from agent.training.resume import ResumeState, read_resume, write_resume
+from tests.agent.worlds import toy_config, toy_table, toy_train_config
+
+
+def toy_fit(out_dir, *, train=None, val=None, config=None, **changes):
+    return fit(train or toy_table(), val, config or toy_config(), toy_train_config(**changes), out_dir)
+
+
+def same_weights(first, second):
+    return all(np.array_equal(first.agent.weights[name], second.agent.weights[name]) for name in first.agent.weights)
+
+
+def test_a_separable_world_is_learnt(tmp_path):
+    val = toy_table(20, seed=1, prefix="val")
+    report = toy_fit(tmp_path, val=val, epochs=60)
+    labels = [
+        agent.load(report.checkpoint).config.rerankers.index(p.reranker) for p in report.agent.predict(val.features)
+    ]
+    assert labels == val.reranker.tolist()
+    assert report.monitor == "val_regret"
+    assert report.history[report.best_epoch]["val_regret"] == 0.0
+    assert report.history[-1]["train_loss"] < report.history[0]["train_loss"] / 2
+    for prediction, wanted in zip(report.agent.predict(val.features), val.settings, strict=True):
+        assert prediction.exploration == pytest.approx(wanted[1], abs=0.3)
+
+
+def test_the_report_agrees_with_the_saved_checkpoint(tmp_path):
+    report = fit(toy_table(), None, toy_config(), toy_train_config(epochs=2), tmp_path, facts={"commit": "abc123"})
+    loaded = agent.load(report.checkpoint)
+    for name, array in report.agent.weights.items():
+        np.testing.assert_array_equal(loaded.weights[name], array)
+    card = (report.checkpoint / "README.md").read_text()
+    assert all(word in card for word in ("abc123", "seed=0", "train_loss", "40 (sha256"))
+    assert {path.name for path in tmp_path.iterdir()} == {"checkpoint", "training.json"}
+
+
+def test_the_seed_decides_the_weights(tmp_path):
+    first, same, other = (
+        toy_fit(tmp_path / name, epochs=3, seed=seed) for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    )
+    assert same_weights(first, same)
+    assert not same_weights(first, other)
+
+
+def test_the_callers_random_state_and_threads_are_left_alone(tmp_path):
+    def state():
+        legacy = np.random.get_state()  # noqa: NPY002 - a caller may still use it
+        return random.getstate(), legacy[1].tolist(), torch.get_rng_state().tolist(), torch.get_num_threads()
+
+    before = state()
+    toy_fit(tmp_path, epochs=2)
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("val", "monitor"),
+    [
+        (None, "train_loss"),
+        (toy_table(9, prefix="val", quality=None), "val_loss"),
+        (toy_table(9, prefix="val"), "val_regret"),
+    ],
+)
+def test_what_chooses_the_best_epoch(tmp_path, val, monitor):
+    report = toy_fit(tmp_path, val=val, epochs=3)
+    assert report.monitor == monitor
+    lowest = min(figures[monitor] for figures in report.history)
+    assert report.history[report.best_epoch][monitor] == lowest
+
+
+def test_equal_regret_falls_to_the_validation_loss_then_to_the_first():
+    pairs = [(0.5, 1.0), (0.2, 3.0), (0.2, 2.0), (0.2, 2.0)]
+    history = tuple({"val_regret": regret, "val_loss": loss} for regret, loss in pairs)
+    assert best_epoch(history) == 2
+
+
+def test_regret_worked_by_hand(tmp_path):
+    # After training on the separable world the agent picks the label's reranker, which for this table
+    # is worth 0.3 less than the other.
+    val = toy_table(10, seed=1, prefix="val")
+    worse = toy_table(10, seed=1, prefix="val", quality=0.5 - 0.3 * np.eye(2)[val.reranker])
+    report = toy_fit(tmp_path, val=worse, epochs=40)
+    assert report.history[-1]["val_regret"] == pytest.approx(0.3)
+
+
+def test_patience_stops_early_and_the_best_weights_come_back(tmp_path):
+    # A learning rate this high makes the loss rise after the first epochs.
+    options = {"lr": 0.5, "seed": 3, "val": toy_table(20, seed=1, prefix="val", quality=None)}
+    patient = toy_fit(tmp_path / "patient", epochs=40, patience=2, **options)
+    assert len(patient.history) == patient.best_epoch + 3 < 40
+    until_best = toy_fit(tmp_path / "short", epochs=patient.best_epoch + 1, **options)
+    assert same_weights(patient, until_best)
+
+
+@pytest.mark.parametrize("changes", [{"balanced": True}, {"optimizer": "adamw"}, {"precision": "bf16-mixed"}])
+def test_other_recipes_train_too(tmp_path, changes):
+    report = toy_fit(tmp_path, epochs=10, accelerator="cpu", **changes)
+    assert report.history[-1]["train_loss"] < report.history[0]["train_loss"]
+
+
+def test_balanced_class_weights_worked_by_hand():
+    table = toy_table(4, reranker=np.array([0, 0, 0, 2]), weight=np.array([1.0, 1.0, 1.0, 1.0]), quality=None)
+    assert balanced_class_weight(table, 4).tolist() == pytest.approx([2 / 3, 0, 2, 0])
+
+
+def test_a_diverging_training_says_so(tmp_path):
+    with pytest.raises(AgentError, match=r"not finite in epoch \d+.*lower lr"):
+        toy_fit(tmp_path, lr=1e30)
+
+
+def test_bad_tables_are_refused_before_anything_is_written(tmp_path):
+    empty = toy_table(0, prefix="val")
+    cases = [
+        ({"train": toy_table(1)}, "at least 2 questions"),
+        ({"val": toy_table(5)}, "in both training and validation"),
+        ({"val": empty}, "validation table is empty"),
+        ({"config": agent.AgentConfig(7, ("a", "b"), toy_config().ranges, "toy")}, "feature_dim is 7"),
+    ]
+    for arguments, message in cases:
+        with pytest.raises(AgentError, match=message):
+            toy_fit(tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def a_state():
+    arrays = {"x": np.arange(3, dtype=np.float32)}
+    return ResumeState(({"train_loss": 0.1},), arrays, {"x": -arrays["x"]}, {"0.step": np.array(7, np.float32)})
+
+
+def test_the_resume_file_keeps_every_bit(tmp_path):
+    state = a_state()
+    write_resume(tmp_path / "resume", "fingerprint", state)
+    back = read_resume(tmp_path / "resume", "fingerprint")
+    assert back.history == state.history
+    for group in ("model", "best", "optimizer"):
+        before, after = getattr(state, group), getattr(back, group)
+        assert before.keys() == after.keys()
+        for name in before:
+            np.testing.assert_array_equal(before[name], after[name], strict=True)
+
+
+def test_a_resume_file_of_other_settings_or_in_pieces_starts_anew(tmp_path, caplog):
+    path = tmp_path / "resume.safetensors"
+    write_resume(path, "of another training", a_state())
+    report = toy_fit(tmp_path, epochs=2)
+    assert report.epochs_resumed == 0
+    assert "belongs to other data or settings; training starts anew" in caplog.text
+    path.write_bytes(b"half a fi")
+    assert read_resume(path, "any") is None
+    assert "cannot be read" in caplog.text
+
+
+def test_a_training_killed_after_its_last_epoch_only_saves(tmp_path):
+    from agent.training.fit import RESUME_FILE, _fingerprint
+
+    unbroken = toy_fit(tmp_path / "unbroken", epochs=3, logger="csv")
+    out_dir = tmp_path / "killed"
+    out_dir.mkdir()
+    weights = dict(unbroken.agent.weights)
+    fingerprint = _fingerprint(toy_table(), None, toy_config(), toy_train_config(epochs=3, logger="csv"))
+    write_resume(out_dir / RESUME_FILE, fingerprint, ResumeState(unbroken.history, weights, weights, {}))
+    finished = toy_fit(out_dir, epochs=3, logger="csv")
+    assert finished.epochs_resumed == 3
+    assert same_weights(finished, unbroken)
+    assert not (out_dir / RESUME_FILE).exists()
+    metrics = "csv/version_0/metrics.csv"
+    assert (out_dir / metrics).read_text() == (tmp_path / "unbroken" / metrics).read_text()
+
+
+def test_training_is_quiet_unless_asked(tmp_path, capfd, caplog):
+    caplog.set_level(logging.INFO)
+    toy_fit(tmp_path, epochs=1, logger="csv")
+    captured = capfd.readouterr()
+    assert (captured.out, captured.err, caplog.text) == ("", "", "")
+    fit(toy_table(), None, toy_config(), toy_train_config(epochs=1), tmp_path, progress=True)
+    assert "Epoch 0" in capfd.readouterr().out
+
+
+@pytest.fixture
+def logged_out(tmp_path, monkeypatch):
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "no-netrc"))
+
+
+def test_wandb_runs_offline_for_a_user_who_is_not_logged_in(tmp_path, logged_out):
+    pytest.importorskip("wandb")
+    toy_fit(tmp_path / "run", epochs=2, logger="wandb")
+    (run,) = (tmp_path / "run" / "wandb").glob("offline-run-*")
+    assert list(run.glob("*.wandb"))
+    assert not (tmp_path / "run" / "csv").exists()
+
+
+def test_without_wandb_the_figures_go_to_csv(tmp_path, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    toy_fit(tmp_path, epochs=2, logger="wandb")
+    assert "W&B could not start" in caplog.text
+    header, *rows = (tmp_path / "csv" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert "train_contrastive" in header
+    assert len(rows) == 2
+
+
+def test_the_checkpoint_config_is_plain_json(tmp_path):
+    report = toy_fit(tmp_path, epochs=1)
+    values = json.loads((report.checkpoint / "config.json").read_text())
+    assert values["fixed"] == {"reranker": "first", "iterations": 10, "exploration": 2.4, "cost_weight": 0.1}
+
+
+def test_a_finished_training_is_not_done_again(tmp_path):
+    first = toy_fit(tmp_path, epochs=2)
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = toy_fit(tmp_path, epochs=2)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == written
+    assert (again.history, again.best_epoch, again.monitor) == (first.history, first.best_epoch, first.monitor)
+    assert again.epochs_resumed == len(first.history)
+    assert same_weights(first, again)
+
+
+def test_a_finished_training_with_other_settings_or_a_damaged_checkpoint_is_done_again(tmp_path):
+    first = toy_fit(tmp_path, epochs=2)
+    assert len(toy_fit(tmp_path, epochs=3).history) == 3
+    (first.checkpoint / "model.safetensors").write_bytes(b"damaged")
+    assert toy_fit(tmp_path, epochs=3).epochs_resumed == 0
+    agent.load(first.checkpoint)
+
+
+def test_a_target_that_needs_quality_is_refused_without(tmp_path):
+    for changes in ({"regret_weight": 1.0}, {"temperature": 0.1}):
+        with pytest.raises(AgentError, match="need the quality with each reranker"):
+            toy_fit(tmp_path, train=toy_table(quality=None), **changes)
+
+
+@pytest.mark.parametrize("changes", [{"temperature": 0.2}, {"regret_weight": 1.0, "reranker_weight": 0.0}])
+def test_other_targets_learn_the_separable_world_too(tmp_path, changes):
+    val = toy_table(20, seed=1, prefix="val")
+    report = toy_fit(tmp_path, val=val, epochs=60, **changes)
+    assert report.history[report.best_epoch]["val_regret"] == 0.0
+
+
+def test_devices_that_are_not_there_are_one_clear_error(tmp_path):
+    with pytest.raises(AgentError, match="Lightning refuses accelerator='abacus', devices=1, strategy='auto'"):
+        toy_fit(tmp_path, accelerator="abacus")
+    with pytest.raises(AgentError, match=r"Lightning refuses .*strategy='telepathy'"):
+        toy_fit(tmp_path, accelerator="cpu", strategy="telepathy")
+
+
+def test_shares_of_a_batch_make_up_the_batch():
+    rows = whole_table(toy_table(11), toy_config().ranges)
+    order = np.random.default_rng(0).permutation(11)
+    alone = [set(batch.features[:, 1].tolist()) for batch in Batches(rows, order, 4)]
+    shares = [Batches(rows, order, 4, rank, 3) for rank in range(3)]
+    together = [
+        set().union(*(set(batch.features[:, 1].tolist()) for batch in batches)) for batches in zip(*shares, strict=True)
+    ]
+    assert together == alone
+    assert [len(batch.features) for batch in shares[2]] == [1, 1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_two_processes_train_together(tmp_path):
+    val = toy_table(21, seed=1, prefix="val")
+    options = {"val": val, "epochs": 15, "accelerator": "cpu", "logger": "csv"}
+    alone = toy_fit(tmp_path / "alone", **options)
+    report = toy_fit(tmp_path / "together", devices=2, strategy="ddp_fork", **options)
+    assert len(report.history) == 15
+    assert report.history[0].keys() == alone.history[0].keys()
+    # The gradients are means over halves of the batches, so the two trainings agree closely, not to the bit.
+    assert report.history[0]["train_settings"] == pytest.approx(alone.history[0]["train_settings"], rel=0.05)
+    assert report.history[report.best_epoch]["val_regret"] == 0.0
+    assert dict(agent.load(report.checkpoint).weights).keys() == report.agent.weights.keys()
+    _, *rows = (tmp_path / "together" / "csv" / "version_0" / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 15
+    assert not (tmp_path / "together" / "resume.safetensors").exists()

@@ -1,0 +1,268 @@
+"""The command line: flags, help, output and exit status. What it does with bad input stands in `test_bad_input`."""
+
+import dataclasses
+import json
+import re
+import subprocess
+from typing import get_type_hints
+
+import pytest
+
+import corag
+from corag.cli.console import progress, stdout, table
+from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
+from corag.index import ChunkIndex
+from corag.optional import load
+from corag.registry import READERS
+from experiments.labels.table import read_table
+from tests.experiments.worlds import command, environment, run_command, write_labels
+from tests.paths import ROOT
+
+QUESTION = "How deep is the lake in which the Oro ends?"
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def run(*arguments):
+    """Run a command in this process; return its exit status."""
+    try:
+        return main([str(argument) for argument in arguments])
+    except SystemExit as stop:
+        return stop.code
+
+
+def names_of(settings_type):
+    """All settings of a command, those of nested dataclasses with a dot."""
+    for name, hint in get_type_hints(settings_type).items():
+        if dataclasses.is_dataclass(hint):
+            yield from (f"{name}.{inner}" for inner in names_of(hint))
+        else:
+            yield name
+
+
+# --- Flags and help ---
+
+
+def test_the_commands_are_those_of_the_design(capsys):
+    names = "demo index ask label train sweep train-adapter evaluate evaluate-agent report bench"
+    assert list(COMMANDS) == names.split()
+    assert run("--help") == 0
+    said = capsys.readouterr().out.split()
+    assert all(name in said for name in COMMANDS)
+    assert run("--version") == 0
+    assert corag.__version__ in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_help_names_and_explains_every_setting(name, capsys):
+    settings_type = load(COMMANDS[name][0])
+    assert run(name, "--help") == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    text = " ".join(captured.out.split())
+    assert settings_type.__doc__.split("\n", 1)[0] in text
+    for setting in names_of(settings_type):
+        flag = setting if (name, setting) in (("ask", "question"), ("bench", "part")) else f"--{setting}"
+        # The flag, what it takes, and a sentence that begins with a capital letter or a name.
+        assert re.search(rf" {re.escape(flag)}( \S+)? [A-Z`][^(]{{5,}}.*?\(", text), f"{flag} is not explained"
+
+
+def test_a_switch_needs_no_value(small_index, capsys):
+    for switch in (["--json"], ["--json", "true"], ["--json=true"], ["--json", "True"]):
+        assert run("ask", *switch, QUESTION, "--index", small_index) == 0
+        assert json.loads(capsys.readouterr().out)["question"] == QUESTION
+    assert run("ask", QUESTION, "--index", small_index, "--json", "false") == 0
+    assert "answer" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_flags_may_be_spelt_with_dashes(small_index, capsys):
+    assert run("ask", QUESTION, "--index", small_index, "--num-candidates=3", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["trace"]["orders_scored"] > 0
+
+
+def test_ask_takes_a_policy_for_the_window(small_index, capsys):
+    ask = ["ask", QUESTION, "--index", small_index, "--json", "--reranker", "minilm-cosine"]
+    for policy in ("forbid", "truncate"):
+        assert run(*ask, "--window", policy) == 0
+        noted = json.loads(capsys.readouterr().out)["trace"]["window"]
+        assert noted == {"policy": policy, "tokens": 510, "binds": False, "overlong": 0}
+    assert run(*ask, "--window", "cut") == MISTAKE
+    assert "window is 'cut'; it must be one of forbid, windows, truncate" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_settings_may_stand_in_a_file_and_flags_go_before_it(tmp_path, small_data, capsys):
+    (tmp_path / "evaluate.yaml").write_text(f"data: {small_data}\nmethods: top-k\nbudget: 40\nlimit: 1\n")
+    out = tmp_path / "r.json"
+    assert run("evaluate", "--config", tmp_path / "evaluate.yaml", "--budget", "32", "--out", out, "--quiet") == 0
+    result = json.loads(out.read_text())
+    assert (result["budget_tokens"], result["queries"], result["config"]["methods"]) == (32, 1, "top-k")
+    capsys.readouterr()
+    assert run("evaluate", "--config", tmp_path / "evaluate.yaml", "--print_config") == 0
+    (tmp_path / "printed.yaml").write_text(capsys.readouterr().out)
+    assert run("evaluate", "--config", tmp_path / "printed.yaml", "--out", out, "--quiet") == 0
+    assert json.loads(out.read_text())["budget_tokens"] == 40
+
+
+def test_settings_of_the_training_may_stand_in_a_file(tmp_path):
+    labels = write_labels(tmp_path / "labels")
+    (tmp_path / "train.yaml").write_text(
+        f"labels: {labels}\nout: {tmp_path / 'agent'}\ntraining:\n  logger: none\n  epochs: 3\n"
+    )
+    assert run("train", "--config", tmp_path / "train.yaml", "--training.epochs", "1", "--quiet") == 0
+    assert "epochs=1" in (tmp_path / "agent" / "checkpoint" / "README.md").read_text()
+
+
+# --- What the commands print and write ---
+
+
+def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
+    index, labels, agent = tmp_path / "index", tmp_path / "labels.parquet", tmp_path / "agent"
+    assert run("index", "--data", small_data, "--out", index, "--max_tokens", 32, "--overlap_tokens", 8) == 0
+    captured = capsys.readouterr()
+    assert f"{len(ChunkIndex.open(index))} chunks in {index}; ask it with: corag ask" in captured.out
+    assert "index" in captured.err
+    label = ["label", "--data", small_data, "--out", labels, "--rerankers", "bm25,minilm-maxsim", "--budget", 48]
+    assert run(*label, "--iterations", "1,2", "--explorations", "0.3", "--cost_weights", "0,0.3") == 0
+    captured = capsys.readouterr()
+    assert f"72 rows in {labels}; train an agent with: corag train --labels {labels}" in captured.out
+    assert "label" in captured.err and "9/9" in captured.err
+    assert "tokens read by models for 72 configurations" in captured.out.replace("\n", " ")
+    assert len(read_table(labels)[0]) == 72
+    # So few questions leave nothing to learn; the agent is trained on a table that does.
+    train = ["train", "--labels", write_labels(tmp_path / "more.parquet"), "--out", agent, "--quiet"]
+    assert run(*train, "--training.logger", "none", "--training.epochs", 2) == 0
+    assert str(agent / "checkpoint") in capsys.readouterr().out
+    results = []
+    for budget in (32, 64):
+        results.append(tmp_path / f"{budget}.json")
+        evaluate = ["evaluate", "--data", small_data, "--split", "test", "--methods", "naive,corag,corag-fixed,upper"]
+        pool = ["--pool", "corpus", "--index", index, "--num_candidates", 5, "--agent", agent / "checkpoint"]
+        assert run(*evaluate, *pool, "--budget", budget, "--out", results[-1]) == 0
+        captured = capsys.readouterr()
+        said = " ".join(captured.out.split())
+        assert f"test: 3 questions, {budget} tokens" in said and "corag-fixed" in said
+        assert f"written to {results[-1]}" in captured.err
+    assert run("report", "--results", f"{results[0]},{results[1]}", "--out", tmp_path / "r.html") == 0
+    assert f"report in {tmp_path / 'r.html'}" in capsys.readouterr().out
+    assert "Budget 64 tokens" in (tmp_path / "r.html").read_text()
+    assert run("ask", QUESTION, "--index", index, "--agent", agent / "checkpoint") == 0
+    assert "of 1024 tokens" in capsys.readouterr().out
+
+
+def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
+    assert run("ask", QUESTION, "--index", small_index, "--agent", "none", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert run("ask", QUESTION, "--index", small_index, "--agent", "none") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "answer" in lines[0] and said["answer"] in lines[1]
+    cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines]
+    rows = [row for row in cells if row and row[0].isdigit()]
+    trace = said["trace"]
+    values = [f"{value:.3f}" for value in trace["chunk_values"]]
+    assert [row[1] for row in rows] == [chunk["id"] for chunk in said["chunks"]]
+    assert [row[2] for row in rows] == [str(tokens) for tokens in trace["chunk_tokens"]]
+    assert [row[3] for row in rows] == values
+    assert all(
+        " ".join(chunk["text"].split()).startswith(row[4].removesuffix(" ..."))
+        for row, chunk in zip(rows, said["chunks"], strict=True)
+    )
+    assert f"{said['cost_tokens']} of 1024 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
+    assert "reranker minilm-multihop, iterations " in lines[-2]
+    assert re.fullmatch(r"time: embed \d+ ms, retrieve \d+ ms, select \d+ ms, read \d+ ms", lines[-1])
+
+
+@pytest.mark.parametrize("method", ["top-k", "naive", "upper"])
+def test_ask_takes_other_methods(small_index, capsys, method):
+    arguments = ["--index", small_index, "--method", method, "--num_candidates", 4, "--budget", 40]
+    assert run("ask", QUESTION, *arguments) == 0
+    assert f"{method}: value" in capsys.readouterr().out
+
+
+def test_ask_says_why_nothing_was_chosen(small_index, capsys):
+    assert run("ask", QUESTION, "--index", small_index, "--budget", 1) == 0
+    said = capsys.readouterr().out
+    assert "(no answer)" in said and "No chunk was chosen: every one of the 20 candidates costs more" in said
+    assert "0 of 1 tokens (0%)" in said
+
+
+def test_bench_prints_and_writes(tmp_path, capsys):
+    assert run("bench", "search", "--rounds", 1, "--out", tmp_path) == 0
+    assert "us an order" in capsys.readouterr().out
+    assert json.loads((tmp_path / "bench-search.json").read_text())["rounds"] == 1
+
+
+def test_markup_in_texts_is_text(tmp_path, capsys):
+    corpus = {"id": "[red]a", "title": "[b]", "text": "The [bold]lake[/bold] is [/] 310 metres deep."}
+    (tmp_path / "corpus.jsonl").write_text(json.dumps(corpus))
+    assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
+    assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
+    said = capsys.readouterr().out
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a#0-45" in said
+
+
+# --- Exit status ---
+
+
+class Interrupted:
+    """A reader that a user stops."""
+
+    name = "interrupted"
+
+    def answer(self, query, context):
+        raise KeyboardInterrupt
+
+
+def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(READERS._parts, "interrupted", Interrupted)
+    arguments = ["--methods", "top-k", "--reader", "interrupted", "--out", tmp_path / "r.json"]
+    assert run("evaluate", "--data", small_data, *arguments) == INTERRUPTED
+    assert "stopped; run the same command again to resume" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
+
+
+def test_in_a_process_of_its_own(small_index):
+    done = run_command("ask", QUESTION, "--index", small_index, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["method"] == "corag"
+    done = run_command("ask", " ", "--index", small_index)
+    assert (done.returncode, done.stdout) == (MISTAKE, "")
+    assert done.stderr == "error: the question is empty (' '); give a question with at least one word\n"
+    done = run_command("--debug", "ask", " ", "--index", small_index)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "InputError: the question is empty" in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error(small_index):
+    with subprocess.Popen(
+        command("ask", QUESTION, "--index", small_index, "--json"),
+        cwd=ROOT,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == MISTAKE
+
+
+# --- The console ---
+
+
+def test_progress_is_on_standard_error_and_can_be_silenced(capsys):
+    for quiet in (False, True):
+        with progress("work", quiet=quiet) as report:
+            report(0, 3)
+            report(3, 3)
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert ("work" in captured.err and "3/3" in captured.err) != quiet
+
+
+def test_a_table_shows_what_is_missing_and_rounds(capsys):
+    stdout().print(table([{"a": "x", "b": 0.12345}, {"a": 7}], {"a": "first", "b": "second"}, title="T"))
+    said = capsys.readouterr().out
+    assert re.search(r"T *\n.*first.*second", said, re.DOTALL)
+    assert re.search(r"x\s*│\s*0\.123", said) and re.search(r"7\s*│\s*-", said)

@@ -1,0 +1,598 @@
+"""The vector index on real LanceDB tables, small ones."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag.index.write as index_module
+from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
+from corag.index import ChunkIndex
+from corag.index.manifest import FORMAT_VERSION
+from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
+from corag.types import Candidate, Chunk
+from tests.paths import ROOT
+
+lancedb = pytest.importorskip("lancedb")
+
+WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
+
+
+class HashingEmbedder:
+    """Eight numbers drawn from a text's hash; equal texts get equal vectors."""
+
+    def __init__(self, name: str = "hashing", dimension: int = 8, delay_s: float = 0.0) -> None:
+        self.name = name
+        self.dimension = dimension
+        self.delay_s = delay_s
+        self.num_embedded = 0
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        self.num_embedded += len(texts)
+        time.sleep(self.delay_s)
+        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) for text in texts]
+        vectors = np.array([np.random.default_rng(seed).normal(size=self.dimension) for seed in seeds])
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def make_chunks(num_chunks: int) -> list[Chunk]:
+    rng = random.Random(7)
+    return [
+        Chunk(f"doc{i}#0-9", f"{' '.join(rng.choices(WORDS, k=5))} {i}", {"title": f"T{i}", "start": 0})
+        for i in range(num_chunks)
+    ]
+
+
+def rows_of(uri: Path) -> list[dict]:
+    """All columns of all rows, vectors included, in the order in which they are stored."""
+    return ChunkIndex.open(uri)._table.search().to_arrow().to_pylist()
+
+
+def listing(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path.relative_to(folder)): (path.stat().st_size, path.stat().st_mtime_ns) for path in folder.rglob("*")}
+
+
+@pytest.fixture(scope="module")
+def chunks() -> list[Chunk]:
+    return make_chunks(60)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory, chunks: list[Chunk]) -> ChunkIndex:
+    return ChunkIndex.build(tmp_path_factory.mktemp("index"), chunks, HashingEmbedder(), batch_size=16)
+
+
+# --- Reading ---
+
+
+def test_holds_the_chunks_in_their_order(index: ChunkIndex, chunks: list[Chunk]):
+    assert list(index.chunks()) == chunks
+    assert len(index) == 60
+    assert (index.embedder_name, index.dimension) == ("hashing", 8)
+    assert index.manifest.state == "complete"
+    assert index.manifest.format_version == FORMAT_VERSION
+
+
+def brute_force(chunks: Sequence[Chunk], vector: np.ndarray, k: int) -> list[tuple[Chunk, float]]:
+    similarities = HashingEmbedder().embed([chunk.text for chunk in chunks]) @ (vector / np.linalg.norm(vector))
+    best = np.argsort(-similarities, kind="stable")[:k]
+    return [(chunks[i], float(similarities[i])) for i in best]
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 80), length=st.floats(0.1, 10))
+def test_exact_search_equals_numpy(index: ChunkIndex, chunks: list[Chunk], seed: int, k: int, length: float):
+    vector = np.random.default_rng(seed).normal(size=8) * length
+    found = index.search(vector, k)
+    expected = brute_force(chunks, vector, k)
+    assert [candidate.chunk for candidate in found] == [chunk for chunk, _ in expected]
+    np.testing.assert_allclose(
+        [candidate.similarity for candidate in found], [similarity for _, similarity in expected], atol=1e-6
+    )
+
+
+def test_search_many_equals_single_searches(index: ChunkIndex):
+    vectors = np.random.default_rng(0).normal(size=(70, 8)).astype(np.float32)
+    assert index.search_many(vectors, 5) == [index.search(vector, 5) for vector in vectors]
+    assert index.search_many(np.empty((0, 8)), 5) == []
+
+
+def test_ties_stand_in_the_given_order_even_where_k_cuts_them(tmp_path: Path):
+    chunks = [Chunk(f"c{i}", "amber words" if i % 2 else f"other {i}") for i in range(40)]
+    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=7)
+    [vector] = HashingEmbedder().embed(["amber words"])
+    found = index.search(vector, 3)
+    assert [candidate.chunk.id for candidate in found] == ["c1", "c3", "c5"]
+    assert all(-1 <= candidate.similarity <= 1 for candidate in found)
+    assert [candidate.chunk.id for candidate in index.search_text("amber", 3)] == ["c1", "c3", "c5"]
+
+
+@pytest.mark.parametrize(
+    "vector", [np.ones(7), np.ones((2, 8)), np.full(8, np.nan), np.full(8, np.inf), np.zeros(8), 3.0]
+)
+def test_rejects_what_is_no_query_vector(index: ChunkIndex, vector: np.ndarray):
+    with pytest.raises(InputError, match="query vector"):
+        index.search(vector, 1)
+
+
+def test_rejects_k_below_one(index: ChunkIndex):
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        index.search(np.ones(8), 0)
+    with pytest.raises(InputError, match="k must be at least 1, got -1"):
+        index.search_text("red", -1)
+
+
+def test_text_search_ranks_by_bm25(tmp_path: Path):
+    texts = ["a cat and a dog and a fox", "the cat", "running foxes", "nothing here"]
+    index = ChunkIndex.build(tmp_path, [Chunk(str(i), text) for i, text in enumerate(texts)], HashingEmbedder())
+    found = index.search_text("cat", 10)
+    # The shorter text has the higher share of the word.
+    assert [candidate.chunk.id for candidate in found] == ["1", "0"]
+    assert found[0].similarity > found[1].similarity > 0
+    assert {candidate.chunk.id for candidate in index.search_text("FOX run", 10)} == {"0", "2"}
+
+
+@settings(max_examples=25, deadline=None)
+@given(query=st.text(max_size=30))
+@pytest.mark.parametrize("wrapping", ["{}", 'red AND ("{}', "text:{}* -", "'{}\\", "\0{}~2^3"])
+def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping: str, query: str):
+    found = index.search_text(wrapping.format(query), 4)
+    assert len(found) <= 4
+    assert all(np.isfinite(candidate.similarity) and candidate.similarity > 0 for candidate in found)
+
+
+@pytest.mark.parametrize("query", ["", " ", "the", "?!", "\0", "😀", "\ud800", "unheard"])
+def test_text_search_may_find_nothing(index: ChunkIndex, query: str):
+    assert index.search_text(query, 3) == []
+
+
+# --- Both ---
+
+
+def cosines_of(candidates, vector):
+    embedded = HashingEmbedder().embed([candidate.chunk.text for candidate in candidates])
+    return embedded @ (vector / np.linalg.norm(vector))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 80), words=st.lists(st.sampled_from(WORDS), max_size=4))
+def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: int, words: list[str]):
+    vector, query = np.random.default_rng(seed).normal(size=8) * 3, " ".join(words)
+    found = index.retrieve(query, vector, k, "hybrid")
+    near, by_text = index.search(vector, max(k, FUSED_DEPTH)), index.search_text(query, max(k, FUSED_DEPTH))
+    scores = {}
+    for ranking in (near, by_text):
+        for rank, candidate in enumerate(ranking, start=1):
+            scores[candidate.chunk.id] = scores.get(candidate.chunk.id, 0) + 1 / (60 + rank)
+    own = [scores[candidate.chunk.id] for candidate in found]
+    assert own == sorted(scores.values(), reverse=True)[:k]
+    np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
+    assert found == index.retrieve(query, vector, k, "hybrid")
+
+
+def test_text_retrieval_ranks_by_bm25_and_gives_cosines(index: ChunkIndex):
+    vector = np.random.default_rng(5).normal(size=8)
+    found = index.retrieve("red stone", vector, 7, "text")
+    assert [one.chunk for one in found] == [one.chunk for one in index.search_text("red stone", 7)]
+    np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
+    assert index.retrieve("unheard", vector, 7, "text") == []
+    assert index.retrieve("unheard", vector, 7, "hybrid") == [
+        Candidate(one.chunk, pytest.approx(one.similarity, abs=1e-6)) for one in index.search(vector, 7)
+    ]
+
+
+def test_vector_retrieval_is_the_search_by_vectors(index: ChunkIndex):
+    vectors = np.random.default_rng(6).normal(size=(3, 8))
+    assert index.retrieve_many(["red"] * 3, vectors, 4, "vector") == index.search_many(vectors, 4)
+
+
+@pytest.mark.parametrize("retrieval", ["vector", "text", "hybrid"])
+def test_every_retrieval_refuses_the_same(index: ChunkIndex, retrieval: str):
+    with pytest.raises(InputError, match="k must be at least 1, got 0"):
+        index.retrieve("red", np.ones(8), 0, retrieval)
+    with pytest.raises(InputError, match="query vector"):
+        index.retrieve("red", np.ones(7), 1, retrieval)
+    with pytest.raises(InputError, match="retrieval is 'fuzzy'; it has to be one of vector, text, hybrid"):
+        index.retrieve("red", np.ones(8), 1, "fuzzy")
+
+
+def test_fusion_settles_ties_by_the_first_ranking():
+    assert reciprocal_rank_fusion([["a", "b", "c"], ["d", "b"]]) == ["b", "a", "d", "c"]
+    assert reciprocal_rank_fusion([["a", "b"], ["b", "a"]]) == ["a", "b"]
+    assert reciprocal_rank_fusion([[], []]) == []
+
+
+def test_reading_changes_no_file(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    before = listing(tmp_path)
+    index = ChunkIndex.open(tmp_path, HashingEmbedder())
+    index.search(np.ones(8), 3)
+    index.search_text("red", 3)
+    assert len(list(index.chunks())) == 60
+    assert listing(tmp_path) == before
+
+
+# --- Building ---
+
+
+def test_every_text_survives_the_round_trip(tmp_path: Path):
+    texts = [
+        "",
+        "\0",
+        "a\0b",
+        "😀👩‍👩‍👧",
+        "שלום עולם",
+        "line\r\nbreak\u2028",
+        "quote ' \" \\",
+        "e\u0301",
+        "\ufeff",
+    ]
+    odd = [
+        Chunk(f"id '{text}\" {i}", text, {"title": text, "nested": {"n": [1, 2.5, None]}})
+        for i, text in enumerate(texts)
+    ]
+    index = ChunkIndex.build(tmp_path / "new" / "folder", iter(odd), HashingEmbedder())
+    assert list(index.chunks()) == odd
+
+
+@settings(max_examples=10, deadline=None)
+@given(texts=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=8))
+def test_any_unicode_survives_the_round_trip(tmp_path_factory: pytest.TempPathFactory, texts: list[str]):
+    chunks = [Chunk(f"{text}#{i}", text) for i, text in enumerate(texts)]
+    index = ChunkIndex.build(tmp_path_factory.mktemp("any"), chunks, HashingEmbedder())
+    assert list(index.chunks()) == chunks
+
+
+def test_reports_progress_and_records_settings(tmp_path: Path, chunks: list[Chunk]):
+    seen: list[tuple[int, int]] = []
+    index = ChunkIndex.build(
+        f"file://{tmp_path}",
+        chunks[:10],
+        HashingEmbedder(),
+        batch_size=4,
+        progress=lambda done, total: seen.append((done, total)),
+        settings={"chunk_tokens": 128},
+        fingerprint="abc",
+    )
+    assert seen == [(0, 10), (4, 10), (8, 10), (10, 10)]
+    assert index.manifest.settings == {"chunk_tokens": 128}
+    assert index.manifest.fingerprint == "abc"
+
+
+def test_a_complete_index_is_opened_at_once(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    before = listing(tmp_path)
+    embedder = HashingEmbedder()
+    assert list(ChunkIndex.build(tmp_path, chunks, embedder).chunks()) == chunks
+    assert embedder.num_embedded == 0
+    assert listing(tmp_path) == before
+
+
+class BrokenEmbedder(HashingEmbedder):
+    """Fails after some texts, as a full GPU would."""
+
+    def __init__(self, num_texts: int, error: Exception) -> None:
+        super().__init__()
+        self.num_texts = num_texts
+        self.error = error
+
+    def embed(self, texts: Sequence[str]) -> np.ndarray:
+        if self.num_embedded + len(texts) > self.num_texts:
+            raise self.error
+        return super().embed(texts)
+
+
+@pytest.mark.parametrize("num_stored", [0, 20, 50])
+def test_a_failed_build_goes_on_where_it_stopped(tmp_path: Path, chunks: list[Chunk], num_stored: int):
+    broken = tmp_path / "broken"
+    # The embedder's error is no storage error and passes through as it is.
+    with pytest.raises(RuntimeError, match=r"^out of memory$"):
+        failing = BrokenEmbedder(num_stored + 5, RuntimeError("out of memory"))
+        ChunkIndex.build(broken, chunks, failing, batch_size=10)
+    with pytest.raises(IndexMismatchError, match=r"half-written.*corag index"):
+        ChunkIndex.open(broken)
+    before = listing(broken)
+    with pytest.raises(IndexMismatchError, match="another corpus"):
+        ChunkIndex.build(broken, chunks[:-1], HashingEmbedder())
+    assert listing(broken) == before
+    embedder = HashingEmbedder()
+    ChunkIndex.build(broken, chunks, embedder, batch_size=10)
+    assert embedder.num_embedded == 60 - num_stored
+    ChunkIndex.build(tmp_path / "whole", chunks, HashingEmbedder(), batch_size=10)
+    assert rows_of(broken) == rows_of(tmp_path / "whole")
+
+
+def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(tmp_path: Path, chunks: list[Chunk]):
+    with pytest.raises(RuntimeError):
+        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10, fingerprint="f")
+    with pytest.raises(IndexMismatchError, match="not the first chunks of this corpus"):
+        ChunkIndex.build(tmp_path, chunks[::-1], HashingEmbedder(), fingerprint="f")
+
+
+SLOW_BUILD = """
+import sys
+from tests.corag.index.test_index import ChunkIndex, HashingEmbedder, make_chunks
+
+embedder = HashingEmbedder(delay_s=0.05)
+ChunkIndex.build(
+    sys.argv[1], make_chunks(60), embedder, batch_size=4, overwrite=len(sys.argv) > 2,
+    progress=lambda done, total: print(done, embedder.num_embedded, flush=True),
+)
+"""
+
+
+def build_and_kill(uri: Path, *flags: str, num_stored: int, delay_s: float) -> int:
+    """Build in another process, kill it so long after so many chunks; return how many it embedded."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_BUILD, str(uri), *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        reports = ["0 0"]
+        for line in process.stdout:
+            reports.append(line)
+            if int(line.split()[0]) >= num_stored:
+                time.sleep(delay_s)
+                process.send_signal(signal.SIGKILL)
+    # A build may be done before the signal comes; anything else would be an error of its own.
+    assert process.returncode in {0, -signal.SIGKILL}
+    return int(reports[-1].split()[1])
+
+
+def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: list[Chunk]):
+    delays = random.Random(3)
+    # The last kill meets the making of the search structures.
+    num_embedded = [
+        build_and_kill(tmp_path / "killed", num_stored=num_stored, delay_s=delays.uniform(0, 0.08))
+        for num_stored in (0, 24, 60)
+    ]
+    embedder = HashingEmbedder()
+    ChunkIndex.build(tmp_path / "killed", chunks, embedder, batch_size=4)
+    ChunkIndex.build(tmp_path / "whole", chunks, HashingEmbedder(), batch_size=4)
+    assert rows_of(tmp_path / "killed") == rows_of(tmp_path / "whole")
+    assert ChunkIndex.open(tmp_path / "killed").search_text("red", 60)
+    assert embedder.num_embedded == 0
+    # A kill can come between the storing of a batch of four and its report.
+    assert 60 - 4 * len(num_embedded) <= sum(num_embedded) <= 60
+
+
+def chunk_tables(uri: Path) -> list[str]:
+    return sorted(path.name for path in uri.glob("corag_chunks_*"))
+
+
+def test_a_killed_replacement_leaves_the_old_index_readable_and_goes_on(tmp_path: Path, chunks: list[Chunk]):
+    old = [Chunk("old", "an old text")]
+    ChunkIndex.build(tmp_path, old, HashingEmbedder())
+    build_and_kill(tmp_path, "overwrite", num_stored=24, delay_s=0.01)
+    assert list(ChunkIndex.open(tmp_path).chunks()) == old
+    assert len(chunk_tables(tmp_path)) == 2
+    embedder = HashingEmbedder()
+    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=4, overwrite=True)
+    assert 0 < embedder.num_embedded < 60
+    assert list(index.chunks()) == chunks
+    assert chunk_tables(tmp_path) == ["corag_chunks_2.lance"]
+
+
+@pytest.mark.parametrize("step", ["write_records", "drop_unrecorded"])
+def test_a_replacement_may_stop_at_each_of_its_last_steps(
+    tmp_path: Path, chunks: list[Chunk], monkeypatch: pytest.MonkeyPatch, step: str
+):
+    old = [Chunk("old", "an old text")]
+    ChunkIndex.build(tmp_path, old, HashingEmbedder())
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(index_module, step, stop)
+        ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True)
+    done = step == "drop_unrecorded"
+    assert list(ChunkIndex.open(tmp_path).chunks()) == (chunks if done else old)
+    assert list(ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=not done).chunks()) == chunks
+    assert chunk_tables(tmp_path) == ["corag_chunks_2.lance"]
+
+
+def test_an_abandoned_replacement_is_replaced_in_turn(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, [Chunk("old", "an old text")], HashingEmbedder())
+    with pytest.raises(RuntimeError):
+        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10, overwrite=True)
+    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(dimension=4), overwrite=True)
+    assert index.dimension == 4
+    assert chunk_tables(tmp_path) == ["corag_chunks_3.lance"]
+
+
+def test_overwrite_embeds_a_complete_index_anew(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    embedder = HashingEmbedder()
+    ChunkIndex.build(tmp_path, chunks, embedder, overwrite=True)
+    assert embedder.num_embedded == 60
+
+
+def test_a_large_index_searches_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(index_module, "MIN_CHUNKS_FOR_HNSW", 1000)
+    chunks = make_chunks(1000)
+    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=500)
+    assert {"IvfHnswSq", "FTS"} <= {found.index_type for found in index._table.list_indices()}
+    vectors = np.random.default_rng(1).normal(size=(20, 8))
+    num_found = 0
+    for vector, candidates in zip(vectors, index.search_many(vectors, 10), strict=True):
+        expected = {chunk.id: value for chunk, value in brute_force(chunks, vector, 10)}
+        num_found += sum(candidate.chunk.id in expected for candidate in candidates)
+        for candidate in candidates:
+            if candidate.chunk.id in expected:
+                assert candidate.similarity == pytest.approx(expected[candidate.chunk.id], abs=1e-6)
+    assert num_found >= 190
+
+
+# --- What is refused ---
+
+
+def test_another_embedder_is_refused_and_nothing_changes(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    before = listing(tmp_path)
+    for other in (HashingEmbedder(name="other"), HashingEmbedder(dimension=4)):
+        message = rf"'hashing' \(8 dimensions\), not by '{other.name}' \({other.dimension} .*--index.*overwrite"
+        with pytest.raises(IndexMismatchError, match=message):
+            ChunkIndex.open(tmp_path, other)
+        with pytest.raises(IndexMismatchError, match=message):
+            ChunkIndex.build(tmp_path, chunks, other)
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize("change", ["chunk", "text", "metadata", "settings", "fingerprint"])
+def test_another_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: list[Chunk], change: str):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), settings={"size": 1})
+    before = listing(tmp_path)
+    changed = {
+        "chunk": chunks[:-1],
+        "text": [replace(chunks[0], text="new"), *chunks[1:]],
+        "metadata": [replace(chunks[0], metadata={}), *chunks[1:]],
+    }
+    with pytest.raises(IndexMismatchError, match="another corpus or was made with other settings"):
+        ChunkIndex.build(
+            tmp_path,
+            changed.get(change, chunks),
+            HashingEmbedder(),
+            settings={"size": 2 if change == "settings" else 1},
+            fingerprint="f" if change == "fingerprint" else "",
+        )
+    assert listing(tmp_path) == before
+
+
+def rewrite_manifest(uri: Path, **changes: object) -> None:
+    record = asdict(ChunkIndex.open(uri).manifest) | changes
+    lancedb.connect(uri).open_table("corag_manifest").add([{"record": json.dumps(record)}], mode="overwrite")
+
+
+def test_an_index_of_a_newer_format_is_refused_but_can_be_replaced(tmp_path: Path, chunks: list[Chunk]):
+    ChunkIndex.build(tmp_path, chunks[:2], HashingEmbedder())
+    rewrite_manifest(tmp_path, format_version=FORMAT_VERSION + 1, novelty=True)
+    for refused in (
+        lambda: ChunkIndex.open(tmp_path),
+        lambda: ChunkIndex.build(tmp_path, chunks, HashingEmbedder()),
+    ):
+        with pytest.raises(IndexMismatchError, match="format version 2, this CORAG reads version 1"):
+            refused()
+    assert list(ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True).chunks()) == chunks
+
+
+@pytest.mark.parametrize("changes", [{"num_chunks": 61}, {"table": "corag_chunks_9"}])
+def test_a_damaged_index_is_refused(tmp_path: Path, chunks: list[Chunk], changes: dict):
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    rewrite_manifest(tmp_path, **changes)
+    with pytest.raises(IndexMismatchError, match="damaged"):
+        ChunkIndex.open(tmp_path)
+
+
+def test_a_missing_index_is_refused_and_not_created(tmp_path: Path):
+    with pytest.raises(IndexMismatchError, match=r"no index at .*nowhere; .*corag index"):
+        ChunkIndex.open(tmp_path / "nowhere")
+    with pytest.raises(IndexMismatchError, match="no index"):
+        ChunkIndex.open(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ([], "no chunks"),
+        ([Chunk("a", "x"), Chunk("b", "y"), Chunk("a", "z")], "chunk id 'a' occurs twice"),
+        ([Chunk("a", "\ud800")], "chunk 'a' is no valid Unicode"),
+        ([Chunk("a", "x", {"when": object()})], "metadata of chunk 'a' cannot be stored as JSON"),
+    ],
+)
+@pytest.mark.parametrize("container", [list, iter])
+def test_chunks_that_cannot_be_stored_are_refused_before_anything_is_written(
+    tmp_path: Path, bad: list[Chunk], message: str, container: type
+):
+    with pytest.raises(DataError, match=message):
+        ChunkIndex.build(tmp_path / "new", container(bad), HashingEmbedder())
+    assert not (tmp_path / "new").exists()
+
+
+def test_batch_size_below_one_is_refused(tmp_path: Path, chunks: list[Chunk]):
+    with pytest.raises(InputError, match="batch_size must be at least 1, got 0"):
+        ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=0)
+
+
+@pytest.mark.parametrize("vectors", [np.zeros((60, 8)), np.full((60, 8), np.nan), np.ones((60, 4)) / 2, np.eye(8)])
+def test_an_embedder_that_breaks_its_promise_is_refused(tmp_path: Path, chunks: list[Chunk], vectors: np.ndarray):
+    class Lying(HashingEmbedder):
+        def embed(self, texts: Sequence[str]) -> np.ndarray:
+            return vectors
+
+    with pytest.raises(ModelError, match="'hashing' must return finite unit vectors of shape"):
+        ChunkIndex.build(tmp_path, chunks, Lying())
+
+
+FULL_DISK_BUILD = """
+import random, resource, sys
+from dataclasses import replace
+from corag.errors import CoragError
+from corag.index import ChunkIndex
+from tests.corag.index.test_index import HashingEmbedder, make_chunks
+
+chunks = make_chunks(60)
+for i in range(40, 60):
+    chunks[i] = replace(chunks[i], text=random.Random(i).randbytes(20_000).hex())
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+try:
+    ChunkIndex.build(sys.argv[1], chunks, HashingEmbedder(), batch_size=20)
+except CoragError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+embedder = HashingEmbedder()
+index = ChunkIndex.build(sys.argv[1], chunks, embedder, batch_size=20)
+print(embedder.num_embedded, list(index.chunks()) == chunks)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files by a Linux resource limit")
+def test_a_refused_write_keeps_what_is_stored(tmp_path: Path):
+    result = subprocess.run(
+        [sys.executable, "-c", FULL_DISK_BUILD, str(tmp_path / "full")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    message, outcome = result.stdout.splitlines()
+    assert f"cannot write the index at {tmp_path / 'full'}" in message
+    assert "File too large" in message
+    assert ".rs:" not in message
+    assert "stored so far is kept" in message
+    assert outcome == "20 True"
+
+
+def test_a_file_in_the_way_is_a_clear_error(tmp_path: Path, chunks: list[Chunk]):
+    (tmp_path / "file").touch()
+    with pytest.raises(CoragError, match=r"cannot write the index at .*file: .*File exists"):
+        ChunkIndex.build(tmp_path / "file", chunks, HashingEmbedder())
+    with pytest.raises(IndexMismatchError, match="no index"):
+        ChunkIndex.open(tmp_path / "file")
+
+
+@pytest.mark.parametrize(("uri", "message"), [("", "index path is empty"), ("ftp://host/index", "'ftp://host/index'")])
+def test_an_address_that_holds_no_index_is_refused(chunks: list[Chunk], uri: str, message: str):
+    for refused in (lambda: ChunkIndex.open(uri), lambda: ChunkIndex.build(uri, chunks, HashingEmbedder())):
+        with pytest.raises(InputError, match=message):
+            refused()
+
+
+def test_without_lancedb_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "lancedb", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'corag\[index\]'"):
+        ChunkIndex.open(tmp_path)

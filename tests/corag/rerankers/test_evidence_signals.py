@@ -1,0 +1,194 @@
+"""What passages and signals say, worked out by hand in a world where every word is a direction of its own."""
+
+import numpy as np
+import pytest
+
+from corag.models.minilm import unit
+from corag.rerankers.evidence.passages import PassageReader, plain, split_title
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
+from tests.corag.rerankers.evidence_worlds import WordEncoder
+
+RARITY = np.ones(30522)
+
+
+def described(question, texts, rarity=RARITY, encoder=None):
+    encoder = encoder or WordEncoder()
+    return signals(read_question(encoder, question, rarity), PassageReader(encoder)(texts))
+
+
+def single(found, name, row=0):
+    return found.singles[row, SINGLES.index(name)]
+
+
+def pair(found, name, first=0, second=1):
+    return found.pairs[first, second, PAIRS.index(name)]
+
+
+# --- Passages ---
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "start"),
+    [
+        ("Berlin\nBerlin is a city.", "Berlin", 7),
+        ("Berlin (city) \nIt is big.", "Berlin (city)", 15),
+        ("One line alone", "", 0),
+        ("A sentence ends here.\nAnother begins.", "", 0),
+        ("Is this a title?\nNo.", "", 0),
+        ("\nno title", "", 0),
+        ("Title\n  ", "", 0),
+        ("x" * 151 + "\nbody", "", 0),
+        ("", "", 0),
+    ],
+)
+def test_the_title_is_a_short_first_line_that_is_no_sentence(text, title, start):
+    assert split_title(text) == (title, start)
+
+
+def test_a_passage_is_read_into_title_sentences_words_and_names():
+    encoder = WordEncoder()
+    (passage,) = PassageReader(encoder)(["Sky Ark (1999 film)\nIt was made by Ann Lee. Critics in Rome liked it."])
+    assert passage.title == "sky ark"
+    assert passage.title_words == ("sky", "ark")
+    assert passage.num_title == 4
+    assert passage.names == {"ann lee", "critics", "rome", "sky ark"}
+    assert passage.sentences.shape == (2, 384)
+    words = encoder.words
+    assert np.flatnonzero(passage.sentences[1]).tolist() == sorted(
+        words[w] for w in ["critics", "in", "rome", "liked", "it"]
+    )
+    np.testing.assert_allclose(passage.title_vector[[words["sky"], words["ark"], words["film"]]], 0.5)
+
+
+def test_the_reader_remembers_texts_and_reads_repeated_ones_once():
+    encoder = WordEncoder()
+    read = PassageReader(encoder)
+    first = read(["a b", "a b", "c"])
+    assert encoder.texts_encoded == 2
+    assert first[0] is first[1]
+    assert read(["c", "a b"])[1] is first[0]
+    assert encoder.texts_encoded == 2
+
+
+def test_a_text_beyond_the_window_says_so():
+    (passage,) = PassageReader(WordEncoder())(["word " * 511])
+    assert passage.truncated
+    assert len(passage.ids) == 510
+
+
+def test_words_are_plain_and_zero_vectors_stay():
+    assert plain("Don't  STOP, it's 1,5!") == "don t stop it s 1 5"
+    np.testing.assert_array_equal(unit(np.zeros((2, 3), dtype=np.float32)), 0)
+
+
+# --- Figures of a chunk ---
+
+
+def test_figures_of_a_chunk_by_hand():
+    # Question: 4 words. Title: 1 word. Body: two sentences of 2 and 3 words.
+    found = described("who made sky ark", ["Ark\nAnn made. Birds like sky."])
+    assert single(found, "cosine") == pytest.approx(3 / np.sqrt(4 * 6))  # made, ark, sky of 4 and 6 words
+    assert single(found, "sentence") == pytest.approx(1 / np.sqrt(4 * 2))
+    assert single(found, "two_sentences") == pytest.approx((1 / np.sqrt(8) + 1 / np.sqrt(12)) / 2)
+    assert single(found, "title") == pytest.approx(1 / 2)
+    assert single(found, "maxsim") == pytest.approx(3 / 4)
+    assert single(found, "lexical") == pytest.approx(3 / 4)
+    assert single(found, "named") == 1
+    assert single(found, "title_words") == 1
+    assert single(found, "title_tokens") == 1
+    assert single(found, "length") == pytest.approx(6 / 128)
+    assert single(found, "untitled") == 0
+    assert single(found, "sentences") == pytest.approx(2 / 5)
+
+
+def test_rare_tokens_count_more():
+    encoder = WordEncoder()
+    encoder.tokenize(["common rare"])
+    rarity = np.zeros(30522)
+    rarity[:2] = 1, 3
+    found = described("common rare", ["common x", "rare x"], rarity, encoder)
+    np.testing.assert_allclose(found.weights, [0.25, 0.75])
+    np.testing.assert_allclose(found.singles[:, SINGLES.index("rare_maxsim")], [0.25, 0.75])
+    np.testing.assert_allclose(found.singles[:, SINGLES.index("lexical")], [0.25, 0.75])
+
+
+def test_ranks_follow_the_cosine_and_ties_the_given_order():
+    found = described("a b", ["c", "a b", "d", "a"])
+    np.testing.assert_allclose(found.singles[:, SINGLES.index("rank")], [0.2, 0.0, 0.3, 0.1])
+
+
+# --- Figures of a pair ---
+
+
+def test_links_and_bridges_by_hand():
+    texts = ["Sky Ark\nIt was made by Ann Lee.", "Ann Lee\nBorn in 1950.", "Ann Ray\nA cook."]
+    found = described("when was the maker of sky ark born", texts)
+    assert pair(found, "link") == 1
+    assert pair(found, "link", 1, 0) == 0
+    assert pair(found, "new_link") == 1  # the question does not name Ann Lee
+    assert pair(found, "link_words", 0, 2) == pytest.approx(1 / 2)
+    assert pair(found, "link", 0, 2) == 0
+    assert pair(found, "link_tokens", 0, 2) == pytest.approx(1 / 2)
+    # The sentence "it was made by ann lee" (6 words, one in the question) to the title of two words.
+    assert pair(found, "bridge_title") == pytest.approx(2 / np.sqrt(6 * 2))
+    assert pair(found, "names") == 1.0  # "ann lee" stands in these two alone
+    assert pair(found, "names", 0, 2) == 0.0
+    assert single(found, "named") == 1
+    np.testing.assert_array_equal(found.flags[[FLAGS.index("names_one"), FLAGS.index("names_many")]], [1, 0])
+
+
+def test_what_two_chunks_cover_together_by_hand():
+    found = described("a b c d", ["a b", "c", "a"])
+    assert pair(found, "gain") == pytest.approx(1 / 4)  # 3 of 4 together, 2 of 4 alone
+    assert pair(found, "lexical_gain", 0, 2) == pytest.approx(0)
+    assert pair(found, "rest") == pytest.approx(1 / 2)  # c and d are left, of which the second covers one
+    assert pair(found, "similar", 0, 2) == pytest.approx(1 / np.sqrt(2))
+    # The question less its part along "a b" is c + d; the second chunk is c.
+    assert pair(found, "rest_vector") == pytest.approx(1 / np.sqrt(2))
+    np.testing.assert_array_equal(found.pairs[np.arange(3), np.arange(3)], 0)
+
+
+def test_the_same_title_twice_is_no_link():
+    found = described("x", ["Ann\nAnn sings.", "Ann\nAnn also dances."])
+    assert pair(found, "same_title") == 1
+    assert pair(found, "link") == 0
+
+
+def test_pairs_are_left_out_where_nobody_asks():
+    encoder = WordEncoder()
+    passages = PassageReader(encoder)(["Ann\nAnn sings.", "Lee\nLee knows Ann."])
+    question = read_question(encoder, "who is Ann", RARITY)
+    without, whole = signals(question, passages, with_pairs=False), signals(question, passages)
+    assert not without.pairs.any()
+    assert whole.pairs.any()
+    np.testing.assert_array_equal(without.singles, whole.singles)
+
+
+# --- Edges ---
+
+
+def test_texts_and_questions_without_words_have_no_figures():
+    found = described("a b", ["", "a", " \n "])
+    np.testing.assert_array_equal(found.singles[[0, 2]][:, : SINGLES.index("rank")], 0)
+    np.testing.assert_array_equal(found.pairs[[0, 2]], 0)
+    assert np.isfinite(found.pairs).all()
+    blank = described("?!", ["a b", "T\nc"])
+    assert np.isfinite(blank.singles).all()
+    assert np.isfinite(blank.pairs).all()
+    assert blank.nearest.shape == (2, 0)
+
+
+def test_no_candidates_no_figures():
+    found = described("a b", [])
+    assert found.singles.shape == (0, len(SINGLES))
+    assert found.pairs.shape == (0, 0, len(PAIRS))
+
+
+@pytest.mark.parametrize(
+    ("question", "compares", "both"),
+    [("Which is older, X or Y?", 1, 0), ("Are both from Rome?", 1, 1), ("Where is Rome?", 0, 0)],
+)
+def test_questions_that_compare_are_marked(question, compares, both):
+    found = described(question, ["a"])
+    assert found.flags[FLAGS.index("compares")] == compares
+    assert found.flags[FLAGS.index("both")] == both

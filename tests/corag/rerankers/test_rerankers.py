@@ -1,0 +1,338 @@
+"""What every registered reranker promises, and each one's values against another way to get them."""
+
+import itertools
+import math
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.errors import InputError
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.minilm import minilm_encoder
+from corag.rerankers.bm25 import Bm25
+from corag.rerankers.cosine import MiniLMCosine
+from corag.rerankers.maxsim import MaxSimScorer, MiniLMMaxSim
+from corag.text.documents import SEPARATOR
+from corag.types import Reranker
+from tests.corag.models.worlds import save_bert
+
+QUESTION = "Which river flows through the capital of Germany?"
+PASSAGES = [
+    "Berlin\nBerlin is the capital of Germany. It lies on the river Spree.",
+    "Rhine\nThe Rhine is a river that flows through Cologne, not through Berlin.",
+    "Bananas are yellow; bananas, bananas everywhere.",
+    "Germany, Germany, Germany: the capital of Germany was Bonn, too.",
+    "The Spree flows through Berlin, flows and flows.",
+]
+ODD = [
+    "",
+    " \n",
+    "\x00",
+    "🦔🌊👩‍👩‍👧",
+    "القدس עיר",
+    "e\u0301\u0301 \ufffd",
+    "[SEP] [CLS] [PAD]",
+    "\u2028x\u200d",
+    "a" * 300,
+]
+LONG = "river " * 600
+
+texts = st.sampled_from([*PASSAGES, *ODD]) | st.text(max_size=20)
+
+
+@pytest.fixture(scope="module")
+def settings_of(tmp_path_factory):
+    """What has to be given to build a reranker: a model where it brings none."""
+    return {"cross-encoder": {"model": save_bert(tmp_path_factory.mktemp("models") / "bert"), "backend": "torch"}}
+
+
+@pytest.fixture(params=corag.RERANKERS.names, scope="module")
+def reranker(request, settings_of):
+    return corag.reranker(request.param, **settings_of.get(request.param, {}))
+
+
+def chunks_of(texts):
+    return [Chunk(f"c{rank}", text) for rank, text in enumerate(texts)]
+
+
+def assert_values(values, num_values):
+    assert (values.dtype, values.shape) == (np.float64, (num_values,))
+    assert ((values >= 0) & (values <= 1)).all()
+
+
+def all_orders(num_chunks):
+    return [order for size in range(1, num_chunks + 1) for order in itertools.permutations(range(num_chunks), size)]
+
+
+def test_is_a_reranker(reranker):
+    assert isinstance(reranker, Reranker)
+    assert reranker.name in corag.RERANKERS.names
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(texts, max_size=6), st.sampled_from([QUESTION, "the of", "  ", "\x00", "🦔", "ברלין?"]))
+def test_a_text_is_worth_the_same_in_any_company(reranker, batch, query):
+    together = reranker.score(query, batch)
+    assert_values(together, len(batch))
+    alone = [reranker.score(query, [text])[0] for text in batch]
+    assert together == pytest.approx(alone, abs=1e-5)
+
+
+def test_order_of_texts_is_kept(reranker):
+    texts = [*PASSAGES, *ODD, LONG]
+    values = reranker.score(QUESTION, texts)
+    assert_values(values, len(texts))
+    shuffled = np.random.default_rng(0).permutation(len(texts))
+    assert reranker.score(QUESTION, [texts[row] for row in shuffled]) == pytest.approx(values[shuffled], abs=1e-5)
+    assert len(np.unique(values[:5])) == 5
+
+
+def test_no_text(reranker):
+    assert_values(reranker.score(QUESTION, []), 0)
+    assert_values(reranker.scorer(QUESTION, [])([]), 0)
+    assert_values(reranker.scorer(QUESTION, chunks_of(PASSAGES))([]), 0)
+
+
+def test_blank_texts_are_worth_nothing(reranker):
+    assert reranker.score(QUESTION, ["", " \n", "\x00"]).tolist() == [0.0, 0.0, 0.0]
+    assert reranker.scorer(QUESTION, chunks_of(["", " "]))([(0,), (1, 0)]).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("reranker", sorted(set(corag.RERANKERS.names) - {"cross-encoder"}), indirect=True)
+def test_relevant_beats_irrelevant(reranker):
+    values = reranker.score(QUESTION, PASSAGES)
+    assert values[2] == values.min()
+    assert values[2] < values[0]
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(texts, min_size=1, max_size=3))
+def test_order_matters_is_true_to_its_word(reranker, batch):
+    scorer = reranker.scorer(QUESTION, chunks_of(batch))
+    orders = all_orders(len(batch))
+    values = scorer(orders)
+    assert_values(values, len(orders))
+    if not scorer.order_matters:
+        by_set = dict(zip(orders, values, strict=True))
+        assert values.tolist() == [by_set[tuple(sorted(order))] for order in orders]
+
+
+def test_order_matters_where_it_is_said_to(reranker):
+    scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
+    forward, backward = scorer([(0, 1, 2), (2, 1, 0)])
+    assert scorer.order_matters == (abs(forward - backward) > 1e-4)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.lists(st.permutations(range(5)).map(lambda order: tuple(order[:3])), min_size=1, max_size=4))
+def test_an_order_is_worth_the_same_in_any_company(reranker, orders):
+    scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
+    assert scorer(orders) == pytest.approx([scorer([order])[0] for order in orders], abs=1e-5)
+
+
+def test_what_exceeds_the_window_is_counted_once_per_order(reranker):
+    scorer = reranker.scorer(QUESTION, chunks_of(["Berlin", LONG, "river " * 300, "Spree " * 300]))
+    assert scorer.num_truncated == 0
+    scorer([(0,), (2,), (0, 2)])
+    assert scorer.num_truncated == 0
+    assert_values(scorer([(1,), (0, 1), (1,)]), 3)
+    scorer([(1,)])
+    assert scorer.num_truncated == (2 if reranker.max_tokens else 0)
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(InputError, match="reranker 'cosine' is unknown; the names are minilm-cosine"):
+        corag.reranker("cosine")
+
+
+# minilm-cosine
+
+
+@settings(deadline=None, max_examples=25)
+@given(
+    st.lists(texts, min_size=1, max_size=4),
+    st.lists(st.permutations(range(4)), min_size=1, max_size=3),
+    st.integers(1, 4),
+)
+def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size):
+    reranker = MiniLMCosine()
+    kept = [tuple(index for index in order if index < len(batch))[:size] for order in permutations]
+    scorer = reranker.scorer(QUESTION, chunks_of(batch))
+    joined = [SEPARATOR.join(batch[index] for index in order) for order in kept]
+    assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
+
+
+def test_cosine_is_that_of_the_embeddings():
+    question, *passages = MiniLMEmbedder().embed([QUESTION, *PASSAGES])
+    expected = [max(0.0, float(passage @ question)) for passage in passages]
+    assert MiniLMCosine().score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
+
+
+def test_cosine_counts_chunks_that_fit_alone_but_not_together():
+    scorer = MiniLMCosine().scorer(QUESTION, chunks_of(["river " * 300, "Berlin " * 300]))
+    first, both, turned = scorer([(0,), (0, 1), (1, 0)])
+    assert scorer.num_truncated == 2
+    assert len({first, both, turned}) == 3
+
+
+def test_cosine_cuts_at_the_end():
+    scorer = MiniLMCosine().scorer(QUESTION, chunks_of([LONG, "Berlin"]))
+    values = scorer([(0,), (0, 1), (1, 0)])
+    assert values[0] == pytest.approx(values[1], abs=1e-6)
+    assert scorer.num_truncated == 3
+    joined = [LONG, f"{LONG}\n\nBerlin", f"Berlin\n\n{LONG}"]
+    assert values == pytest.approx(MiniLMCosine().score(QUESTION, joined), abs=1e-5)
+
+
+# minilm-maxsim
+
+
+def naive_maxsim(question, passages, sharpness):
+    """Mean over question tokens of the pooled best cosines with each passage, one token at a time."""
+    encoder = minilm_encoder()
+    (question_tokens,) = encoder.token_embeddings(encoder.tokenize([question]).ids)
+    tokens = [encoder.token_embeddings([ids])[0] for ids in encoder.tokenize(passages).ids]
+    pooled = []
+    for asked in question_tokens:
+        best = [max([0.0, *(float(np.dot(token, asked)) for token in rows)]) for rows in tokens]
+        power = sum(value**sharpness for value in best) ** (1 / sharpness) if math.isfinite(sharpness) else max(best)
+        pooled.append(power)
+    return sum(pooled) / len(pooled)
+
+
+@pytest.mark.parametrize("sharpness", [2.0, 8.0, math.inf])
+@pytest.mark.parametrize("order", [(0,), (2,), (1, 3), (3, 1), (4, 0, 2), (5,), (5, 1)])
+def test_maxsim_equals_the_naive_loop(order, sharpness):
+    passages = [*PASSAGES, ""]
+    value = MiniLMMaxSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
+    assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
+
+
+def test_softsim_is_maxsim_with_a_norm_of_order_eight():
+    soft, chunks = corag.reranker("minilm-softsim"), chunks_of(PASSAGES)
+    assert (type(soft), soft.name, soft.search_policy) == (MiniLMMaxSim, "minilm-softsim", "beam")
+    orders = [(0,), (2,), (1, 3), (4, 0, 2)]
+    assert soft.scorer(QUESTION, chunks)(orders) == pytest.approx(
+        MiniLMMaxSim(sharpness=8.0).scorer(QUESTION, chunks)(orders)
+    )
+    assert soft.score(QUESTION, PASSAGES) == pytest.approx(MiniLMMaxSim().score(QUESTION, PASSAGES))
+
+
+def test_maxsim_of_a_single_chunk_is_the_score_of_its_text():
+    reranker = MiniLMMaxSim()
+    passages = [*PASSAGES, *ODD, LONG]
+    singles = reranker.scorer(QUESTION, chunks_of(passages))([(row,) for row in range(len(passages))])
+    assert singles == pytest.approx(reranker.score(QUESTION, passages), abs=1e-6)
+
+
+def test_maxsim_by_hand():
+    maxima, cut = np.array([[0.2, 0.8], [0.6, 0.4], [0.1, 0.1]]), np.array([False, False, True])
+    scorer = MaxSimScorer(maxima, cut, math.inf)
+    orders = [(0,), (1,), (2,), (0, 1), (1, 0), (2, 1), (2, 1, 0)]
+    # (0.2 + 0.8) / 2, (0.6 + 0.4) / 2, 0.1, max by column (0.6 + 0.8) / 2, the same, (0.6 + 0.4) / 2, ...
+    assert scorer(orders) == pytest.approx([0.5, 0.5, 0.1, 0.7, 0.7, 0.5, 0.7])
+    assert scorer.num_truncated == 3
+    # With the Euclidean norm: (sqrt(0.4) + sqrt(0.8)) / 2, and what is 0 everywhere stays 0.
+    soft = MaxSimScorer(np.append(maxima, [[0.0, 0.0]], axis=0), np.append(cut, False), 2.0)
+    assert soft([(0,), (1, 0), (3, 3)]) == pytest.approx([0.5, (0.4**0.5 + 0.8**0.5) / 2, 0.0])
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=6), st.permutations(range(6)), st.sampled_from([1.0, 8.0, 1e3]))
+def test_maxsim_is_the_same_in_any_order_and_between_the_maximum_and_the_sum(column, order, sharpness):
+    scorer = MaxSimScorer(np.array(column)[:, None], np.zeros(len(column), dtype=bool), sharpness)
+    order = tuple(place for place in order if place < len(column))
+    one, other = scorer([order, tuple(range(len(column)))])
+    assert one == other
+    assert max(column) * (1 - 1e-12) <= one <= sum(column) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("sharpness", [0.5, 0, math.nan])
+def test_maxsim_that_is_no_norm(sharpness):
+    with pytest.raises(InputError, match="sharpness must be at least 1, got"):
+        MiniLMMaxSim(sharpness=sharpness)
+
+
+def test_maxsim_never_falls_with_another_chunk():
+    scorer = MiniLMMaxSim().scorer(QUESTION, chunks_of(PASSAGES))
+    values = scorer([tuple(range(size)) for size in range(1, 6)])
+    assert (np.diff(values) >= 0).all()
+
+
+@pytest.mark.parametrize("cache_mb", [0, 0.05, 0.15])
+def test_maxsim_with_a_small_cache(cache_mb):
+    large, small = MiniLMMaxSim(), MiniLMMaxSim(cache_mb=cache_mb)
+    for passages in (PASSAGES, PASSAGES[::-1], PASSAGES[1:3] * 2):
+        assert small.score(QUESTION, passages) == pytest.approx(large.score(QUESTION, passages), abs=1e-5)
+    with pytest.raises(InputError, match="cache_mb must be at least 0, got -1"):
+        MiniLMMaxSim(cache_mb=-1)
+
+
+# bm25
+
+
+def by_bm25s(query, passages, k1, b):
+    """Scores of bm25s with Lucene's formula, as a share of the weights of the question's terms."""
+    split = {"stopwords": "en", "stemmer": Stemmer.Stemmer("english"), "return_ids": False, "show_progress": False}
+    passage_terms = bm25s.tokenize(passages, **split)
+    index = bm25s.BM25(method="lucene", k1=k1, b=b, dtype="float64")
+    index.index(passage_terms, show_progress=False)
+    terms = [term for term in dict.fromkeys(bm25s.tokenize([query], **split)[0]) if term in index.vocab_dict]
+    frequencies = [sum(term in passage for passage in passage_terms) for term in terms]
+    most = sum(math.log(1 + (len(passages) - n + 0.5) / (n + 0.5)) for n in frequencies)
+    return index.get_scores(terms) / most
+
+
+@pytest.mark.parametrize("query", [QUESTION, "bananas", "the Rhine and the Spree", "capital capital unknown"])
+@pytest.mark.parametrize(("k1", "b"), [(1.5, 0.4), (1.5, 0.75), (0.9, 0.0), (2.0, 1.0)])
+def test_bm25_equals_bm25s_on_single_chunks(query, k1, b):
+    values = Bm25(k1=k1, b=b).scorer(query, chunks_of(PASSAGES))([(row,) for row in range(len(PASSAGES))])
+    assert values == pytest.approx(by_bm25s(query, PASSAGES, k1, b), abs=1e-6)
+
+
+def test_bm25_of_a_combination_by_hand():
+    scorer = Bm25(k1=1.5, b=0.4).scorer("Berlin wall", chunks_of(["Berlin, Berlin!", "walls", "river"]))
+    # Either term is in one of three chunks, so both weigh 1/2; the average length is (2 + 1 + 1) / 3 = 4/3.
+    # Damping: 1.5 * (0.6 + 0.4 * 2 * 3/4) = 1.8 for length 2, 1.5 * (0.6 + 0.4 * 3 * 3/4) = 2.25 for 3.
+    expected = [0.5 * 2 / 3.8, 0.5 * 2 / 4.25 + 0.5 * 1 / 3.25, 0.0]
+    assert scorer([(0,), (1, 0), (2,)]) == pytest.approx(expected)
+
+
+def test_bm25_weighs_rare_terms_more():
+    scorer = Bm25(k1=1.5, b=0.4).scorer("Berlin river", chunks_of(["Berlin wall", "Berlin river"]))
+    # ln(1 + 0.5 / 2.5) for berlin in both of two, ln(1 + 1.5 / 1.5) for river in one; each once: 1 / 2.5.
+    common, rare = math.log(1.2), math.log(2.0)
+    assert scorer([(0,), (1,)]) == pytest.approx([0.4 * common / (common + rare), 0.4])
+
+
+def test_bm25_score_by_hand():
+    # Without a pool both terms weigh 1/2; damping 1.5 * (0.6 + 0.4 * 3 / 100) = 0.918.
+    value = Bm25(k1=1.5, b=0.4, reference_length=100).score("the Berlin wall", ["Berlin: wall, wall"])
+    assert value == pytest.approx([(1 / 1.918 + 2 / 2.918) / 2])
+
+
+def test_bm25_ignores_terms_that_no_candidate_holds():
+    chunks = chunks_of(PASSAGES)
+    orders = all_orders(2)
+    known, unknown = (Bm25().scorer(query, chunks)(orders) for query in ("river", "river zebra"))
+    assert known.tolist() == unknown.tolist()
+
+
+@pytest.mark.parametrize("b", [0.0, 1.0])
+def test_bm25_of_chunks_without_words(b):
+    scorer = Bm25(b=b).scorer("Berlin", chunks_of(["", "?", "the"]))
+    assert scorer([(0,), (1, 2)]).tolist() == [0.0, 0.0]
+    assert Bm25(b=b).score("Berlin", ["", "Berlin"])[0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "setting", [{"k1": 0.0}, {"k1": math.nan}, {"b": -0.1}, {"b": 1.1}, {"b": math.nan}, {"reference_length": 0.0}]
+)
+def test_bm25_settings(setting):
+    with pytest.raises(InputError, match=r"bm25 needs k1 > 0, 0 <= b <= 1 and reference_length > 0, got"):
+        Bm25(**setting)

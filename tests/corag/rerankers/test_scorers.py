@@ -1,0 +1,162 @@
+"""Scoring functions over candidate indices, and the reranker for tests."""
+
+import math
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corag import Chunk
+from corag.errors import InputError, ScoringError
+from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
+from corag.testing import TableReranker
+from corag.types import Reranker
+from tests.corag.worlds import HashReranker
+
+CHUNKS = [Chunk(name, name) for name in "abcd"]
+IDS = [chunk.id for chunk in CHUNKS]
+
+orders = st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True).map(tuple)
+batches = st.lists(st.lists(orders, max_size=6), max_size=6)
+
+
+class Recorder:
+    """Gives every order the sum of the powers 2**-i of its members, 0.01 more when it is descending."""
+
+    num_truncated = 0
+
+    def __init__(self, order_matters=True):
+        self.order_matters = order_matters
+        self.asked = []
+
+    def __call__(self, asked):
+        self.asked.extend(asked)
+        return [self.value(order) for order in asked]
+
+    def value(self, order):
+        descending = self.order_matters and order == tuple(sorted(order, reverse=True))
+        return sum(2.0**-index for index in order) + 0.01 * descending
+
+
+class Replying:
+    """Replies to any orders with what it is given."""
+
+    order_matters = True
+    num_truncated = 5
+
+    def __init__(self, reply):
+        self.reply = reply
+
+    def __call__(self, asked):
+        return self.reply
+
+
+@settings(deadline=None)
+@given(batches, st.booleans())
+def test_cached_equals_the_scorer_and_never_asks_twice(batches, order_matters):
+    recorder = Recorder(order_matters)
+    cached = CachedScorer(recorder, "recorder", IDS)
+    for batch in batches:
+        values = cached(batch)
+        assert (values.dtype, values.shape) == (np.float64, (len(batch),))
+        assert values.tolist() == [recorder.value(order) for order in batch]
+    keys = {order if order_matters else frozenset(order) for batch in batches for order in batch}
+    assert len(recorder.asked) == len(set(recorder.asked)) == cached.num_computed == len(keys)
+    assert cached.order_matters == order_matters
+
+
+def test_cached_lets_permutations_share_a_value_where_order_does_not_matter():
+    recorder = Recorder(order_matters=False)
+    cached = CachedScorer(recorder, "recorder", IDS)
+    assert cached([(2, 0), (0, 2), (1,)]).tolist() == [1.25, 1.25, 0.5]
+    assert cached([(2, 0)]).tolist() == [1.25]
+    assert recorder.asked == [(0, 2), (1,)]
+
+
+def test_cached_asks_for_nothing_when_nothing_is_new():
+    cached = CachedScorer(Recorder(), "recorder", IDS)
+    assert cached([]).shape == (0,)
+    assert cached.num_computed == 0
+
+
+@pytest.mark.parametrize("reply", [[0.5], [0.5] * 3, [[0.5, 0.5]], 0.5, None, np.zeros((2, 1))])
+def test_wrong_number_of_values(reply):
+    with pytest.raises(ScoringError, match=r"'odd' returned values of shape \(.*\) for the chunks 'c', 'a' and 1"):
+        CachedScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
+
+
+@pytest.mark.parametrize("reply", [["high", "low"], [[1.0], [1.0, 2.0]], {"a": 1.0}])
+def test_values_that_are_no_numbers(reply):
+    with pytest.raises(ScoringError, match=r"'odd' returned .* no array of numbers .* for the chunks 'c', 'a'"):
+        CachedScorer(Replying(reply), "odd", IDS)([(2, 0), (1,)])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_values_that_are_not_finite(value):
+    cached = CachedScorer(Replying([0.5, value]), "odd", IDS)
+    with pytest.raises(ScoringError, match=rf"reranker 'odd' returned {value} for the chunks 'b'; values must"):
+        cached([(2, 0), (1,)])
+    assert cached.num_computed == 0
+
+
+def test_cached_passes_on_what_was_truncated():
+    assert CachedScorer(Replying([]), "odd", IDS).num_truncated == 5
+
+
+@settings(deadline=None)
+@given(st.lists(orders, max_size=6))
+def test_joined_text_scorer_scores_joined_texts(batch):
+    reranker = HashReranker()
+    values = JoinedTextScorer(reranker, "who?", CHUNKS)(batch)
+    texts = ["\n\n".join("abcd"[index] for index in order) for order in batch]
+    assert values.tolist() == reranker.score("who?", texts).tolist()
+
+
+class Joint(Recorder):
+    """A recorder whose orders can share batches; counts them in `batches`."""
+
+    reranker = "recorder"
+    batches: ClassVar[list[int]] = []
+
+    @staticmethod
+    def score_jointly(requests):
+        Joint.batches.append(sum(len(asked) for _, asked in requests))
+        return [scorer(asked) for scorer, asked in requests]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(batches, st.booleans(), st.booleans()), max_size=4))
+def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
+    Joint.batches.clear()
+    recorders = [(Joint if joint else Recorder)(order_matters) for _, order_matters, joint in worlds]
+    scorers = [CachedScorer(recorder, "recorder", IDS) for recorder in recorders]
+    for turn in range(max((len(world[0]) for world in worlds), default=0)):
+        asked = [world[0][turn] if turn < len(world[0]) else [] for world in worlds]
+        wanted = sum(
+            len(cached.missing(o)) for cached, o, (_, _, joint) in zip(scorers, asked, worlds, strict=True) if joint
+        )
+        before = len(Joint.batches)
+        together = score_together(list(zip(scorers, asked, strict=True)))
+        assert Joint.batches[before:] == ([wanted] if wanted else [])
+        for found, recorder, of_one in zip(together, recorders, asked, strict=True):
+            keys = [order if recorder.order_matters else tuple(sorted(order)) for order in of_one]
+            assert found.tolist() == [recorder.value(key) for key in keys]
+    for recorder in recorders:
+        assert len(recorder.asked) == len(set(recorder.asked))
+
+
+def test_table_reranker():
+    reranker = TableReranker({("a",): 0.3, ("b", "a"): 0.9}, default=0.1)
+    scorer = reranker.scorer("who?", CHUNKS)
+    assert isinstance(reranker, Reranker)
+    assert scorer([(0,), (1, 0), (0, 1), (2,)]).tolist() == [0.3, 0.9, 0.1, 0.1]
+    assert reranker.score("who?", ["a", "b\n\na", "a\n\nb", "c"]).tolist() == [0.3, 0.9, 0.1, 0.1]
+    assert reranker.score("who?", []).dtype == scorer([]).dtype == np.float64
+    assert (scorer.order_matters, scorer.num_truncated) == (True, 0)
+
+
+def test_table_reranker_needs_tuples_of_ids():
+    with pytest.raises(InputError, match="values has the key 'ab'; keys are tuples of chunk ids"):
+        TableReranker({"ab": 0.9})

@@ -1,0 +1,404 @@
+"""A reranker's window: what fits, what is cut, what is split, and what is no candidate."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.errors import InputError
+from corag.models.minilm import MAX_TOKENS
+from corag.rerankers.cached import CachedReranker
+from corag.rerankers.cosine import MiniLMCosine
+from corag.rerankers.cross_encoder import CrossEncoder
+from corag.rerankers.maxsim import MiniLMMaxSim
+from corag.rerankers.scorers import CachedScorer, score_together
+from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, window_starts
+from corag.selectors.corag.selector import Corag
+from corag.selectors.problem import combined_limits, knapsack_bound
+from corag.selectors.reranking import Naive, Upper
+from corag.testing import TableReranker
+from corag.text.documents import SEPARATOR
+from corag.text.tokens import CallableCounter
+from tests.corag.models.worlds import byte_level, change_json, save_bert
+from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, offer
+
+CHARACTERS = CallableCounter(len, name="characters")
+QUESTION = "which river?"
+
+
+class Letters:
+    """Sees `window` letters of an order, each a token, and values rows by a hash; remembers the rows.
+
+    With `surcharge`, a joined text is longer than its window says by so many letters a joint.
+    """
+
+    name = "letters"
+
+    def __init__(self, window=12, surcharge=0):
+        self.max_tokens, self.surcharge = window, surcharge
+        self.identity = f"letters {window} {surcharge}"
+        self.seen = []
+
+    def score(self, query, texts):
+        return HashReranker().score(query, [text[: self.max_tokens] for text in texts])
+
+    def scorer(self, query, chunks):
+        return LettersScorer(self, query, [chunk.text for chunk in chunks])
+
+
+class LettersScorer(WindowedScorer):
+    def __init__(self, reranker, query, texts):
+        super().__init__(Window(reranker.max_tokens, np.array([len(text) for text in texts]) + 2, 2))
+        self.reranker, self.query, self.texts = reranker, query, texts
+
+    @staticmethod
+    def score_jointly(requests):
+        return [scorer.values(orders) for scorer, orders in requests]
+
+    def values(self, orders):
+        joint = SEPARATOR + "+" * self.reranker.surcharge
+        joined = [joint.join(self.texts[index] for index in order) for order in orders]
+        rows = self.rows(orders, [np.array([*text], dtype=object) for text in joined])
+        texts = ["".join(row) for row in rows.ids]
+        self.reranker.seen += texts
+        return rows.pooled(self.reranker.score(self.query, texts))
+
+
+def chunks_of(texts):
+    return [Chunk(str(rank), text) for rank, text in enumerate(texts)]
+
+
+# Splits
+
+
+@pytest.mark.parametrize(
+    ("length", "tokens", "starts"),
+    [(11, 10, [0, 1]), (15, 10, [0, 5]), (16, 10, [0, 5, 6]), (21, 10, [0, 5, 10, 11]), (9, 3, [0, 1, 2, 3, 4, 5, 6]),
+     (5, 1, [0, 1, 2, 3, 4]), (12, 5, [0, 2, 4, 6, 7])],
+)  # fmt: skip
+def test_windows_by_hand(length, tokens, starts):
+    assert window_starts(length, tokens) == starts
+
+
+@given(st.integers(1, 40), st.integers(1, 200))
+def test_windows_see_every_token_and_every_neighbourhood(tokens, excess):
+    length = tokens + excess
+    starts = window_starts(length, tokens)
+    assert starts[0] == 0
+    assert starts[-1] == length - tokens
+    steps = np.diff(starts)
+    assert (steps >= 1).all()
+    assert (steps <= max(1, tokens // 2)).all()
+
+
+def test_rows_by_hand():
+    ids = [np.arange(4), np.arange(7), np.arange(0)]
+    orders = [(0,), (0, 1), (2,)]
+    rows = {}
+    for policy in ("truncate", "windows", "forbid"):
+        scorer = LettersScorer(Letters(4), "", []).under(policy)
+        made = scorer.rows(orders, ids)
+        rows[policy] = [row.tolist() for row in made.ids], made.owners.tolist()
+        assert scorer.overlong_orders == {(0, 1)}
+        assert scorer.num_truncated == (policy == "truncate")
+        assert made.pooled(np.array([0.5, 0.2, 0.7, 0.4, 0.1][: len(made.ids)])).tolist() == {
+            "truncate": [0.5, 0.2, 0.7], "windows": [0.5, 0.7, 0.1], "forbid": [0.5, 0.0, 0.2],
+        }[policy]  # fmt: skip
+    assert rows == {
+        "truncate": ([[0, 1, 2, 3], [0, 1, 2, 3], []], [0, 1, 2]),
+        "windows": ([[0, 1, 2, 3], [0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6], []], [0, 1, 1, 1, 2]),
+        "forbid": ([[0, 1, 2, 3], []], [0, 2]),
+    }
+    assert LettersScorer(Letters(4), "", []).rows([], []).pooled(np.zeros(0)).shape == (0,)
+
+
+def test_unknown_policy():
+    for selector in (Naive, Upper, Corag):
+        with pytest.raises(InputError, match="window is 'cut'; it must be one of forbid, windows, truncate"):
+            selector(reranker=HashReranker(), window="cut")
+
+
+# One limit for two
+
+
+sizes = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=6)
+
+
+def subsets(number):
+    return [subset for size in range(number + 1) for subset in itertools.combinations(range(number), size)]
+
+
+@given(sizes, st.integers(1, 30), st.integers(1, 30))
+def test_a_combined_limit_admits_nothing_that_breaks_either(pairs, budget, window):
+    costs, lengths = np.array(pairs).T
+    limits = combined_limits(costs, budget, lengths, window)
+    fits, admitted = [], []
+    for subset in map(list, subsets(len(pairs))):
+        fits.append(costs[subset].sum() <= budget and lengths[subset].sum() <= window)
+        admitted.append(limits.costs[subset].sum() <= limits.budget)
+    assert all(fit for fit, admit in zip(fits, admitted, strict=True) if admit)
+    shares = np.minimum(costs, budget + 1) * window, np.minimum(lengths, window + 1) * budget
+    if not limits.window_binds:
+        assert limits.costs is costs
+        assert limits.budget == budget
+        assert admitted == fits
+    elif (shares[0] <= shares[1]).all() or (shares[0] >= shares[1]).all():
+        assert admitted == fits
+
+
+@given(sizes, st.integers(0, 30))
+def test_the_bound_is_no_less_than_what_fits(pairs, budget):
+    gains, costs = np.array(pairs).T
+    best = max(int(gains[list(subset)].sum()) for subset in subsets(len(pairs)) if costs[list(subset)].sum() <= budget)
+    assert knapsack_bound(gains, costs, budget) >= best
+
+
+def test_the_bound_by_hand():
+    # The free one, then 6 for 2, then 5 for 4; the last, 4 for 8, in part: half of it fits 10 - 6.
+    assert knapsack_bound(np.array([4, 6, 5, 1, 50]), np.array([8, 2, 4, 0, 11]), 10) == 1 + 6 + 5 + 2
+
+
+def test_a_budget_without_end_leaves_the_window_alone():
+    limits = combined_limits(np.array([5, 9, 7]), 10**15, np.array([6, 6, 6]), 13)
+    assert (limits.costs.tolist(), limits.budget, limits.window_binds) == ([6, 6, 6], 13, True)
+
+
+# Selectors
+
+
+def select_under(policy: WindowPolicy, method, reranker, pool, budget, tokens):
+    settings = {"iterations": 20} if method is Corag else {}
+    return method(reranker=reranker, window=policy, tokens=tokens, **settings).select("who?", pool, budget)
+
+
+letter_pools = st.lists(TEXTS, max_size=5).map(lambda texts: offer(*texts))
+
+
+@settings(max_examples=60)
+@given(
+    pool=letter_pools,
+    budget=st.integers(1, 60),
+    window=st.integers(1, 40),
+    surcharge=st.sampled_from([0, 0, 3]),
+    tokens=st.sampled_from(COUNTERS),
+    method=st.sampled_from([Naive, Upper, Corag]),
+)
+def test_what_is_forbidden_is_neither_scored_nor_chosen(pool, budget, window, surcharge, tokens, method):
+    reranker = Letters(window, surcharge)
+    selection = select_under("forbid", method, reranker, pool, budget, tokens)
+    assert all(len(text) <= window for text in reranker.seen)
+    joint = SEPARATOR + "+" * surcharge
+    assert len(joint.join(chunk.text for chunk in selection.chunks)) <= window
+    assert selection.cost_tokens <= budget
+    assert selection.trace.truncated == 0
+    if not surcharge:
+        assert (selection.trace.window or {"overlong": 0})["overlong"] == 0
+    if len(selection):
+        assert selection.value == Letters(window).score("who?", [joint.join(c.text for c in selection.chunks)])[0]
+
+
+@settings(max_examples=30)
+@given(
+    pool=letter_pools,
+    budget=st.integers(1, 60),
+    tokens=st.sampled_from(COUNTERS),
+    method=st.sampled_from([Naive, Upper, Corag]),
+)
+def test_a_window_that_does_not_bind_changes_nothing(pool, budget, tokens, method):
+    found = [select_under(p, method, Letters(1000), pool, budget, tokens) for p in ("forbid", "windows", "truncate")]
+    plain = method(reranker=HashReranker(), tokens=tokens, **({"iterations": 20} if method is Corag else {}))
+    expected = plain.select("who?", pool, budget)
+    for selection in found:
+        assert (selection.ids, selection.value) == (expected.ids, expected.value)
+        assert selection.trace.orders_scored == expected.trace.orders_scored
+        if pool:
+            assert selection.trace.window == {
+                "policy": selection.trace.window["policy"], "tokens": 1000, "binds": False, "overlong": 0,
+            }  # fmt: skip
+
+
+POOL = offer("aaaa", "bbbb", "cccccccccccccccc")
+
+
+@pytest.mark.parametrize("method", [Naive, Upper, Corag])
+def test_the_trace_says_what_became_of_long_orders(method):
+    noted = {}
+    for policy in ("forbid", "windows", "truncate"):
+        selection = select_under(policy, method, Letters(10), POOL, 26, CHARACTERS)
+        window = selection.trace.window
+        assert window.pop("policy") == policy
+        assert window.pop("tokens") == 10
+        assert window["binds"]
+        assert selection.trace.truncated == (window["overlong"] if policy == "truncate" else 0)
+        noted[policy] = window["overlong"]
+    assert noted["forbid"] == 0
+    assert noted["windows"] > 0 < noted["truncate"]
+    if method is Upper:
+        # (2,) and the four orders of it with one other chunk; not (0, 1) and (1, 0), which take the whole window.
+        assert noted["windows"] == noted["truncate"] == 5
+
+
+@pytest.mark.parametrize("method", [Naive, Upper, Corag])
+def test_nothing_fits_the_window(method):
+    selection = select_under("forbid", method, Letters(3), POOL, 26, CHARACTERS)
+    assert (len(selection), selection.value, selection.text) == (0, 0.0, "")
+    assert selection.trace.reason == (
+        "none of the 3 candidates fits both the budget and the reranker's window, which beside this question has room "
+        "for 3 tokens (the shortest candidate has 4); cut smaller chunks, or use window='windows', which looks at a "
+        "longer text in parts"
+    )
+    for policy in ("windows", "truncate"):
+        assert len(select_under(policy, method, Letters(3), POOL, 26, CHARACTERS)) > 0
+    too_dear = select_under("forbid", method, Letters(3), POOL, 2, CHARACTERS)
+    assert "costs more than the budget of 2 tokens" in too_dear.trace.reason
+
+
+def test_costs_are_told_in_tokens():
+    tokens = CallableCounter(lambda text: len(text) // 2, name="pairs")
+    selection = select_under("forbid", Corag, Letters(10), POOL, 26, tokens)
+    assert selection.trace.window["binds"]
+    # Each chunk of four letters costs two, and a separator one.
+    assert selection.trace.result.cost == 3 * len(selection)
+    assert selection.cost_tokens == 2 if len(selection) == 1 else 5
+
+
+@pytest.mark.parametrize("reranker", [TableReranker({}), MiniLMMaxSim()])
+def test_rerankers_that_declare_no_window_have_nothing_to_report(reranker):
+    for policy in ("forbid", "windows", "truncate"):
+        assert select_under(policy, Upper, reranker, POOL, 26, CHARACTERS).trace.window is None
+
+
+# Real rerankers
+
+
+@pytest.fixture(scope="module")
+def cross_encoders(tmp_path_factory):
+    """Two models, and one whose ids do not join, each with 16 tokens for question, text and special tokens."""
+    folder = tmp_path_factory.mktemp("models")
+    bert, other, bytewise = save_bert(folder / "bert"), save_bert(folder / "other"), save_bert(folder / "bytes")
+    change_json(other / "config.json", layer_norm_eps=1e-3)
+    (bytewise / "vocab.txt").unlink()
+    byte_level().save(str(bytewise / "tokenizer.json"))
+    change_json(bytewise / "tokenizer_config.json", tokenizer_class="TokenizersBackend")
+    sizes = {bert: 16, other: 16, bytewise: 40}
+    return [CrossEncoder(model=model, backend="torch", max_tokens=size) for model, size in sizes.items()]
+
+
+PASSAGES = ["The Spree flows.", "A river, slowly: it ran through all the towns.", "Bananas.", "Berlin is old"]
+ORDERS = [order for size in (1, 2, 3) for order in itertools.permutations(range(4), size)]
+
+
+@cache
+def cosine():
+    return MiniLMCosine(backend="torch", max_tokens=8)
+
+
+def by_hand(reranker, joined, room):
+    """Best of the values of a text's windows, each decoded from the tokens that it holds."""
+    tokenize = reranker.encoder.whole_ids if isinstance(reranker, MiniLMCosine) else reranker.tokenize
+    (ids,) = tokenize([joined])
+    if len(ids) <= room:
+        return reranker.score(QUESTION, [joined])[0]
+    rows = [ids[start : start + room] for start in window_starts(len(ids), room)]
+    if isinstance(reranker, MiniLMCosine):
+        vectors = reranker.encoder.sentence_embeddings(rows)
+        return max(0.0, float((vectors @ reranker.query_vector(QUESTION)).max()))
+    return reranker.values([(reranker._tokenizer.question(QUESTION), rows)])[0].max()
+
+
+@pytest.mark.parametrize("which", [0, 2, "cosine"])
+def test_policies_of_real_rerankers(cross_encoders, which):
+    reranker = cosine() if which == "cosine" else cross_encoders[which]
+    scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
+    room = scorer.window.tokens
+    joined = [SEPARATOR.join(PASSAGES[index] for index in order) for order in ORDERS]
+    whole = reranker.score(QUESTION, joined)
+    values = {}
+    for policy in ("truncate", "windows", "forbid"):
+        under = scorer.under(policy)
+        values[policy] = under(ORDERS)
+        assert (under.policy, under.window) == (policy, scorer.window)
+        assert under.num_truncated == (len(under.overlong_orders) if policy == "truncate" else 0)
+    overlong = np.array([order in under.overlong_orders for order in ORDERS])
+    assert 0 < overlong.sum() < len(ORDERS)
+    assert values["truncate"] == pytest.approx(whole, abs=1e-5)
+    assert values["windows"] == pytest.approx([by_hand(reranker, text, room) for text in joined], abs=1e-5)
+    assert values["forbid"] == pytest.approx(np.where(overlong, 0.0, whole), abs=1e-5)
+    assert scorer.overlong_orders == set()
+    lengths = [scorer.window.lengths[list(order)].sum() - scorer.window.separator_tokens for order in ORDERS]
+    if which != 2:
+        assert ((np.array(lengths) > room) == overlong).all()
+
+
+def test_orders_of_many_questions_share_batches(cross_encoders, monkeypatch):
+    """Values are those of one question alone, and scorers of one model are run together."""
+    runs, engine = [], type(cross_encoders[0]._engine)
+    run = engine.run
+    monkeypatch.setattr(engine, "run", lambda self, *given: (runs.append(self), run(self, *given))[1])
+    questions = [QUESTION, "who?", "what grows here?"]
+    scorers = [
+        reranker.scorer(question, chunks_of(PASSAGES[::step])).under("windows")
+        for question, (reranker, step) in zip(
+            questions, [(cross_encoders[0], 1), (cross_encoders[1], 1), (cross_encoders[0], -1)], strict=True
+        )
+    ]
+    asked = [ORDERS[:9], ORDERS[3:20], ORDERS[::3]]
+    alone = [scorer(orders) for scorer, orders in zip(scorers, asked, strict=True)]
+    runs.clear()
+    memos = [CachedScorer(scorer, "cross-encoder", list("abcd")) for scorer in scorers]
+    together = score_together(list(zip(memos, asked, strict=True)))
+    assert len(runs) == 2
+    for found, expected in zip(together, alone, strict=True):
+        assert found == pytest.approx(expected, abs=1e-5)
+    assert np.ptp(alone[0]) > 1e-3
+
+
+def test_many_questions_selected_at_once(cross_encoders, tmp_path):
+    questions, pool = [QUESTION, "who?", QUESTION], offer(*PASSAGES)
+    for reranker in (cross_encoders[0], CachedReranker(cross_encoders[0], tmp_path / "values.sqlite")):
+        selector = Corag(reranker=reranker, window="windows")
+        together = selector.select_many(questions, [pool, pool[::-1], pool[:2]], 20)
+        for query, candidates, selection in zip(questions, [pool, pool[::-1], pool[:2]], together, strict=True):
+            alone = selector.select(query, candidates, 20)
+            assert (selection.ids, selection.value) == (alone.ids, pytest.approx(alone.value, abs=1e-5))
+
+
+def test_stored_values_of_policies_do_not_mix(cross_encoders, tmp_path):
+    reranker = cross_encoders[0]
+    expected = {p: reranker.scorer(QUESTION, chunks_of(PASSAGES)).under(p) for p in ("windows", "truncate", "forbid")}
+    for policy, plain in expected.items():
+        for _ in range(2):
+            stored = (
+                CachedReranker(reranker, tmp_path / "values.sqlite").scorer(QUESTION, chunks_of(PASSAGES)).under(policy)
+            )
+            assert stored.window.tokens == plain.window.tokens
+            assert stored(ORDERS) == pytest.approx(plain(ORDERS), abs=1e-5)
+            assert (stored.overlong_orders, stored.num_truncated) == (plain.overlong_orders, plain.num_truncated)
+
+
+def test_stored_scorers_share_batches_and_compute_nothing_twice(cross_encoders, tmp_path):
+    reranker = Letters(12)
+    stored = CachedReranker(reranker, tmp_path / "values.sqlite")
+    scorers = [stored.scorer(query, chunks_of(PASSAGES)).under("windows") for query in ("who?", "where?", "who?")]
+    asked = [ORDERS[:5], ORDERS[:5], ORDERS[2:9]]
+    found = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))
+    for query, orders, values in zip(("who?", "where?", "who?"), asked, found, strict=True):
+        assert values.tolist() == Letters(12).scorer(query, chunks_of(PASSAGES)).under("windows")(orders).tolist()
+    before = len(reranker.seen)
+    again = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))
+    assert [values.tolist() for values in again] == [values.tolist() for values in found]
+    assert len(reranker.seen) == before
+
+
+def test_the_window_of_minilm_cosine():
+    assert corag.reranker("minilm-cosine").max_tokens == MAX_TOKENS
+    assert cosine().identity != MiniLMCosine(backend="torch").identity
+    assert cosine().score(QUESTION, ["a " * 9])[0] == pytest.approx(cosine().score(QUESTION, ["a " * 8])[0], abs=1e-6)
+    for size in (0, MAX_TOKENS + 1, 2.5):
+        with pytest.raises(InputError, match=rf"max_tokens is {size}; minilm-cosine takes 1 to {MAX_TOKENS}"):
+            MiniLMCosine(max_tokens=size)

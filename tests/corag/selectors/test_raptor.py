@@ -1,0 +1,333 @@
+"""RAPTOR: soft clusters that do not overfit, trees that repeat, grow and survive a folder, retrieval in a budget."""
+
+import importlib.util
+import json
+
+import numpy as np
+import pytest
+
+import corag
+from corag import Chunk
+from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
+from corag.models.cached import CachedEmbedder
+from corag.selectors.clustering.mixture import reduce_dimensions, soft_clusters
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.retrieve import collapsed, traversal
+from corag.selectors.raptor.tree import Node, RaptorTree
+from corag.text.tokens import CallableCounter
+from tests.corag.selectors.test_summarizing_selectors import Says
+from tests.corag.worlds import HashEmbedder, offer
+
+pytest.importorskip("sklearn")
+
+CHARACTERS = CallableCounter(len, name="characters")
+
+
+def blobs(number, size, seed=0, dimensions=64):
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(number, dimensions))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    return np.concatenate([centre + 0.03 * rng.normal(size=(size, dimensions)) for centre in centres])
+
+
+class TopicEmbedder:
+    """Texts of one topic, named by their first word, lie close together."""
+
+    name, dimension = "topic", 16
+
+    def embed(self, texts):
+        rows = []
+        for text in texts:
+            topic, noise = HashEmbedder().embed([text.split()[0], text]).astype(float)
+            rows.append(np.concatenate([topic, 0.1 * noise]))
+        vectors = np.array(rows, dtype=np.float32).reshape(len(texts), 16)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+class FirstOfAll:
+    """The first text, marked."""
+
+    name = identity = "first"
+    tokens = CHARACTERS
+    window_tokens = None
+    max_concurrent = 1
+
+    def __init__(self):
+        self.asked = []
+
+    def summarize(self, request):
+        self.asked.append(request)
+        return f"{request.texts[0].split()[0]} sum of {len(request.texts)}"
+
+
+def topics(number, size):
+    return [
+        Chunk(f"{topic}-{place}", f"topic{topic} text number {place}")
+        for topic in range(number)
+        for place in range(size)
+    ]
+
+
+def builder(summarizer=None, **config):
+    return RaptorBuilder(
+        CachedEmbedder(TopicEmbedder()),
+        summarizer or FirstOfAll(),
+        RaptorConfig(reduction="pca", **{"min_nodes": 3, **config}),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("number", "size"), [(4, 25), (8, 12)])
+def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):
+    found = soft_clusters(blobs(number, size, seed), reduction="pca")
+    owners = [{index // size for index in cluster} for cluster in found]
+    assert all(len(owner) == 1 for owner in owners)
+    assert set().union(*owners) == set(range(number))
+    # The second step may split a group or two, but not into crumbs.
+    assert len(found) <= number + 2
+
+
+def test_soft_clusters_of_few_and_equal_points():
+    assert soft_clusters(np.zeros((0, 4))) == []
+    for points in (np.ones((1, 4)), np.ones((3, 4)), np.ones((30, 4))):
+        assert soft_clusters(points) == [list(range(len(points)))]
+    for number in range(2, 12):
+        points = np.random.default_rng(number).normal(size=(number, 8))
+        found = soft_clusters(points, reduction="pca")
+        assert set().union(*found) == set(range(number))
+        assert found == soft_clusters(points, reduction="pca")
+
+
+def test_a_point_between_two_groups_is_in_both():
+    rng = np.random.default_rng(0)
+    one, two = np.eye(8)[0] * 4, np.eye(8)[1] * 4
+    points = np.concatenate(
+        [one + 0.5 * rng.normal(size=(20, 8)), two + 0.5 * rng.normal(size=(20, 8)), [(one + two) / 2]]
+    )
+    found = soft_clusters(points, reduction="pca", threshold=0.01, max_components=2)
+    assert sum(40 in cluster for cluster in found) >= 2
+
+
+def test_principal_components_keep_distances():
+    points = np.random.default_rng(0).normal(size=(30, 3)) @ np.random.default_rng(1).normal(size=(3, 20))
+    reduced = reduce_dimensions(points, 5, reduction="pca")
+    assert reduced.shape == (30, 5)
+    assert np.allclose(
+        np.linalg.norm(points[:, None] - points[None], axis=2), np.linalg.norm(reduced[:, None] - reduced[None], axis=2)
+    )
+
+
+def test_umap_where_it_is_installed():
+    points = blobs(3, 12)
+    if importlib.util.find_spec("umap"):
+        assert (soft_clusters(points, reduction="umap")) == soft_clusters(points, reduction="umap")
+    else:
+        with pytest.raises(MissingExtraError, match=r"pip install 'corag\[umap\]'"):
+            soft_clusters(points, reduction="umap")
+        assert soft_clusters(points) == soft_clusters(points, reduction="pca")
+    with pytest.raises(InputError, match="reduction is 'tsne'; it must be one of auto, umap, pca"):
+        reduce_dimensions(points, 2, reduction="tsne")
+
+
+def assert_is_a_tree(tree, chunks):
+    assert [(node.id, node.text) for node in tree.layer(0)] == [(chunk.id, chunk.text) for chunk in chunks]
+    assert len({node.id for node in tree.nodes}) == len(tree.nodes) == len(tree.vectors)
+    for node in tree.nodes:
+        children = [tree.nodes[tree.places[child]] for child in node.children]
+        assert all(child.layer == node.layer - 1 for child in children)
+        assert bool(children) == (node.layer > 0)
+        if children:
+            assert set(node.sources) == {source for child in children for source in child.sources}
+    for number in range(1, tree.num_layers):
+        below = {child for node in tree.layer(number) for child in node.children}
+        assert below == {node.id for node in tree.layer(number - 1)}
+    assert np.allclose(tree.vectors, TopicEmbedder().embed([node.text for node in tree.nodes]), atol=1e-6)
+
+
+def test_a_tree_groups_topics_and_repeats():
+    chunks = topics(5, 8)
+    tree = builder().build(chunks)
+    assert_is_a_tree(tree, chunks)
+    assert tree.num_layers >= 2
+    assert all(len({source.split("-")[0] for source in node.sources}) == 1 for node in tree.layer(1))
+    again = builder().build(chunks)
+    assert again.nodes == tree.nodes
+    assert (again.vectors == tree.vectors).all()
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_few_chunks(number):
+    chunks = topics(1, number)
+    tree = builder().build(chunks)
+    assert_is_a_tree(tree, chunks)
+    query = TopicEmbedder().embed(["topic0 ?"])[0]
+    assert len(collapsed(tree, query)) == len(tree.nodes)
+    assert len(traversal(tree, query, top_k=100)) == len(tree.nodes)
+
+
+def test_equal_texts_come_to_an_end():
+    chunks = [Chunk(f"c{place}", "same text") for place in range(20)]
+    assert_is_a_tree(builder().build(chunks), chunks)
+
+
+def test_failed_summaries_are_counted_and_never_stored_as_text():
+    tree = builder(Says(SummarizerError("down")), summary_tokens=30).build(topics(3, 8))
+    assert tree.num_failed == len(tree.nodes) - 24 > 0
+    for node in tree.layer(1):
+        assert node.text
+        assert tree.nodes[tree.places[node.children[0]]].text.startswith(node.text)
+
+
+def test_a_folder_keeps_the_tree(tmp_path):
+    tree = builder().build(topics(3, 8))
+    tree.save(tmp_path / "tree")
+    loaded = RaptorTree.load(tmp_path / "tree")
+    assert (loaded.nodes, loaded.embedder, loaded.num_failed) == (tree.nodes, tree.embedder, tree.num_failed)
+    assert (loaded.vectors == tree.vectors).all()
+    tree.save(tmp_path / "tree")
+    assert sorted(file.name for file in (tmp_path / "tree").iterdir()) == ["tree.json", "vectors.npy"]
+
+
+def test_a_folder_without_a_whole_tree(tmp_path):
+    with pytest.raises(DataError, match="holds no whole tree"):
+        RaptorTree.load(tmp_path)
+    tree = builder().build(topics(1, 3))
+    tree.save(tmp_path)
+    content = json.loads((tmp_path / "tree.json").read_text())
+    np.save(tmp_path / "vectors.npy", tree.vectors[1:])
+    with pytest.raises(DataError, match="4 nodes have vectors of the shape"):
+        RaptorTree.load(tmp_path)
+    np.save(tmp_path / "vectors.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(DataError, match="allow_pickle"):
+        RaptorTree.load(tmp_path)
+    (tmp_path / "tree.json").write_text(json.dumps(content | {"version": 99}))
+    with pytest.raises(IndexMismatchError, match="of version 99"):
+        RaptorTree.load(tmp_path)
+    (tmp_path / "tree.json").write_text("{")
+    with pytest.raises(DataError, match="build it anew"):
+        RaptorTree.load(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        tree.save(tmp_path / "file")
+
+
+def test_later_chunks_change_only_what_is_above_them():
+    chunks = topics(5, 8)
+    tree = builder().build(chunks)
+    summarizer = FirstOfAll()
+    new = Chunk("2-new", "topic2 text that came later")
+    grown = builder(summarizer).add(tree, [new])
+    assert_is_a_tree(grown, [*chunks, new])
+    changed = [node for node in grown.nodes if node.layer and node not in tree.nodes]
+    assert len(summarizer.asked) == len(changed) < len(grown.nodes) - len(chunks) - 1
+    assert all("2-new" in node.sources for node in changed)
+    assert {source.split("-")[0] for source in changed[0].sources} == {"2"}
+    assert builder().add(tree, []).nodes == tree.nodes
+    small = builder().build(topics(1, 2))
+    assert_is_a_tree(builder().add(small, [new]), [*topics(1, 2), new])
+    for twice in ([chunks[0]], [new, new]):
+        with pytest.raises(InputError, match="is in the tree already"):
+            builder().add(tree, twice)
+    with pytest.raises(InputError, match="two chunks share an id"):
+        builder().build([new, new])
+    for grow in (builder().build, lambda chunks: builder().add(tree, chunks)):
+        with pytest.raises(InputError, match="chunk id 'summary/1/0' begins with 'summary/'"):
+            grow([Chunk("summary/1/0", "x")])
+    with pytest.raises(IndexMismatchError, match="made with the embedder 'topic', not 'hash'"):
+        RaptorBuilder(CachedEmbedder(HashEmbedder()), summarizer).add(tree, [new])
+
+
+def hand_made():
+    nodes = [
+        *(Node(name, f"text {name}", 0, (), (name,)) for name in "abcd"),
+        Node("1/0", "sum ab", 1, ("a", "b"), ("a", "b")),
+        Node("1/1", "sum cd", 1, ("c", "d"), ("c", "d")),
+    ]
+    angles = np.deg2rad([30, 0, 50, 90, 20, 70])
+    return RaptorTree(tuple(nodes), np.column_stack([np.cos(angles), np.sin(angles)]), "hand")
+
+
+def test_retrieval_by_hand():
+    tree, query = hand_made(), np.array([1.0, 0.0])
+    assert [node.id for node in collapsed(tree, query)] == ["b", "1/0", "a", "c", "1/1", "d"]
+    assert [node.id for node in traversal(tree, query, top_k=1)] == ["1/0", "b"]
+    assert [node.id for node in traversal(tree, query, top_k=2)] == ["1/0", "1/1", "b", "a"]
+    assert [node.id for node in traversal(tree, query, top_k=2, depth=1)] == ["1/0", "1/1"]
+    for setting in ({"top_k": 0}, {"depth": 0}):
+        with pytest.raises(InputError, match=f"{next(iter(setting))} must be at least 1"):
+            traversal(tree, query, **setting)
+
+
+class East:
+    """Every text points to the east."""
+
+    name, dimension = "hand", 2
+
+    def embed(self, texts):
+        return np.tile(np.array([[1.0, 0.0]], dtype=np.float32), (len(texts), 1))
+
+
+@pytest.mark.parametrize(
+    ("retrieval", "budget", "text", "ids"),
+    [
+        ("collapsed", 100, "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d", ("b", "a", "c", "d")),
+        ("collapsed", 14, "text b\n\nsum ab", ("b", "a")),
+        ("collapsed", 6, "text b", ("b",)),
+        ("traversal", 14, "sum ab\n\ntext b", ("a", "b")),
+    ],
+)
+def test_the_selector_takes_nodes_that_fit(retrieval, budget, text, ids):
+    pool = [corag.Candidate(Chunk(name, f"text {name}"), 0.5) for name in "abcd"]
+    made = corag.selector("raptor", tree=hand_made(), retrieval=retrieval, top_k=1, embedder=East(), tokens=CHARACTERS)
+    selection = made.select("?", pool, budget)
+    assert (selection.text, selection.ids) == (text, ids)
+    assert (selection.trace.details["layers"], selection.trace.details["nodes"]) == (2, 6)
+
+
+def test_of_a_tree_only_what_has_a_candidate_below_it_counts(tmp_path):
+    hand_made().save(tmp_path)
+    made = corag.selector("raptor", tree=tmp_path, embedder=East(), tokens=CHARACTERS)
+    selection = made.select("?", [corag.Candidate(Chunk("d", "text d"), 0.5)], 100)
+    assert selection.text == "sum cd\n\ntext d"
+    wrong = corag.selector("raptor", tree=tmp_path, embedder=HashEmbedder(), tokens=CHARACTERS)
+    with pytest.raises(IndexMismatchError, match="not 'hash'"):
+        wrong.select("?", offer("a"), 100)
+
+
+def test_a_tree_over_the_candidates_is_grown_once():
+    summarizer = FirstOfAll()
+    made = corag.selector(
+        "raptor",
+        summarizer=summarizer,
+        config=RaptorConfig(reduction="pca"),
+        embedder=TopicEmbedder(),
+        tokens=CHARACTERS,
+    )
+    pool = offer(*(chunk.text for chunk in topics(3, 8)), similarities=[0.5] * 24)
+    made.select("topic1 ?", pool, 100)
+    asked = len(summarizer.asked)
+    made.select("topic2 ?", pool, 50)
+    # Another question about the same document ranks the same candidates in another way.
+    made.select("topic0 ?", pool[::-1], 50)
+    assert 0 < asked == len(summarizer.asked)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"summary_tokens": 0}, "summary_tokens must be at least 1"),
+        ({"min_nodes": 1}, "min_nodes must be at least 2"),
+        ({"max_components": 0}, "max_components must be at least 1"),
+        ({"threshold": 0}, "threshold must be above 0"),
+        ({"reduction": "none"}, "reduction is 'none'"),
+    ],
+)
+def test_config_out_of_range(setting, message):
+    with pytest.raises(InputError, match=message):
+        RaptorConfig(**setting)
+
+
+@pytest.mark.parametrize("setting", [{"retrieval": "random"}, {"top_k": 0}])
+def test_selector_settings_out_of_range(setting):
+    with pytest.raises(InputError, match=next(iter(setting))):
+        corag.selector("raptor", **setting)

@@ -1,0 +1,77 @@
+"""Self-route: a small selection if the reader can answer from it, else a large one."""
+
+import pytest
+
+import corag
+from corag.errors import InputError
+from corag.selectors.wrapping import Reorder
+from corag.text.tokens import CallableCounter
+from corag.types import Answer
+from tests.corag.worlds import offer
+
+CHARACTERS = CallableCounter(len, name="characters")
+POOL = offer("aaaa", "bbbb", "cccc", "dddd")
+
+
+class Reader:
+    name = "toy"
+
+    def __init__(self, text, confidence=None):
+        self.reply, self.asked = Answer(text, confidence), []
+
+    def answer(self, query, context):
+        self.asked.append((query, context))
+        return self.reply
+
+
+def route(reader, budget=100, k=2, **settings):
+    made = corag.selector("self-route", reader=reader, part_settings={"k": k}, tokens=CHARACTERS, **settings)
+    return made.select("Why?", POOL, budget)
+
+
+def test_an_answer_stays_with_the_part():
+    reader = Reader("Because.")
+    selection = route(reader)
+    assert selection.ids == ("c0", "c1")
+    assert reader.asked == [("Why?", "aaaa\n\nbbbb")]
+    assert (selection.trace.details["routed"], selection.trace.details["answer"]) == ("top-k", "Because.")
+
+
+@pytest.mark.parametrize(("text", "confidence"), [("", None), (" ", 0.9), ("Because.", 0.4)])
+def test_no_answer_goes_to_the_full_context(text, confidence):
+    selection = route(Reader(text, confidence))
+    assert selection.ids == ("c0", "c1", "c2", "c3")
+    assert selection.trace.details["routed"] == "full"
+    assert "answer" not in selection.trace.details
+
+
+def test_the_least_confidence():
+    assert len(route(Reader("Because.", 0.4), min_confidence=0.4)) == 2
+
+
+def test_the_reader_is_not_asked_where_there_is_no_more_to_read():
+    reader = Reader("")
+    assert route(reader, k=4).trace.details["asked"] is False
+    assert route(reader, budget=10).ids == ("c0", "c1")
+    assert reader.asked == []
+
+
+def test_an_empty_part_goes_to_the_full_context():
+    reader = Reader("Because.")
+    assert corag.selector("self-route", part="none", reader=reader, tokens=CHARACTERS).select("Why?", POOL, 100).ids
+    assert reader.asked == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"min_confidence": 2}, "min_confidence must be from 0 to 1"),
+        ({"part": "best"}, "selector 'best' is unknown"),
+        ({"part": Reorder(), "part_settings": {"k": 3}}, "k cannot be set for a selector that is built already"),
+        ({"full": Reader("")}, "selector 'toy' is no BudgetedSelector"),
+        ({"reader": "best"}, "reader 'best' is unknown"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(InputError, match=message):
+        corag.selector("self-route", **{"reader": Reader(""), **settings})

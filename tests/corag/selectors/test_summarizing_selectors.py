@@ -1,0 +1,235 @@
+"""EDC2-RAG and CRAG as selectors: what is summarized, what stands in, what is counted."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import InputError, SummarizerError
+from corag.selectors.clustering.kmeans import elbow, kmeans
+from corag.selectors.summarizing import Piece, fit, shares
+from corag.summarizers.ollama import OllamaSummarizer
+from corag.text.tokens import CallableCounter
+from tests.corag.worlds import HashEmbedder, essence, offer
+from tests.ollama_server import OllamaServer, Reply
+
+CHARACTERS = CallableCounter(len, name="characters")
+POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
+
+
+class Says:
+    """Says the same of everything; or fails."""
+
+    name = identity = "says"
+    tokens = CHARACTERS
+    window_tokens = None
+    max_concurrent = 2
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    def summarize(self, request):
+        self.asked.append(request)
+        reply = self.replies[(len(self.asked) - 1) % len(self.replies)]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class AxisEmbedder:
+    """Texts that begin with the same letter point the same way; the question between a and b, nearer to a."""
+
+    name, dimension = "axis", 6
+
+    def embed(self, texts):
+        rows = [
+            np.eye(6)["abcdef".index(text[0])] if text[0] in "abcdef" else np.array([2, 1, 0.5, 0, 0, 0])
+            for text in texts
+        ]
+        return np.array(rows, dtype=np.float32).reshape(len(texts), 6)
+
+
+def select(name, summarizer, budget=200, pool=POOL, query="Why?", **settings):
+    settings = {"min_summary_tokens": 8, "embedder": AxisEmbedder(), **settings}
+    made = corag.selector(name, summarizer=summarizer, tokens=CHARACTERS, **settings)
+    return made.select(query, pool, budget)
+
+
+def test_edc2_summarizes_each_cluster_with_the_question():
+    summarizer = Says("one", "two", "three")
+    summarizer.max_concurrent = 1
+    pool = offer("a1", "a2", "b1", "b2", "c1")
+    selection = select("edc2", summarizer, pool=pool, tau=1, max_size=2)
+    assert [asked.texts for asked in summarizer.asked] == [("a1",), ("a2", "b1"), ("b2", "c1")]
+    assert {asked.query for asked in summarizer.asked} == {"Why?"}
+    assert selection.text == "one\n\ntwo\n\nthree"
+    assert selection.ids == ("c0", "c1", "c2", "c3", "c4")
+
+
+def test_crag_summarizes_clusters_without_the_question():
+    pytest.importorskip("sklearn")
+    summarizer = Says("first", "second")
+    summarizer.max_concurrent = 1
+    pool = offer("b one here", "a two here", "b three here", "a four here", similarities=[0.5, 0.4, 0.3, 0.9])
+    selection = select("crag", summarizer, pool=pool, k=2)
+    # The cluster of the most similar candidate comes first.
+    assert [asked.sources for asked in summarizer.asked] == [("c1", "c3"), ("c0", "c2")]
+    assert {asked.query for asked in summarizer.asked} == {""}
+    assert selection.text == "first\n\nsecond"
+    assert selection.ids == ("c1", "c3", "c0", "c2")
+    assert selection.trace.details["pieces"] == [
+        {"kind": "summary", "sources": ["c1", "c3"]}, {"kind": "summary", "sources": ["c0", "c2"]},
+    ]  # fmt: skip
+    assert selection.cost_tokens == len("first\n\nsecond")
+    assert select("crag", summarizer, pool=pool, k=2, with_query=True).text
+    assert summarizer.asked[-1].query == "Why?"
+
+
+@pytest.mark.parametrize(("reply", "failed", "empty"), [(SummarizerError("down"), 1, 0), ("", 0, 1), (" \n", 0, 1)])
+def test_originals_stand_in_within_the_budget_and_are_counted(reply, failed, empty):
+    pytest.importorskip("sklearn")
+    selection = select("crag", Says(reply), k=1, budget=16)
+    assert selection.text == "aaaa\n\nbbbb\n\ncccc"
+    assert selection.ids == ("c0", "c1", "c2")
+    assert (selection.trace.details["summaries_failed"], selection.trace.details["summaries_empty"]) == (failed, empty)
+    assert selection.trace.details.get("failure") == ("down" if failed else None)
+    assert [piece["kind"] for piece in selection.trace.details["pieces"]] == ["original"] * 3
+    skipped = select("crag", Says(reply), k=1, budget=16, fallback="skip")
+    assert (skipped.ids, skipped.text) == ((), "")
+    assert skipped.trace.reason == "crag took none of the 5 candidates"
+
+
+def test_small_budgets_have_fewer_summaries():
+    pytest.importorskip("sklearn")
+    summarizer = Says("x" * 100)
+    for budget, number in ((16, 2), (24, 3), (7, 1)):
+        summarizer.asked.clear()
+        selection = select("crag", summarizer, k=5, budget=budget)
+        assert len(summarizer.asked) == number
+        assert 0 < selection.cost_tokens <= budget
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(status=500), Reply(body=b"[1]\n"), Reply(""), Reply("x", delay_s=9), Reply("NOTHING RELEVANT")]
+)
+def test_a_bad_server_loses_nothing(reply):
+    with OllamaServer(reply) as server:
+        summarizer = OllamaSummarizer(host=server.host, retries=0, timeout_s=0.2)
+        selection = select("edc2", summarizer)
+    assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
+    assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2
+
+
+def test_a_good_server_is_asked_side_by_side_and_once(tmp_path):
+    with OllamaServer(Reply("ok")) as server:
+        summarizer = OllamaSummarizer(host=server.host, max_concurrent=3)
+        made = corag.selector(
+            "edc2", summarizer=summarizer, store=tmp_path / "store", embedder=AxisEmbedder(), tokens=CHARACTERS,
+        )  # fmt: skip
+        together = made.select_many(["Why?", "How?"], [POOL, POOL], 200)
+        asked = len(server.chats)
+        alone = [made.select(query, POOL, 200) for query in ("Why?", "How?")]
+        assert len(server.chats) == asked == 4
+    assert list(map(essence, together)) == list(map(essence, alone))
+    assert [selection.text for selection in together] == ["ok\n\nok"] * 2
+
+
+@pytest.mark.parametrize("name", ["edc2", "crag"])
+def test_the_default_summarizer_runs_offline(name):
+    pytest.importorskip("sklearn")
+    texts = [f"Passage {n} tells of topic {n % 3}. It has a second sentence. And a third about {n}." for n in range(8)]
+    made = corag.selector(name, embedder=HashEmbedder())
+    selection = made.select("What is topic 2?", offer(*texts, similarities=[0.5] * 8), 90)
+    assert 30 < selection.cost_tokens <= 90
+    assert "summary" in {piece["kind"] for piece in selection.trace.details["pieces"]}
+    assert len(set(selection.ids)) > 3
+
+
+@given(st.lists(st.integers(1, 30), max_size=8), st.integers(8, 100))
+def test_shares(sizes, total):
+    given_shares = shares(sizes, total)
+    assert all(1 <= share <= size for share, size in zip(given_shares, sizes, strict=True))
+    assert sum(given_shares) <= total
+    # Nobody gets less than another who wanted no less, and nothing is left while somebody wants more.
+    if sum(sizes) > total and sizes:
+        assert sum(given_shares) == total
+        short = [share for share, size in zip(given_shares, sizes, strict=True) if share < size]
+        assert max(short) - min(short) <= 1
+        assert max(given_shares) - min(short) <= 1
+
+
+def test_shares_by_hand():
+    assert shares([100, 10, 100], 100) == [45, 10, 45]
+    assert shares([5, 5], 100) == [5, 5]
+    assert shares([], 10) == []
+
+
+def test_pieces_that_do_not_fit_are_passed_over():
+    pieces = [Piece("aaaa", (0,), "original"), Piece("b" * 20, (1,), "summary"), Piece("cc", (2,), "original")]
+    kept, text = fit(pieces, CHARACTERS, 10)
+    assert ([piece.members for piece in kept], text) == ([(0,), (2,)], "aaaa\n\ncc")
+    assert fit(pieces, CHARACTERS, 1) == ([], "")
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("edc2", {"tau": 0}, "tau must be"),
+        ("edc2", {"clustering": "best"}, "clustering is 'best'; it must be one of dynamic, average, random"),
+        ("edc2", {"fallback": "cry"}, "fallback is 'cry'"),
+        ("crag", {"k": 0}, "k must be a whole number of at least 1"),
+        ("crag", {"k": "knee"}, "k is 'knee'; it must be a whole number or one of elbow, silhouette"),
+        ("crag", {"max_k": 0}, "max_k must be"),
+        ("crag", {"min_summary_tokens": 0}, "min_summary_tokens must be"),
+        ("crag", {"summarizer": Says("x"), "summarizer_settings": {"a": 1}}, "are for a summarizer given by name"),
+        ("crag", {"summarizer": "best"}, "summarizer 'best' is unknown"),
+    ],
+)
+def test_bad_settings(name, settings, message):
+    with pytest.raises(InputError, match=message):
+        corag.selector(name, **settings)
+
+
+@pytest.mark.parametrize("clustering", ["average", "random"])
+def test_ablations_of_edc2(clustering):
+    selections = [select("edc2", Says("ok"), clustering=clustering, seed=3) for _ in range(2)]
+    assert essence(selections[0]) == essence(selections[1])
+    assert set(selections[0].ids) == {"c0", "c1", "c2", "c3", "c4"}
+
+
+# k-means
+
+
+def blobs(number, size=12, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = 10 * np.eye(number, 6)
+    return np.concatenate([centre + 0.1 * rng.normal(size=(size, 6)) for centre in centres])
+
+
+@pytest.mark.parametrize("k", ["elbow", "silhouette", 4])
+def test_kmeans_finds_four_blobs(k):
+    pytest.importorskip("sklearn")
+    assert kmeans(blobs(4), k).tolist() == [label for label in range(4) for _ in range(12)]
+
+
+def test_elbow_by_the_distance_to_a_line():
+    # The line from 10 to 0: 10, 7.5, 5, 2.5, 0; below it by 0, 3.5, 3, 1.5, 0.
+    assert elbow([10, 4, 2, 1, 0]) == 1
+    assert elbow([3.0]) == elbow([3.0, 3.0, 3.0]) == elbow([2.0, 1.0, 0.0]) == 0
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        falls = np.sort(rng.integers(0, 99, rng.integers(2, 11)))[::-1].tolist()
+        # Whole numbers: the determinant of the triangle with both ends is its distance to the line, times a constant.
+        last = len(falls) - 1
+        areas = [last * (falls[0] - value) - place * (falls[0] - falls[-1]) for place, value in enumerate(falls)]
+        assert areas[elbow(falls)] == max(areas)
+
+
+@pytest.mark.parametrize("k", ["elbow", "silhouette", 4, 100])
+def test_kmeans_of_few_and_equal_points(k):
+    pytest.importorskip("sklearn")
+    for points in (np.zeros((0, 2)), np.ones((1, 2)), np.ones((5, 2)), np.eye(2)):
+        labels = kmeans(points, k)
+        assert labels.shape == (len(points),)
+        assert labels.max(initial=-1) < max(1, len(np.unique(points, axis=0)))

@@ -1,0 +1,332 @@
+"""Summarizers: exact limits, nothing paid twice, failures that lose nothing."""
+
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
+from corag.summarizers.cut import cut_to_tokens
+from corag.summarizers.extractive import ExtractiveSummarizer
+from corag.summarizers.ollama import OllamaSummarizer
+from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
+from corag.summarizers.runs import request_key, summarize_all, summary_store
+from corag.text.tokens import CallableCounter, token_counter
+from corag.types import Summarizer, SummaryRequest
+from tests.corag.worlds import COUNTERS, TEXTS, HashEmbedder
+from tests.ollama_server import OllamaServer, Reply
+
+WORDS = CallableCounter(lambda text: len(text.split()), name="words")
+CHARACTERS = CallableCounter(len, name="characters")
+
+
+def request(*texts, max_tokens=100, query="", sources=()):
+    return SummaryRequest(texts, sources or tuple(f"c{i}" for i in range(len(texts))), max_tokens, query)
+
+
+class FirstWords:
+    """The first word of each text; remembers what it was asked, and how many asked at once."""
+
+    name = identity = "first words"
+    tokens = WORDS
+
+    def __init__(self, *, window=None, concurrent=1, wait_s=0.0, fails=()):
+        self.window_tokens, self.max_concurrent = window, concurrent
+        self.wait_s, self.fails = wait_s, fails
+        self.asked, self.most_at_once = [], 0
+        self._now, self._lock = 0, threading.Lock()
+
+    def summarize(self, request):
+        with self._lock:
+            self.asked.append(request)
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+        time.sleep(self.wait_s)
+        with self._lock:
+            self._now -= 1
+        for text in request.texts:
+            if text in self.fails:
+                raise self.fails[text]
+        return " ".join(text.split()[0] for text in request.texts)
+
+
+# Cutting
+
+
+@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
+@settings(max_examples=15)
+@given(text=TEXTS, limit=st.integers(1, 40))
+def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
+    found = cut_to_tokens(text, tokens, limit)
+    assert text.startswith(found)
+    assert not found or tokens.count([found])[0] <= limit
+
+
+def test_cuts_end_with_a_sentence_else_with_a_word():
+    text = "One two. Three four five. Six"
+    assert cut_to_tokens(text, WORDS, 6) == text
+    assert cut_to_tokens(text, WORDS, 5) == "One two. Three four five."
+    assert cut_to_tokens(text, WORDS, 4) == "One two."
+    assert cut_to_tokens(text, WORDS, 1) == "One"
+    assert cut_to_tokens(text, CHARACTERS, 2) == ""
+    assert cut_to_tokens("  ", WORDS, 1) == ""
+
+
+# Many requests
+
+
+def test_requests_are_answered_in_order_with_their_sources_and_made_once():
+    summarizer = FirstWords()
+    made = summarize_all(
+        summarizer,
+        [request("a b", "c d", sources=("x", "y")), request("e f"), request("a b", "c d", sources=("z", "w"))],
+    )
+    assert [(summary.text, summary.sources) for summary in made] == [
+        ("a c", ("x", "y")), ("e", ("c0",)), ("a c", ("z", "w")),
+    ]  # fmt: skip
+    assert [summary.num_calls for summary in made] == [1, 1, 0]
+    assert len(summarizer.asked) == 2
+    assert summarize_all(summarizer, []) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_more_run_at_once_than_the_limit(limit):
+    summarizer = FirstWords(concurrent=limit, wait_s=0.01)
+    summarize_all(summarizer, [request(f"word{number}") for number in range(9)])
+    assert 1 <= summarizer.most_at_once <= limit
+
+
+def test_a_failure_is_counted_and_the_others_are_made(caplog):
+    fails = {"b": SummarizerError("down"), "c": TimeoutError(), "d": InputError("bad text")}
+    made = summarize_all(FirstWords(concurrent=2, fails=fails), [request(text) for text in "abcd"])
+    assert [summary.text for summary in made] == ["a", "", "", ""]
+    assert [summary.failure for summary in made] == [None, "down", "TimeoutError", "bad text"]
+    assert caplog.messages == ["3 of 4 summaries failed; the first: down"]
+
+
+def test_a_bug_and_a_missing_model_are_not_hidden():
+    for error in (ZeroDivisionError(), ModelError("damaged"), MissingExtraError("no package")):
+        with pytest.raises(type(error)):
+            summarize_all(FirstWords(fails={"b": error}), [request("a"), request("b")])
+
+
+def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
+    requests = [request(f"word{number} more") for number in range(6)]
+    broken = FirstWords(fails={"word3 more": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        summarize_all(broken, requests, store=summary_store(tmp_path / "a"))
+    assert len(broken.asked) >= 4
+    again = FirstWords()
+    made = summarize_all(again, requests, store=summary_store(tmp_path / "a"))
+    assert [summary.text for summary in made] == [f"word{number}" for number in range(6)]
+    paid_before = {asked.texts for asked in broken.asked} - {("word3 more",)}
+    assert not paid_before & {asked.texts for asked in again.asked}
+    third = FirstWords()
+    assert all(
+        summary.num_calls == 0 for summary in summarize_all(third, requests, store=summary_store(tmp_path / "a"))
+    )
+    assert third.asked == []
+
+
+def test_what_a_summary_depends_on_makes_its_key():
+    base = request("a", "b", query="q", max_tokens=5)
+    others = [
+        request("a", "c", query="q", max_tokens=5),
+        request("b", "a", query="q", max_tokens=5),
+        request("a", "b", query="p", max_tokens=5),
+        request("a", "b", query="q", max_tokens=6),
+    ]
+    summarizer, other = FirstWords(), FirstWords()
+    other.identity = "another model"
+    keys = [request_key(summarizer, one) for one in (base, *others)] + [request_key(other, base)]
+    assert len(set(keys)) == len(keys)
+    renamed = request("a", "b", query="q", max_tokens=5, sources=("x", "y"))
+    assert request_key(summarizer, base) == request_key(summarizer, renamed)
+
+
+def test_a_store_tells_a_damaged_file(tmp_path):
+    path = tmp_path / "summaries.sqlite"
+    summary_store(path).put({b"abcd": "é"})
+    assert summary_store(path).get([b"abcd", b"b"]) == {b"abcd": "é"}
+    path.write_bytes(b"{" * 5000)
+    with pytest.raises(DataError, match=r"summaries\.sqlite cannot be used"):
+        summary_store(path)
+    with pytest.raises(DataError, match="cannot be used"):
+        summary_store(tmp_path)
+
+
+# Texts beyond the window
+
+
+def test_texts_beyond_the_window_are_summarized_in_parts():
+    summarizer = FirstWords(window=8)
+    texts = [f"{letter} is a word. Indeed." for letter in "abcdef"]
+    (summary,) = summarize_all(summarizer, [request(*texts)])
+    # Five words a text: one in each part; then the first words of the parts together.
+    assert [asked.texts for asked in summarizer.asked] == [*((text,) for text in texts), tuple("abcdef")]
+    assert (summary.text, summary.num_calls) == ("a b c d e f", 7)
+    assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= 8 for asked in summarizer.asked)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(8, 30), st.integers(1, 20))
+def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, window, max_tokens):
+    class Echo(FirstWords):
+        def summarize(self, request):
+            super().summarize(request)
+            return " ".join(request.texts)
+
+    summarizer = Echo(window=window)
+    texts = [" ".join(f"w{number}x{word}" for word in range(length)) for number, length in enumerate(lengths)]
+    (summary,) = summarize_all(summarizer, [request(*texts, max_tokens=max_tokens)])
+    assert 1 <= WORDS.count([summary.text])[0] <= max_tokens
+    assert all(WORDS.count(["\n\n".join(asked.texts)])[0] <= window for asked in summarizer.asked)
+    read = {word for asked in summarizer.asked for text in asked.texts for word in text.split()}
+    assert {word for text in texts for word in text.split()} <= read
+
+
+def test_a_word_beyond_the_window_is_left_out():
+    summarizer = FirstWords(window=10)
+    summarizer.tokens = CHARACTERS
+    (summary,) = summarize_all(summarizer, [request("short " + "x" * 50 + " words here")])
+    assert summary.failure is None
+    assert not any("x" in text for asked in summarizer.asked for text in asked.texts)
+
+
+def test_a_part_that_fails_fails_the_whole():
+    fails = {"c is a word. Indeed.": SummarizerError("down")}
+    texts = [f"{letter} is a word. Indeed." for letter in "abcdef"]
+    (summary,) = summarize_all(FirstWords(window=8, fails=fails), [request(*texts)])
+    assert (summary.text, summary.failure) == ("", "down")
+
+
+def test_a_window_for_no_words():
+    with pytest.raises(InputError, match="window_tokens of summarizer 'first words' is 3"):
+        summarize_all(FirstWords(window=3), [request("one two three four")])
+
+
+# Extractive
+
+
+@pytest.mark.parametrize("tokens", COUNTERS, ids=lambda tokens: tokens.name)
+@settings(max_examples=10)
+@given(texts=st.lists(TEXTS, min_size=1, max_size=4), limit=st.integers(1, 60), query=st.sampled_from(["", "b?"]))
+def test_extractive_keeps_an_exact_limit(tokens, texts, limit, query):
+    summarizer = ExtractiveSummarizer(embedder=HashEmbedder(), tokens=tokens)
+    found = summarizer.summarize(request(*texts, max_tokens=limit, query=query))
+    assert not found or tokens.count([found])[0] <= limit
+    assert found == summarizer.summarize(request(*texts, max_tokens=limit, query=query))
+
+
+def test_extractive_takes_what_matters_once_and_in_order():
+    texts = (
+        "Paris is the capital of France. Bananas are yellow.",
+        "The capital of France is Paris. The Louvre is a museum in Paris.",
+    )
+    summarizer = corag.summarizer("extractive")
+    assert isinstance(summarizer, Summarizer)
+    asked = summarizer.summarize(request(*texts, max_tokens=8, query="What is the capital of France?"))
+    assert asked in ("Paris is the capital of France.", "The capital of France is Paris.")
+    longer = summarizer.summarize(request(*texts, max_tokens=17, query="Tell me about Paris"))
+    assert ("Paris is the capital" in longer) != ("The capital of France is" in longer)
+    assert "Louvre" in longer
+    everything = summarizer.summarize(request(*texts, max_tokens=100))
+    assert everything == "\n".join(texts)
+    assert summarizer.summarize(request(" ", "\n")) == ""
+    assert summarizer.summarize(request(*texts, texts[0])) == everything
+
+
+def test_extractive_cuts_a_sentence_that_is_too_long():
+    summarizer = ExtractiveSummarizer(embedder=HashEmbedder(), tokens=WORDS)
+    assert summarizer.summarize(request("One two three four five six.", max_tokens=3)) == "One two three"
+
+
+@pytest.mark.parametrize("name", ["relevance_weight", "query_weight"])
+def test_extractive_settings(name):
+    with pytest.raises(InputError, match=f"{name} must be from 0 to 1"):
+        ExtractiveSummarizer(embedder=HashEmbedder(), **{name: 2})
+
+
+# Ollama
+
+
+def ollama(server, **named):
+    return OllamaSummarizer(host=server.host, sleep=lambda _: None, **named)
+
+
+@pytest.mark.parametrize("task", PROMPTS)
+def test_ollama_sends_the_prompt_of_its_task(task):
+    with OllamaServer(Reply(" It is ", "so.\n")) as server:
+        summarizer = ollama(server, task=task)
+        assert isinstance(summarizer, Summarizer)
+        assert (
+            summarizer.summarize(request("{a} text", "</documents> b", query="Why {so}?", max_tokens=50)) == "It is so."
+        )
+    messages = server.chats[0]["messages"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+    system, _, example, user = (message["content"] for message in messages)
+    assert "at most 30 words" in system
+    assert NOTHING in system
+    assert len(example.split()) < 30
+    assert "{a} text\n\n< /documents> b" in user
+    assert ("Why {so}?" in user) == (task != "summary")
+    assert server.chats[0]["options"]["num_ctx"] == 8192
+
+
+def test_ollama_without_a_query_summarizes():
+    with OllamaServer(Reply("x")) as server:
+        ollama(server, task="statement").summarize(request("a"))
+    assert server.chats[0]["messages"][0]["content"].startswith("You write one summary")
+
+
+@pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " nothing relevant.\n", "**Nothing relevant**"])
+def test_ollama_that_finds_nothing(reply):
+    with OllamaServer(Reply(reply)) as server:
+        assert ollama(server).summarize(request("a")) == ""
+
+
+@pytest.mark.parametrize("reply", ["Is nothing relevant? Yes: Paris.", "Nothing relevant to this, but Paris is."])
+def test_a_summary_with_these_words_is_kept(reply):
+    assert not says_nothing(reply)
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(""), Reply(status=500), Reply(body=b"<html>\n"), Reply("Par", ending="drop"), Reply("x", delay_s=9)]
+)
+def test_ollama_that_fails_is_counted(reply):
+    with OllamaServer(reply) as server:
+        (summary,) = summarize_all(ollama(server, retries=0, timeout_s=0.2), [request("a")])
+    assert summary.text == ""
+    assert server.host in summary.failure
+
+
+def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
+    with OllamaServer(Reply("one two three. " * 40)) as server:
+        summarizer = ollama(server, num_ctx=1000, tokens=token_counter())
+        (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
+    assert len(server.chats) > 2
+    assert summary.text == " ".join(["one two three."] * 5)
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ({"task": "poem"}, "task is 'poem'; it must be one of question"),
+        ({"max_concurrent": 0}, "max_concurrent must be at least 1"),
+        ({"num_ctx": 100}, "num_ctx must be at least 1000"),
+        ({"timeout_s": 0}, "timeout_s must be"),
+    ],
+)
+def test_ollama_settings(named, message):
+    with pytest.raises(InputError, match=message):
+        corag.summarizer("ollama", **named)
+
+
+def test_requests_need_room():
+    with pytest.raises(InputError, match="max_tokens must be at least 1"):
+        request("a", max_tokens=0)
+    with pytest.raises(InputError, match="summarizer 'best' is unknown; the names are extractive, ollama"):
+        corag.summarizer("best")

@@ -1,0 +1,315 @@
+"""Training of evidence rerankers: pools, kept states, fit, and the whole way on a tiny folder."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import experiments.adapters.evidence.train as training
+from corag.cli.main import make_parser
+from corag.errors import DataError, InputError
+from corag.models.trained import load_adapter
+from corag.rerankers.evidence.hypotheses import weigh
+from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from corag.text.data import DataFolder
+from corag.types import Chunk
+from experiments.adapters.calibration import fit_sigmoid, reliability
+from experiments.adapters.evidence.config import EvidenceSource, EvidenceTest, EvidenceTraining, FitSettings
+from experiments.adapters.evidence.fit import (
+    Example,
+    fit_member,
+    fit_order,
+    order_accuracy,
+    standards,
+    tabulate,
+    to_ensemble,
+)
+from experiments.adapters.evidence.pools import Corpus, pools, questions_of
+from tests.corag.rerankers.evidence_worlds import WordEncoder
+from tests.corag.rerankers.test_evidence_hypotheses import signals_of
+
+CONFIGS = sorted((Path(training.__file__).parents[2] / "configs" / "adapters").glob("*.yaml"))
+SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)
+PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder `films`: each question asks when the maker of a film was born; film and person are the evidence."""
+    folder = tmp_path_factory.mktemp("data") / "films"
+    folder.mkdir()
+    corpus, queries = [], []
+    for number, person in enumerate(PEOPLE):
+        corpus.append({"id": f"f{number}", "title": f"Film {number}", "text": f"Film {number} was made by {person}."})
+        corpus.append({"id": f"p{number}", "title": person, "text": f"{person} was born in {1900 + number}."})
+    for number in range(len(PEOPLE)):
+        others = [(number + step) % len(PEOPLE) for step in (1, 2)]
+        queries.append(
+            {
+                "id": f"q{number}",
+                "question": f"When was the maker of Film {number} born?",
+                "answers": [str(1900 + number)],
+                "gold": [f"f{number}", f"p{number}"],
+                "candidates": [f"f{number}", f"p{number}", *(f"{kind}{other}" for kind in "fp" for other in others)],
+                "article": "even" if number % 2 == 0 else "odd",
+                "split": "train",
+            }
+        )
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return folder.parent
+
+
+def offered(data, **settings):
+    source = EvidenceSource("films", **{"held_out": 0.0, "part": "all", **settings})
+    corpus = Corpus(DataFolder.open(data / "films"), WordEncoder())
+    return pools(corpus, source, questions_of(corpus.folder, source))
+
+
+# --- Pools ---
+
+
+def test_own_candidates_come_ranked_with_their_evidence(data):
+    first = offered(data, unanswerable=0.0)[0]
+    assert {chunk.id for chunk in first.chunks} == {"f0", "p0", "f1", "p1", "f2", "p2"}
+    assert [first.chunks[index].id for index in first.ordered] == ["f0", "p0"]
+    assert first.gold == tuple(sorted(first.ordered))
+    assert list(first.similarities) == sorted(first.similarities, reverse=True)
+
+
+def test_unanswerable_ones_have_the_same_candidates_without_the_evidence(data):
+    whole = offered(data, unanswerable=0.0)
+    both = offered(data, unanswerable=0.99)
+    assert both[: len(whole)] == whole
+    lacking = both[len(whole) :]
+    assert lacking
+    for pooled in lacking:
+        assert pooled.gold == pooled.ordered == ()
+        assert len(pooled.chunks) == 4
+
+
+@pytest.mark.parametrize(("within", "expected"), [("article", "even"), ("corpus", "any")])
+def test_candidates_from_article_or_corpus_hold_the_evidence_and_the_nearest(data, within, expected):
+    pooled = offered(data, within=within, num_candidates=6, unanswerable=0.0)
+    assert len(pooled) == len(PEOPLE)
+    assert all(len(one.chunks) == 6 and len(one.gold) == 2 for one in pooled)
+    numbers = {int(chunk.id[1:]) % 2 for chunk in pooled[0].chunks}
+    assert numbers == {0} if expected == "even" else {0, 1}
+
+
+def test_all_passages_are_offered_when_asked_for(data):
+    pooled = offered(data, within="corpus", num_candidates=0, unanswerable=0.0)
+    assert {len(one.chunks) for one in pooled} == {2 * len(PEOPLE)}
+
+
+def test_parts_are_disjoint_and_a_limit_does_not_depend_on_the_order(data):
+    folder = DataFolder.open(data / "films")
+    ids = {
+        part: {query.id for query in questions_of(folder, EvidenceSource("films", held_out=0.25, part=part))}
+        for part in ("training", "held-out", "all")
+    }
+    assert ids["training"] | ids["held-out"] == ids["all"]
+    assert not ids["training"] & ids["held-out"]
+    assert len(ids["held-out"]) == 2
+    source = EvidenceSource("films", part="all", limit=3)
+    turned = replace(folder, queries=folder.queries[::-1])
+    assert questions_of(folder, source) == questions_of(turned, source)
+    assert len(questions_of(folder, source)) == 3
+
+
+def test_sources_that_offer_nothing_say_so(data, tmp_path):
+    with pytest.raises(DataError, match="part 'held-out'"):
+        offered(data, held_out=0.0, part="held-out")
+    for settings in ({"held_out": 1.0}, {"unanswerable": -0.1}, {"limit": -1}, {"weight": 0.0}):
+        with pytest.raises(InputError, match=next(iter(settings))):
+            EvidenceSource("films", **settings)
+    (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "b"}')
+    (tmp_path / "queries.jsonl").write_text('{"id": "q", "question": "b?", "gold": ["a"]}')
+    with pytest.raises(DataError, match="no candidates of its own"):
+        source = EvidenceSource("x", split="all", part="all")
+        corpus = Corpus(DataFolder.open(tmp_path), WordEncoder())
+        pools(corpus, source, questions_of(corpus.folder, source))
+
+
+# --- Fit ---
+
+
+def learnable(number, num_candidates=5):
+    """The evidence is the two chunks with the highest cosines; every third question has none."""
+    given = signals_of(num_candidates, seed=number)
+    column = SINGLES.index("cosine")
+    if number % 3 == 0:
+        given.singles[:, column] *= 0.3
+        return Example(f"q{number}", given, ())
+    gold = np.argsort(-given.singles[:, column])[:2]
+    given.singles[gold, column] += 2
+    return Example(f"q{number}", given, tuple(sorted(gold.tolist())))
+
+
+def test_a_network_learns_which_set_is_the_evidence():
+    settings = FitSettings(members=1, hidden=8, epochs=12, batch_size=8, dropout=0.0)
+    tables = [tabulate(learnable(number), 3, settings) for number in range(60)]
+    mean, scale = standards(tables)
+    network, curve = fit_member(tables, mean, scale, settings, seed=1)
+    assert curve[-1] < 0.3 * curve[0]
+    ensemble = to_ensemble([network], mean, scale)
+    right = 0
+    for number in range(60, 80):
+        example = learnable(number)
+        found = weigh(example.signals, 3, ensemble)
+        right += found.sets[int(found.logits.argmax())] == example.gold
+    assert right >= 17
+
+
+def test_the_same_seed_gives_the_same_network_and_another_one_another():
+    tables = [tabulate(learnable(number), 2, SMALL) for number in range(8)]
+    mean, scale = standards(tables)
+    weights = [to_ensemble([fit_member(tables, mean, scale, SMALL, seed)[0]], mean, scale).hidden for seed in (3, 3, 4)]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])
+
+
+def test_without_hidden_units_the_network_is_linear():
+    linear = replace(SMALL, hidden=0)
+    tables = [tabulate(learnable(number), 2, linear) for number in range(8)]
+    mean, scale = standards(tables)
+    ensemble = to_ensemble([fit_member(tables, mean, scale, linear, 0)[0]], mean, scale)
+    assert ensemble.hidden.shape == (1, 0, len(mean))
+    rows = np.random.default_rng(0).normal(size=(3, len(mean))) * scale + mean
+    expected = np.clip((rows - mean) / scale, -8, 8) @ ensemble.linear[0] + ensemble.bias[0]
+    np.testing.assert_allclose(ensemble(rows), expected)
+
+
+def test_a_table_stands_for_all_sets():
+    settings = replace(SMALL, max_drawn=5)
+    example = learnable(1, num_candidates=7)
+    table = tabulate(example, 4, settings)
+    # 7 single chunks, 21 pairs (the true one first), 35 sets of three and 35 of four, of which 5 each.
+    assert len(table.features) == 7 + 21 + 5 + 5
+    assert np.exp(table.corrections).sum() == pytest.approx(7 + 21 + 35 + 35, rel=1e-5)
+    assert table.corrections[0] == 0
+    assert table.answerable
+    assert not tabulate(learnable(0), 2, settings).answerable
+    assert tabulate(replace(example, gold=(0, 1, 2)), 2, settings) is None
+
+
+def test_the_reading_order_is_learnt_from_pairs():
+    def ordered(number):
+        given = signals_of(3, seed=number)
+        link = PAIRS.index("link")
+        given.pairs[0, 2, link], given.pairs[2, 0, link] = 1.0, 0.0
+        return Example(f"q{number}", given, (0, 2), ordered=(0, 2))
+
+    weights = fit_order([ordered(number) for number in range(30)])
+    found = order_accuracy([ordered(number) for number in range(30, 60)], weights)
+    assert found == {"pairs": 30, "in order": pytest.approx(1.0, abs=0.1)}
+    assert weights.argmax() == len(SINGLES) + PAIRS.index("link")
+    assert not fit_order([]).any()
+
+
+# --- Figures ---
+
+
+def test_a_sigmoid_is_found_again():
+    rng = np.random.default_rng(0)
+    utilities = rng.uniform(-1, 2, 40000)
+    complete = (rng.random(40000) < 1 / (1 + np.exp(-(3 * utilities - 1)))).astype(float)
+    slope, offset = fit_sigmoid(utilities, complete)
+    assert (slope, offset) == (pytest.approx(3, abs=0.1), pytest.approx(-1, abs=0.1))
+
+
+def test_reliability_by_hand():
+    found = reliability(np.array([0.05, 0.05, 0.95, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]))
+    assert found.bins == (
+        (pytest.approx(0.05), 0.5, 2),
+        (pytest.approx(0.975), 1.0, 2),
+    )
+    assert found.error == pytest.approx((2 * 0.45 + 2 * 0.025) / 4)
+
+
+# --- The whole way ---
+
+
+@pytest.fixture
+def config(data, tmp_path):
+    return EvidenceTraining(
+        name="toy",
+        data=str(data),
+        out=str(tmp_path / "out"),
+        sources=(EvidenceSource("films", held_out=0.25, unanswerable=0.5),),
+        tests=(
+            EvidenceTest(EvidenceSource("films", held_out=0.25, part="held-out"), budgets=(32,)),
+            EvidenceTest(EvidenceSource("films", part="all", within="corpus", num_candidates=0), kind="ranking"),
+        ),
+        max_size=2,
+        order_sources=("films",),
+        fit=SMALL,
+        folds=2,
+        logger="none",
+        quiet=True,
+    )
+
+
+def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, monkeypatch):
+    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    report = training.train_evidence(config)
+    assert set(report.figures) == {
+        "films, train, held out, 32 tokens", "films, train, held out, speed", "films, train", "films, train, speed",
+    }  # fmt: skip
+    for figures in report.figures.values():
+        for values in figures.values():
+            assert np.isfinite(list(values.values())).all()
+    card = (report.adapter / "README.md").read_text()
+    assert "expected calibration error" in card
+    assert "<svg" in (report.adapter.parent / "reliability.svg").read_text()
+    assert "films" in card
+    assert load_adapter(report.adapter).config.name == "toy"
+    reranker = EvidenceReranker(report.adapter, encoder=WordEncoder())
+    assert np.isfinite(reranker.scorer("Who?", [Chunk("a", "A b."), Chunk("b", "C.")])([(0,), (1, 0)])).all()
+    monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
+    again = training.train_evidence(config)
+    assert again == report
+
+
+def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
+    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    fit, fitted = training.fit_member, []
+
+    def fit_twice(*given):
+        if len(fitted) == 2:
+            raise KeyboardInterrupt
+        fitted.append(given[-1])
+        return fit(*given)
+
+    monkeypatch.setattr(training, "fit_member", fit_twice)
+    with pytest.raises(KeyboardInterrupt):
+        training.train_evidence(config)
+    monkeypatch.setattr(training, "fit_member", lambda *given: fitted.append(given[-1]) or fit(*given))
+    stopped = training.train_evidence(config)
+    assert len(fitted) == 2 + 2  # two folds before, two members after
+    whole = training.train_evidence(replace(config, out=config.out + "-whole"))
+    assert load_adapter(stopped.adapter).sha256 == load_adapter(whole.adapter).sha256
+
+
+def test_settings_out_of_range_are_refused(config):
+    for change in ({"sources": ()}, {"max_size": 5}, {"folds": 1}):
+        with pytest.raises(InputError, match=next(iter(change))):
+            replace(config, **change)
+
+
+def test_evidence_larger_than_any_hypothesis_cannot_be_learnt(config, monkeypatch):
+    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    source = replace(config.sources[0], unanswerable=0.0)
+    with pytest.raises(DataError, match="at most 1 passages"):
+        training.train_evidence(replace(config, max_size=1, sources=(source,)))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_shipped_configuration_is_valid(path):
+    parser = make_parser()
+    parsed = parser.instantiate(parser.parse_args(["train-adapter", "--config", str(path)]))
+    config = parsed["train-adapter"]
+    assert (config.evidence or config.reader).sources

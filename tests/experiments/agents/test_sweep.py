@@ -1,0 +1,315 @@
+"""Sweeps: what is trained, what is not trained again, how it is ranked, and the same grid for W&B."""
+
+import json
+import re
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+import agent
+from agent import AgentError
+from corag.cli.main import MISTAKE, main, make_parser
+from corag.errors import DataError, InputError
+from experiments.agents import sweep as module
+from experiments.agents.sweep import SweepConfig, flattened, markdown, plan, ranked, sweep, wandb_sweep, with_settings
+from experiments.agents.train import TrainAgentConfig, train
+from tests.experiments.worlds import training_rows, write_labels
+from tests.paths import ROOT
+
+ABLATIONS = sorted((ROOT / "experiments" / "configs" / "ablations").glob("*.yaml"))
+BASE = TrainAgentConfig(
+    "labels.parquet", "runs/lr", train_split="train", val_split="dev", hidden=(4,), map_dim=3,
+    training=agent.TrainConfig(logger="none", epochs=2, accelerator="cpu"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory):
+    return write_labels(tmp_path_factory.mktemp("labels") / "labels.parquet")
+
+
+def config_of(labels, out, vary, **settings):
+    return SweepConfig(replace(BASE, labels=str(labels), out=str(out)), vary, **{"quiet": True, **settings})
+
+
+@pytest.fixture(scope="module")
+def parse():
+    """Return the settings that the command line makes of some arguments."""
+    parser = make_parser()
+
+    def parsed(*arguments):
+        values = parser.instantiate(parser.parse_args(list(arguments)))[arguments[0]]
+        values.pop("config")
+        return vars(values)
+
+    return parsed
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The configurations that were really trained."""
+    configs = []
+
+    def noted(config):
+        configs.append(config)
+        return train(config)
+
+    monkeypatch.setattr(module, "train", noted)
+    return configs
+
+
+# --- The grid ---
+
+
+def test_the_grid_has_every_combination_with_every_seed():
+    runs = plan(SweepConfig(BASE, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7)))
+    assert [(run.config.training.lr, run.config.hidden, run.config.training.seed) for run in runs] == [
+        (0.1, (8, 4), 5), (0.1, (8, 4), 7), (0.1, (), 5), (0.1, (), 7),
+        (0.2, (8, 4), 5), (0.2, (8, 4), 7), (0.2, (), 5), (0.2, (), 7),
+    ]  # fmt: skip
+    assert len({run.config.out for run in runs}) == len({run.work for run in runs}) == 8
+    assert re.fullmatch(r"runs/lr/lr=0\.1_hidden=-8-4-_seed=5_[0-9a-f]{8}", runs[0].config.out)
+    # All else is as it was.
+    assert replace(runs[0].config, out=BASE.out, quiet=False, hidden=(4,)) == replace(
+        BASE, training=replace(BASE.training, lr=0.1, seed=5)
+    )
+
+
+def test_nothing_varied_is_one_combination_over_the_seeds():
+    assert [run.config.training.seed for run in plan(SweepConfig(BASE, {}))] == [0, 1, 2]
+
+
+def test_nested_settings_are_set_by_dotted_name():
+    changed = with_settings(BASE, {"training.lr": 1, "target.margin": 0.3, "hidden": [9], "training.patience": 4})
+    assert (changed.training.lr, changed.target.margin, changed.hidden, changed.training.patience) == (1, 0.3, (9,), 4)
+    assert BASE.training.lr == 1e-3
+    assert flattened({"a": 1, "b": {"c": 2, "d": {"e": (3,)}}}) == {"a": 1, "b.c": 2, "b.d.e": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"training.rate": 1}, InputError, r"'training.rate' is no setting: training has lr, .*; name one of these"),
+        ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting: the training has labels, out, .*hidden"),
+        ({"training.lr.x": 1}, InputError, r"'training.lr.x' is no setting: training.lr is no group"),
+        ({"training": 1}, InputError, r"'training' is a group of settings; name one of them: lr, batch_size"),
+        ({"training.lr": "fast"}, InputError, r"training.lr=fast.* cannot be: .*float.* fast"),
+        ({"hidden": "wide"}, InputError, r"hidden=wide.* cannot be: .*tuple.* wide"),
+        ({"training.lr": -1}, AgentError, r"lr must be a finite number greater than 0.0, got -1"),
+        ({"features": "smell"}, InputError, r"smell"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_before_any_training(trained, changes, error, message):
+    with pytest.raises(error, match=message):
+        sweep(SweepConfig(BASE, {"training.batch_size": [8], **{name: [value] for name, value in changes.items()}}))
+    assert trained == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seeds": ()}, r"seeds are \[\]; give at least one, and each once"),
+        ({"seeds": (1, 1)}, r"seeds are \[1, 1\]"),
+        ({"vary": {"training.seed": [1]}}, "vary names 'training.seed', which a sweep sets itself"),
+        ({"vary": {"out": ["a"]}}, "vary names 'out', which a sweep sets itself"),
+        ({"vary": {"training.lr": []}}, r"vary gives 'training.lr' the values \[\]; give at least one, and each once"),
+        ({"vary": {"hidden": [[4], [4]]}}, r"vary gives 'hidden' the values \[\[4\], \[4\]\]"),
+    ],
+)
+def test_sweeps_that_cannot_be(settings, message):
+    with pytest.raises(InputError, match=message):
+        SweepConfig(**{"base": BASE, "vary": {}, **settings})
+
+
+# --- Training ---
+
+
+def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
+    summary = sweep(config_of(labels, tmp_path / "lr", {"training.lr": [1e-7, 0.03]}, seeds=(0, 1)))
+    assert len(trained) == 4
+    regrets = {}
+    for config in trained:
+        done = json.loads((Path(config.out) / "training.json").read_text())["history"]
+        regrets.setdefault(config.training.lr, []).append(min(epoch["val_regret"] for epoch in done))
+        assert agent.load(Path(config.out) / "checkpoint").config.hidden == (4,)
+    assert [row["runs"] for row in summary["rows"]] == [2, 2]
+    for row in summary["rows"]:
+        first, second = regrets[row["settings"]["training.lr"]]
+        found = row["figures"]["val_regret"]
+        assert found["mean"] == pytest.approx((first + second) / 2)
+        assert found["sd"] == pytest.approx(abs(first - second) / 2**0.5)
+        assert (found["min"], found["max"]) == (min(first, second), max(first, second))
+    means = [row["figures"]["val_regret"]["mean"] for row in summary["rows"]]
+    assert means == sorted(means)
+    assert json.loads((tmp_path / "lr" / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert (tmp_path / "lr" / "summary.md").read_text() == markdown(summary)
+
+
+def test_a_finished_run_is_not_trained_again(labels, tmp_path, trained):
+    first = sweep(config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0, 1)))
+    assert sweep(config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0, 1))) == first
+    assert len(trained) == 2
+    # A wider grid trains only what is new; another base, or other labels, train anew.
+    sweep(config_of(labels, tmp_path / "s", {"training.lr": [0.01, 0.02]}, seeds=(0, 1)))
+    assert [config.training.lr for config in trained[2:]] == [0.02, 0.02]
+    longer = config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0,))
+    sweep(replace(longer, base=replace(longer.base, map_dim=2)))
+    assert len(trained) == 5
+    rows = [row | {"f1": row["f1"] / 2} for row in training_rows()]
+    other = write_labels(tmp_path / "other.parquet", rows)
+    sweep(config_of(other, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0,)))
+    assert len(trained) == 6
+
+
+def test_a_sweep_that_was_stopped_goes_on(labels, tmp_path, monkeypatch):
+    config = config_of(labels, tmp_path / "s", {"training.lr": [0.01, 0.02]}, seeds=(0,))
+    whole = sweep(replace(config, base=replace(config.base, out=str(tmp_path / "whole"))))
+
+    def stopped(run):
+        if run.training.lr == 0.02:
+            raise KeyboardInterrupt
+        return train(run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "train", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(config)
+    assert not (tmp_path / "s" / "summary.json").exists()
+    # A torn record counts for nothing.
+    [record] = (tmp_path / "s").glob("*/run.json")
+    record.write_text(record.read_text()[:20])
+    again = sweep(config)
+    without_seconds = [
+        [{name: value for name, value in row["figures"].items() if name != "seconds"} for row in one["rows"]]
+        for one in (whole, again)
+    ]
+    assert without_seconds[0] == without_seconds[1]
+
+
+def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_path, capsys, monkeypatch, trained):
+    monkeypatch.setenv("COLUMNS", "200")
+    config = config_of(labels, tmp_path / "s", {"map_dim": [0, 3]}, seeds=(0, 1), quiet=False)
+    for _ in range(2):
+        summary = sweep(config)
+        good, bad = summary["rows"]
+        assert (good["settings"], good["errors"], bad["settings"]) == ({"map_dim": 3}, [], {"map_dim": 0})
+        assert bad["figures"] == {} and bad["errors"] == ["map_dim must be an integer of at least 1, got 0"] * 2
+        said = " ".join(capsys.readouterr().out.split())
+        assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be an integer" in said
+    assert len(trained) == 4
+    assert "| 0 | 2, 2 failed | - | - | - | - |" in markdown(summary)
+
+
+def test_labels_that_are_not_there_stop_the_sweep(tmp_path):
+    with pytest.raises(DataError, match="nowhere"):
+        sweep(config_of(tmp_path / "nowhere.parquet", tmp_path / "s", {}))
+
+
+def test_without_validation_there_is_nothing_to_compare_by(labels, tmp_path):
+    config = config_of(labels, tmp_path / "s", {})
+    with pytest.raises(InputError, match="there are no validation questions, and without them no val_regret"):
+        sweep(replace(config, base=replace(config.base, val_split="")))
+
+
+# --- The table ---
+
+
+def record(regret, seed=0, **settings):
+    return {"settings": settings, "seed": seed, "figures": {"val_regret": regret, "best_epoch": 2, "seconds": 1.5}}
+
+
+def test_ranked_by_mean_regret_then_by_the_file():
+    records = [record(0.3, a=1), record(0.1, 1, a=1), record(0.2, a=2), record(0.2, 1, a=2), record(0.1, a=3)]
+    failed = {"settings": {"a": 0}, "seed": 0, "error": "no"}
+    rows = ranked([failed, *records, {"settings": {"a": 3}, "seed": 1, "error": "no"}])
+    assert [row["settings"]["a"] for row in rows] == [3, 1, 2, 0]
+    assert [row["runs"] for row in rows] == [2, 2, 2, 1]
+    assert rows[0]["figures"]["val_regret"] == {"mean": 0.1, "sd": 0.0, "min": 0.1, "max": 0.1}
+    assert rows[1]["figures"]["val_regret"]["sd"] == pytest.approx(0.02**0.5)
+
+
+def test_the_table_in_markdown():
+    rows = ranked([record(0.1, a=[1, 2]), record(0.3, 1, a=[1, 2])])
+    assert markdown({"vary": {"a": []}, "rows": rows}) == (
+        "| `a` | runs | regret | loss | best epoch | s a run |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| [1, 2] | 2 | 0.2000 ± 0.1414 | - | 2.0 ± 0.0 | 1.5 |\n"
+    )
+
+
+# --- On the command line, and for W&B ---
+
+
+@pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
+def test_every_shipped_ablation_is_a_grid_that_can_be(path, parse):
+    config = SweepConfig(**parse("sweep", "--config", str(path)))
+    runs = plan(config)
+    assert len(runs) >= 9 and len(config.seeds) == 3
+    assert config.base.out == f"runs/sweeps/{path.stem}"
+    # The defaults are among what is tried: without them there is nothing to compare with.
+    defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out")))))
+    if path.stem != "loss_weights":
+        assert all(defaults[name] in values for name, values in config.vary.items())
+
+
+def test_there_is_an_ablation_of_each_part():
+    names = {path.stem for path in ABLATIONS}
+    assert {"margin", "width", "depth", "loss_weights", "lr", "features"} <= names
+
+
+def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "s.yaml").write_text(
+        f"base: {{labels: {labels}, out: {tmp_path / 's'}, train_split: train, val_split: dev, hidden: [4],\n"
+        "  training: {logger: none, epochs: 9}}\nvary:\n  training.lr: [0.01, 0.02]\nseeds: [3]\n"
+    )
+    assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--base.training.epochs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert f"summary in {tmp_path / 's'}: summary.json and summary.md" in said
+    assert "training.lr" in said and "0.02" in said and "regret" in said
+    assert len(list((tmp_path / "s").glob("*/checkpoint/model.safetensors"))) == 2
+    assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--vary", '{"training.speed": [1]}']) == MISTAKE
+    assert "'training.speed' is no setting" in capsys.readouterr().err
+
+
+def test_the_wandb_file_runs_the_same_trainings(tmp_path, capsys, parse):
+    """What W&B's own code makes of the file is read by our own parser."""
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+
+    base = replace(BASE, out="runs/my sweeps/lr", features="query,curve")
+    config = SweepConfig(base, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7))
+    path = tmp_path / "w.yaml"
+    (tmp_path / "s.yaml").write_text(
+        yaml.safe_dump({**json.loads(json.dumps(asdict(config))), "wandb_sweep": str(path)})
+    )
+    assert main(["sweep", "--config", str(tmp_path / "s.yaml")]) == 0
+    assert f"start it with: wandb sweep {path}" in capsys.readouterr().out
+    written = yaml.safe_load(path.read_text())
+    assert written == wandb_sweep(config)
+    assert (written["method"], written["metric"]) == ("grid", {"name": "val_regret", "goal": "minimize"})
+    parameters = written["parameters"]
+    assert parameters["training.seed"] == {"values": [5, 7]} and parameters["hidden"] == {"values": [[8, 4], []]}
+    for number in (0, 1):
+        chosen = {
+            name: {"value": of_name["value"] if "value" in of_name else of_name["values"][number]}
+            for name, of_name in parameters.items()
+        }
+        arguments = create_sweep_command_args({"args": chosen})["args"]
+        training = replace(base.training, lr=[0.1, 0.2][number], seed=[5, 7][number], logger="wandb")
+        expected = replace(base, out="x", hidden=[(8, 4), ()][number], training=training)
+        assert TrainAgentConfig(**parse("train", "--out=x", *arguments)) == expected
+    command = create_sweep_command(list(written["command"]))
+    assert command[:3] == ["${env}", "sh", "-c"] and command[4:] == ["${program}", "${args}"]
+
+
+def test_the_wandb_command_gives_each_run_a_folder_of_its_own():
+    command = wandb_sweep(SweepConfig(replace(BASE, out="runs/my sweeps"), {}))["command"]
+    filled = ["echo" if part == "${program}" else part for part in command[1:-1]]
+    done = subprocess.run(
+        [*filled, "--training.lr=0.1", "--hidden=[8, 4]"],
+        env={"WANDB_RUN_ID": "r1", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "train --out=runs/my sweeps/r1 --quiet=true --training.lr=0.1 --hidden=[8, 4]\n"
