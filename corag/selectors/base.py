@@ -183,8 +183,8 @@ class BudgetedSelector(ABC):
 
 
 def warn_if_few_fit(problem: Problem) -> None:
-    """Log a warning, once for each budget, where fewer than three candidates of median cost fit together."""
-    if len(problem.chunks) >= 3 and 3 * np.median(problem.costs) > problem.capacity:
+    """Log a warning, once for each budget, if three candidates of lower-quartile cost exceed it together."""
+    if len(problem.chunks) >= 3 and 3 * np.quantile(problem.costs, 0.25) > problem.capacity:
         warn_once(
             f"fewer than three candidates fit together in the budget of {problem.budget_tokens} tokens, so there is "
             "little to choose; raise the budget, or cut smaller chunks (corag index --max_tokens)"
