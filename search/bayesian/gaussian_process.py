@@ -68,6 +68,8 @@ MIN_SHARE = 0.01
 """Posterior weight of a prior below which it does not count towards the expected improvement."""
 MIN_VALUES, MIN_SHARE_KEPT = 16, 1e-3
 """Given so many values, a prior of less posterior weight is dropped."""
+TIE = 1e-9
+"""Scores that differ by less than this share of the largest one tie."""
 MAX_Z = 8
 STEPS_PER_UNIT = 256
 
@@ -248,7 +250,7 @@ class GaussianProcess:
             left[picks] = -np.inf
             if left.max() <= least:
                 break
-            picks.append(int(settled(left).argmax()))
+            picks.append(first_largest(left))
             column = covariance[picks[-1]] / np.sqrt(np.maximum(variance[picks[-1]], 1e-300))
             covariance -= column[:, None] * column
         rows: list[int] = shortlist[picks].tolist()
@@ -305,10 +307,10 @@ class GaussianProcess:
             self._shares /= self._shares.sum()
 
 
-def settled(scores: FloatArray) -> FloatArray:
-    """Return scores rounded to a billionth of the largest, so that rounding errors do not decide between near ties."""
-    scale = np.abs(scores).max(where=scores > -np.inf, initial=0.0) or 1.0
-    return (scores / scale).round(9)
+def first_largest(scores: FloatArray) -> int:
+    """Return the place of the largest score, the first of near ties: rounding errors do not decide between them."""
+    top = scores.max()
+    return int((scores >= top - TIE * abs(top)).argmax()) if np.isfinite(top) else int(scores.argmax())
 
 
 def _improvement(ahead: FloatArray, deviation: FloatArray, shares: FloatArray) -> FloatArray:
@@ -319,14 +321,16 @@ def _improvement(ahead: FloatArray, deviation: FloatArray, shares: FloatArray) -
 
 
 def largest(scores: FloatArray, num: int) -> IntArray:
-    """Return the places of the `num` largest finite scores, largest first, the earlier of equals."""
-    scores = settled(scores)
+    """Return the places of the `num` largest finite scores, largest first, the earlier of near ties."""
+    places = np.flatnonzero(scores > -np.inf)
+    scores = scores[places]
+    if not len(scores):
+        return places
+    tie = TIE * float(np.abs(scores).max()) or 1.0
     if num < len(scores):
-        candidates = np.flatnonzero(scores >= np.partition(scores, -num)[-num])
-    else:
-        candidates = np.arange(len(scores))
-    candidates = candidates[np.isfinite(scores[candidates])]
-    return candidates[np.argsort(-scores[candidates], kind="stable")[:num]]
+        near = scores >= np.partition(scores, -num)[-num] - tie
+        places, scores = places[near], scores[near]
+    return places[np.argsort(-(scores / tie).round(), kind="stable")[:num]]
 
 
 def unit_expected_improvement(z: FloatArray) -> FloatArray:

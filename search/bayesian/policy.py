@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from search.bayesian.gaussian_process import PRIORS, TRUSTS, GaussianProcess, largest, settled
+from search.bayesian.gaussian_process import PRIORS, TRUSTS, GaussianProcess, first_largest, largest
 from search.bayesian.kernel import Pool
 from search.bayesian.neighbours import neighbours, opening
 from search.bayesian.prior_mean import PriorMean
@@ -114,7 +114,7 @@ class _Optimizer:
         rows: list[int] = []
         while len(rows) < config.batch_size and process.open.any():
             scores = process.promise() if len(rows) < num_promising else process.prior_deviation()
-            rows.append(int(settled(np.where(process.open, scores, -np.inf)).argmax()))
+            rows.append(first_largest(np.where(process.open, scores, -np.inf)))
             process.condition(rows[-1:])
         return rows
 
