@@ -6,7 +6,7 @@ This module knows nothing about chunks, selections or token budgets.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corag.models.ollama_chat import Messages, OllamaChat, OllamaError, OllamaSettings
@@ -25,22 +25,16 @@ class OllamaReader(OllamaSettings):
     model and server, `OllamaSettings` there.
 
     Attributes:
-        stream: Whether `answer` receives the reply in pieces, or in one.
         system: System message.
         template: User message, with `{context}` and `{query}` where these go.
-        on_token: Called by `answer` with each piece of text. Joined, the pieces are the reply, however many tries it
-            took: a repeated try passes on only what goes beyond the text already passed on, and one that contradicts
-            it is an error.
 
     Raises:
         InputError: A setting is out of its range.
         MissingExtraError: The package `ollama` is not installed.
     """
 
-    stream: bool = True
     system: str = SYSTEM
     template: str = TEMPLATE
-    on_token: Callable[[str], None] | None = None
     _chat: OllamaChat = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -64,9 +58,7 @@ class OllamaReader(OllamaSettings):
             InputError: The query is empty.
             OllamaError: No try brought a whole reply.
         """
-        written = self._chat.ask(
-            self._messages(query, context), stream=self.stream, on_token=self.on_token, with_scores=True
-        )
+        written = self._chat.ask(self._messages(query, context), with_scores=True)
         reply, scores = written.text.strip(), written.log_probabilities
         # Rounding may bring a sum of logarithms above 0.
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
@@ -74,25 +66,14 @@ class OllamaReader(OllamaSettings):
             return Answer("", confidence=None if confidence is None else 0.0)
         return Answer(reply, confidence=confidence, chunk=answer_chunk(reply, context))
 
-    def stream_answer(self, query: str, context: str) -> Iterator[str]:
-        """Return an iterator over the pieces of the model's reply as they arrive.
-
-        Tries are repeated until the first piece is there. A break after it is an error, since what has
-        been handed out cannot be taken back. Closing the iterator stops the model.
+    def stream(self, query: str, context: str) -> Iterator[str]:
+        """Return an iterator over the pieces of the model's reply as they arrive; see `OllamaChat.stream`.
 
         Raises:
             InputError: The query is empty.
             OllamaError: While iterating: the reply did not begin or did not end.
         """
         return self._chat.stream(self._messages(query, context))
-
-    def check(self) -> None:
-        """Return when the server is there and has the model; send one request and never retry.
-
-        Raises:
-            OllamaError: The server or the model is missing; the message says what to do.
-        """
-        self._chat.check()
 
     def _messages(self, query: str, context: str) -> Messages:
         return [

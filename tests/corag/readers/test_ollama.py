@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.errors import InputError, MissingExtraError, ReaderError
+from corag.models.ollama_chat import OllamaChat
 from corag.readers.ollama import NO_ANSWER, SYSTEM, OllamaError, OllamaReader
 from corag.types import Answer, Reader
 from tests.ollama_server import MODEL_INFO, OllamaServer, Reply
@@ -40,21 +41,19 @@ def failure(reader, query=QUERY, context=CONTEXT):
 # Whole answers
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_reply_becomes_the_answer_with_one_request(stream):
+def test_a_reply_becomes_the_answer_with_one_request():
     with OllamaServer(Reply(" Par", "is", "\n")) as server:
-        reader, waits_s = reader_for(server, stream=stream)
+        reader, waits_s = reader_for(server)
         assert isinstance(reader, Reader)
         assert reader.name == "ollama/llama3.1:8b"
         assert reader.answer(QUERY, CONTEXT) == Answer("Paris", chunk=0)
         assert (len(server.requests), waits_s) == (1, [])
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_the_confidence_is_the_geometric_mean_of_the_tokens_probabilities(stream):
+def test_the_confidence_is_the_geometric_mean_of_the_tokens_probabilities():
     unsure, refusal = Reply("Par", "is", log_probabilities=(-0.2, -1.0)), Reply(NO_ANSWER, log_probabilities=(-0.1,))
     with OllamaServer(Reply(status=503), unsure, refusal) as server:
-        reader, _ = reader_for(server, stream=stream)
+        reader, _ = reader_for(server)
         assert reader.answer(QUERY, CONTEXT) == Answer("Paris", pytest.approx(math.exp(-0.6)), chunk=0)
         assert reader.answer(QUERY, CONTEXT) == Answer("", 0.0)
     assert [body["logprobs"] for body in server.chats] == [True] * 3
@@ -66,14 +65,13 @@ def test_a_broken_try_leaves_nothing_in_the_confidence():
         assert reader_for(server)[0].answer(QUERY, CONTEXT).confidence == pytest.approx(math.exp(-0.6))
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_the_request_holds_model_messages_and_options(stream):
+def test_the_request_holds_model_messages_and_options():
     with OllamaServer(Reply("Paris"), models=("tiny",)) as server:
-        reader, _ = reader_for(server, model="tiny", temperature=0.5, seed=7, num_ctx=512, stream=stream)
+        reader, _ = reader_for(server, model="tiny", temperature=0.5, seed=7, num_ctx=512)
         reader.answer(QUERY, CONTEXT)
     [body] = server.chats
     assert body["model"] == "tiny"
-    assert body["stream"] is stream
+    assert body["stream"] is True
     assert body["options"] == {"temperature": 0.5, "seed": 7, "num_ctx": 512}
     assert body["messages"] == [
         {"role": "system", "content": SYSTEM},
@@ -130,13 +128,12 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x85
 @settings(max_examples=30, deadline=None)
 @given(st.lists(TEXT, max_size=5), st.integers(1, 7))
 def test_any_split_of_any_text_arrives_whole(pieces, write_bytes):
-    heard = []
     with OllamaServer(Reply("é", *pieces, "京🗼", write_bytes=write_bytes)) as server:
-        reader, _ = reader_for(server, on_token=heard.append, template="{context}{query}")
+        reader, _ = reader_for(server, template="{context}{query}")
         answer = reader.answer(QUERY, "".join(pieces))
-        streamed = list(reader.stream_answer(QUERY, "".join(pieces)))
-    assert answer.text == "".join(heard) == "".join(streamed) == "".join(["é", *pieces, "京🗼"])
-    assert "" not in heard
+        streamed = list(reader.stream(QUERY, "".join(pieces)))
+    assert answer.text == "".join(streamed) == "".join(["é", *pieces, "京🗼"])
+    assert "" not in streamed
     assert server.chats[0]["messages"][1]["content"].endswith(QUERY)
 
 
@@ -193,26 +190,15 @@ def test_a_lasting_fault_is_one_clear_error(fault, message):
     assert re.search(message, str(error))
     assert server.host in str(error)
     assert str(error).endswith("(tried 3 times)")
-    assert error.num_tries == 3
-    assert error.partial_text == "".join(fault.pieces)
 
 
-@pytest.mark.parametrize("fault", [Reply(status=500), Reply(body=b"<html>"), Reply(body=b'{"error": "no"}')])
-def test_faults_without_streaming(fault):
-    with OllamaServer(fault, Reply("Paris")) as server:
-        assert reader_for(server, stream=False)[0].answer(QUERY, CONTEXT).text == "Paris"
-        assert len(server.requests) == 2
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize(("reply", "partial"), [(Reply("Paris", delay_s=60), ""), (Reply("Par", ending="hang"), "Par")])
-def test_silence_is_given_up_after_the_time_out(reply, partial, stream):
+@pytest.mark.parametrize("reply", [Reply("Paris", delay_s=60), Reply("Par", ending="hang")])
+def test_silence_is_given_up_after_the_time_out(reply):
     with OllamaServer(reply) as server:
-        reader, waits_s = reader_for(server, timeout_s=0.1, retries=1, stream=stream)
+        reader, waits_s = reader_for(server, timeout_s=0.1, retries=1)
         error = failure(reader)
         assert (len(server.requests), waits_s) == (2, [0.5])
     assert re.search(r"sent nothing for 0.1 s; raise timeout_s.*tried 2 times", str(error))
-    assert error.partial_text == (partial if stream else "")
 
 
 def test_the_waits_double_up_to_their_cap():
@@ -229,20 +215,14 @@ def test_no_retries_means_one_request():
         assert (len(server.requests), waits_s) == (1, [])
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_server_that_is_gone(stream):
+def test_a_server_that_is_gone():
     with OllamaServer(Reply("Paris")) as server:
-        reader, waits_s = reader_for(server, stream=stream)
+        reader, waits_s = reader_for(server)
     error = failure(reader)
     assert re.search(rf"no Ollama server answers at {server.host}.*`ollama serve`.*OLLAMA_HOST", str(error))
     assert waits_s == [0.5, 1.0, 2.0]
     with pytest.raises(OllamaError, match="no Ollama server"):
-        reader.check()
-
-
-def test_the_longest_partial_text_survives_the_later_tries():
-    with OllamaServer(Reply("Par", ending="drop"), Reply("Pa", ending="drop"), Reply(status=500)) as server:
-        assert failure(reader_for(server)[0]).partial_text == "Par"
+        OllamaChat(reader).check()
 
 
 # Faults that no other try can cure
@@ -259,25 +239,22 @@ def test_the_longest_partial_text_survives_the_later_tries():
         (Reply("Par", done_reason="length"), "stopped after 3 characters.*length limit; raise num_ctx"),
     ],
 )
-@pytest.mark.parametrize("stream", [True, False])
-def test_an_incurable_fault_is_not_tried_again(reply, message, stream):
+def test_an_incurable_fault_is_not_tried_again(reply, message):
     with OllamaServer(reply) as server:
-        reader, waits_s = reader_for(server, stream=stream)
+        reader, waits_s = reader_for(server)
         error = failure(reader)
         assert (len(server.requests), waits_s) == (1, [])
     assert re.search(message, str(error))
     assert server.host in str(error)
-    assert error.partial_text == "".join(reply.pieces).strip()
 
 
-@pytest.mark.parametrize("stream", [True, False])
-def test_a_missing_model_names_the_command_that_pulls_it(stream):
+def test_a_missing_model_names_the_command_that_pulls_it():
     with OllamaServer(Reply("Paris"), models=("tiny",)) as server:
-        reader, _ = reader_for(server, stream=stream)
+        reader, _ = reader_for(server)
         error = failure(reader)
         assert len(server.requests) == 1
         with pytest.raises(OllamaError, match="`ollama pull llama3"):
-            reader.check()
+            OllamaChat(reader).check()
     assert re.search(rf"{server.host} has no model 'llama3.1:8b'.*not found.*`ollama pull llama3.1:8b`", str(error))
 
 
@@ -291,7 +268,7 @@ def test_another_scheme_than_http_is_not_tried_again():
 @pytest.mark.parametrize("model_info", [MODEL_INFO, None])
 def test_check_sends_one_request_and_keeps_silent(model_info):
     with OllamaServer(model_info=model_info) as server:
-        reader_for(server)[0].check()
+        OllamaChat(reader_for(server)[0]).check()
     assert server.requests == [("/api/show", {"model": "llama3.1:8b"})]
 
 
@@ -300,73 +277,36 @@ def test_check_sends_one_request_and_keeps_silent(model_info):
 
 def test_stream_yields_the_pieces():
     with OllamaServer(Reply("", "Par", "is")) as server:
-        assert list(reader_for(server)[0].stream_answer(QUERY, CONTEXT)) == ["Par", "is"]
+        assert list(reader_for(server)[0].stream(QUERY, CONTEXT)) == ["Par", "is"]
 
 
 def test_stream_tries_again_until_the_first_piece():
     with OllamaServer(Reply(ending="drop"), Reply(status=500), Reply("Par", "is")) as server:
         reader, waits_s = reader_for(server)
-        assert list(reader.stream_answer(QUERY, CONTEXT)) == ["Par", "is"]
+        assert list(reader.stream(QUERY, CONTEXT)) == ["Par", "is"]
     assert waits_s == [0.5, 1.0]
 
 
 def test_stream_that_breaks_after_the_first_piece_is_an_error():
     heard = []
     with OllamaServer(Reply("Par", "i", ending="drop"), Reply("Paris")) as server:
-        with pytest.raises(OllamaError, match="broke off") as caught:
-            for piece in reader_for(server)[0].stream_answer(QUERY, CONTEXT):
+        with pytest.raises(OllamaError, match=r"broke off.*after 4 characters"):
+            for piece in reader_for(server)[0].stream(QUERY, CONTEXT):
                 heard.append(piece)
         assert len(server.requests) == 1
     assert heard == ["Par", "i"]
-    assert caught.value.partial_text == "Pari"
 
 
 def test_a_closed_stream_hangs_up():
     with OllamaServer(Reply("Par", ending="hang")) as server:
-        pieces = reader_for(server)[0].stream_answer(QUERY, CONTEXT)
+        pieces = reader_for(server)[0].stream(QUERY, CONTEXT)
         assert next(pieces) == "Par"
         pieces.close()
 
 
-PARTS = st.lists(st.sampled_from(["a", "bc", "é", " d"]), min_size=1, max_size=6)
-
-
-@settings(max_examples=30, deadline=None)
-@given(PARTS, st.lists(st.tuples(st.integers(0, 6), st.sampled_from(["drop", "error"])), max_size=3))
-def test_on_token_hears_every_part_of_the_answer_once(pieces, breaks):
-    faults = [Reply(*pieces[:length], ending=ending) for length, ending in breaks]
-    whole = Reply("".join(pieces))  # cut differently from the tries before
-    heard = []
-    with OllamaServer(*faults, whole) as server:
-        answer = reader_for(server, on_token=heard.append)[0].answer(QUERY, CONTEXT)
-    assert "".join(heard) == "".join(pieces)
-    assert answer.text == "".join(pieces).strip()
-    assert "" not in heard
-
-
-@pytest.mark.parametrize("second", ["London", "Pa"])
-def test_a_try_that_contradicts_what_was_heard_is_an_error(second):
-    heard = []
-    with OllamaServer(Reply("Par", ending="drop"), Reply(second)) as server:
-        error = failure(reader_for(server, on_token=heard.append)[0])
-        assert len(server.requests) == 2
-    assert "set temperature=0" in str(error)
-    assert (error.partial_text, heard) == ("Par", ["Par"])
-
-
-def test_without_on_token_the_next_try_may_say_something_else():
+def test_the_next_try_may_say_something_else():
     with OllamaServer(Reply("Par", ending="drop"), Reply("London")) as server:
         assert reader_for(server)[0].answer(QUERY, CONTEXT).text == "London"
-
-
-def test_an_error_of_on_token_passes_through():
-    def fail(piece):
-        raise ValueError(piece)
-
-    with OllamaServer(Reply("Par", "is")) as server:
-        with pytest.raises(ValueError, match="Par"):
-            reader_for(server, on_token=fail)[0].answer(QUERY, CONTEXT)
-        assert len(server.requests) == 1
 
 
 # Bad input
@@ -378,7 +318,7 @@ def test_an_empty_query(query):
     with pytest.raises(InputError, match="query must be a question"):
         reader.answer(query, CONTEXT)
     with pytest.raises(InputError, match="query must be a question"):
-        reader.stream_answer(query, CONTEXT)
+        reader.stream(query, CONTEXT)
 
 
 def test_a_text_that_cannot_be_sent():
