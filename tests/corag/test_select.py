@@ -6,9 +6,8 @@ import pytest
 import corag
 from corag.candidates import as_candidates
 from corag.errors import InputError, MissingExtraError
-from corag.text.tokens import CallableCounter
+from tests.corag.worlds import CHARACTERS
 
-CHARACTERS = CallableCounter(len, name="characters")
 QUERY = "What is Germany's capital?"
 TEXTS = ["Cats sleep a lot.", "Paris is the capital of France.", "Berlin is the capital of Germany."]
 

@@ -82,6 +82,8 @@ def offer(*texts: str, similarities=None) -> list[Candidate]:
     ]
 
 
+CHARACTERS = CallableCounter(len, name="characters")
+
 pools = st.lists(st.tuples(TEXTS, st.floats(-1, 1)), max_size=5).map(
     lambda rows: offer(*(text for text, _ in rows), similarities=[similarity for _, similarity in rows])
 )
@@ -192,3 +194,35 @@ def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
 def essence(selection):
     """What two equal selections agree in: all but timings."""
     return selection.ids, selection.text, selection.cost_tokens, selection.value, selection.method
+
+
+class Says:
+    """Says the same of everything; or fails."""
+
+    name = identity = "says"
+    tokens = CHARACTERS
+    window_tokens = None
+    max_concurrent = 2
+
+    def __init__(self, *replies):
+        self.replies, self.asked = list(replies), []
+
+    def summarize(self, request):
+        self.asked.append(request)
+        reply = self.replies[(len(self.asked) - 1) % len(self.replies)]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class AxisEmbedder:
+    """Texts that begin with the same letter point the same way; the question between a and b, nearer to a."""
+
+    name, dimension = "axis", 6
+
+    def embed(self, texts):
+        rows = [
+            np.eye(6)["abcdef".index(text[0])] if text[0] in "abcdef" else np.array([2, 1, 0.5, 0, 0, 0])
+            for text in texts
+        ]
+        return np.array(rows, dtype=np.float32).reshape(len(texts), 6)

@@ -14,6 +14,8 @@ import numpy as np
 import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
+from corag.types import Answer
+from experiments.labels.arrays import read_labels
 from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
 from tests.paths import ROOT
 
@@ -242,3 +244,39 @@ def listing(folder):
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in sorted(Path(folder).rglob("*"))
     }
+
+
+SETTINGS = [(2, 0.1, 0.3), (8, 0.5, 0.0)]
+
+
+def arrays_of(tmp_path, table, **figures):
+    """Labels from `{query: [a with few, a with many, b with few, b with many]}`, and other figures alike."""
+    rows = []
+    for query, values in table.items():
+        for place, value in enumerate(values):
+            iterations, exploration, cost_weight = SETTINGS[place % 2]
+            changes = {name: of_query[query][place] for name, of_query in figures.items()}
+            rows.append(
+                label_row(
+                    query, "ab"[place // 2], value,
+                    iterations=iterations, exploration=exploration, cost_weight=cost_weight, **changes,
+                )
+            )  # fmt: skip
+    questions = [question_row(query, f"what about {query}?", [1.0, number]) for number, query in enumerate(table)]
+    return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+
+
+class FirstWords:
+    """Answers with the first words of the context, remembers what it was asked, and may get tired of it."""
+
+    name = "first-words"
+
+    def __init__(self):
+        self.asked = []
+        self.patience = 10**9
+
+    def answer(self, query, context):
+        if len(self.asked) >= self.patience:
+            raise KeyboardInterrupt
+        self.asked.append((query, context))
+        return Answer(" ".join(context.split()[:8]))

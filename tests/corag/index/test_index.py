@@ -1,6 +1,5 @@
 """The vector index on real LanceDB tables, small ones."""
 
-import hashlib
 import json
 import random
 import signal
@@ -22,36 +21,10 @@ from corag.index import ChunkIndex
 from corag.index.manifest import FORMAT_VERSION
 from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
 from corag.types import Candidate, Chunk
+from tests.corag.index.worlds import WORDS, HashingEmbedder, make_chunks
 from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
-
-WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
-
-
-class HashingEmbedder:
-    """Eight numbers drawn from a text's hash; equal texts get equal vectors."""
-
-    def __init__(self, name: str = "hashing", dimension: int = 8, delay_s: float = 0.0) -> None:
-        self.name = name
-        self.dimension = dimension
-        self.delay_s = delay_s
-        self.num_embedded = 0
-
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
-        self.num_embedded += len(texts)
-        time.sleep(self.delay_s)
-        seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) for text in texts]
-        vectors = np.array([np.random.default_rng(seed).normal(size=self.dimension) for seed in seeds])
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-
-def make_chunks(num_chunks: int) -> list[Chunk]:
-    rng = random.Random(7)
-    return [
-        Chunk(f"doc{i}#0-9", f"{' '.join(rng.choices(WORDS, k=5))} {i}", {"title": f"T{i}", "start": 0})
-        for i in range(num_chunks)
-    ]
 
 
 def rows_of(uri: Path) -> list[dict]:
@@ -322,7 +295,8 @@ def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(tmp_path: 
 
 SLOW_BUILD = """
 import sys
-from tests.corag.index.test_index import ChunkIndex, HashingEmbedder, make_chunks
+from corag.index import ChunkIndex
+from tests.corag.index.worlds import HashingEmbedder, make_chunks
 
 embedder = HashingEmbedder(delay_s=0.05)
 ChunkIndex.build(
@@ -543,7 +517,7 @@ import random, resource, sys
 from dataclasses import replace
 from corag.errors import CoragError
 from corag.index import ChunkIndex
-from tests.corag.index.test_index import HashingEmbedder, make_chunks
+from tests.corag.index.worlds import HashingEmbedder, make_chunks
 
 chunks = make_chunks(60)
 for i in range(40, 60):

@@ -8,7 +8,7 @@ from corag.models.minilm import DIMENSION, MAX_TOKENS, Tokens
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import VOCABULARY, EvidenceParts
-from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 from corag.rerankers.evidence.values import Weights
 
 
@@ -59,3 +59,17 @@ def linear_parts(max_size=2, weights=None, reading_order=None, bias=0.0, **by_fi
         output=np.zeros((1, 2)),
     )
     return EvidenceParts("toy", max_size, network, np.ones(VOCABULARY), order, weights or Weights())
+
+
+def signals_of(num_candidates, seed=0, question_tokens=3):
+    rng = np.random.default_rng(seed)
+    pairs = rng.random((num_candidates, num_candidates, len(PAIRS)))
+    pairs[np.arange(num_candidates), np.arange(num_candidates)] = 0
+    return Signals(
+        rng.random((num_candidates, len(SINGLES))),
+        pairs,
+        rng.random((num_candidates, question_tokens)),
+        (rng.random((num_candidates, question_tokens)) > 0.5).astype(float),
+        np.full(question_tokens, 1 / max(1, question_tokens)),
+        rng.random(len(FLAGS)),
+    )

@@ -14,23 +14,10 @@ from corag.rerankers.evidence.hypotheses import (
     weigh,
 )
 from corag.rerankers.evidence.network import Ensemble, gelu
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES
+from tests.corag.rerankers.evidence_worlds import signals_of
 
 NUM_SINGLES, NUM_PAIRS = len(SINGLES), len(PAIRS)
-
-
-def signals_of(num_candidates, seed=0, question_tokens=3):
-    rng = np.random.default_rng(seed)
-    pairs = rng.random((num_candidates, num_candidates, NUM_PAIRS))
-    pairs[np.arange(num_candidates), np.arange(num_candidates)] = 0
-    return Signals(
-        rng.random((num_candidates, NUM_SINGLES)),
-        pairs,
-        rng.random((num_candidates, question_tokens)),
-        (rng.random((num_candidates, question_tokens)) > 0.5).astype(float),
-        np.full(question_tokens, 1 / max(1, question_tokens)),
-        rng.random(len(FLAGS)),
-    )
 
 
 def by_cosine(table):

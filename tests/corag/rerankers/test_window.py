@@ -25,9 +25,8 @@ from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.corag.models.worlds import byte_level, change_json, save_bert
-from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, offer
+from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
 
-CHARACTERS = CallableCounter(len, name="characters")
 QUESTION = "which river?"
 
 

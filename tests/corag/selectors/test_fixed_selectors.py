@@ -12,10 +12,8 @@ from corag.errors import InputError
 from corag.selectors.mmr import marginal_relevance
 from corag.selectors.vectors import unit_vectors
 from corag.selectors.wrapping import Reorder, best_at_both_ends
-from corag.text.tokens import CallableCounter
-from tests.corag.worlds import HashReranker, offer
+from tests.corag.worlds import CHARACTERS, HashReranker, offer
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
 
 

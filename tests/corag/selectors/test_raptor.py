@@ -14,13 +14,9 @@ from corag.selectors.clustering.mixture import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import Node, RaptorTree
-from corag.text.tokens import CallableCounter
-from tests.corag.selectors.test_summarizing_selectors import Says
-from tests.corag.worlds import HashEmbedder, offer
+from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
 
 pytest.importorskip("sklearn")
-
-CHARACTERS = CallableCounter(len, name="characters")
 
 
 def blobs(number, size, seed=0, dimensions=64):

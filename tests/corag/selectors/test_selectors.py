@@ -18,6 +18,7 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from corag.types import Selector
 from tests.corag.worlds import (
+    CHARACTERS,
     COUNTERS,
     EMBEDDING,
     QUESTIONS,
@@ -34,7 +35,6 @@ from tests.corag.worlds import (
 
 NAMES = corag.SELECTORS.names
 TAKING = [name for name in NAMES if name != "none"]
-CHARACTERS = CallableCounter(len, name="characters")
 
 
 @pytest.fixture(scope="module")

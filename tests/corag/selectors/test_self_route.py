@@ -5,11 +5,9 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.selectors.wrapping import Reorder
-from corag.text.tokens import CallableCounter
 from corag.types import Answer
-from tests.corag.worlds import offer
+from tests.corag.worlds import CHARACTERS, offer
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("aaaa", "bbbb", "cccc", "dddd")
 
 

@@ -10,44 +10,10 @@ from corag.errors import InputError, SummarizerError
 from corag.selectors.clustering.kmeans import elbow, kmeans
 from corag.selectors.summarizing import Piece, fit, shares
 from corag.summarizers.ollama import OllamaSummarizer
-from corag.text.tokens import CallableCounter
-from tests.corag.worlds import HashEmbedder, essence, offer
+from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer
 from tests.ollama_server import OllamaServer, Reply
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
-
-
-class Says:
-    """Says the same of everything; or fails."""
-
-    name = identity = "says"
-    tokens = CHARACTERS
-    window_tokens = None
-    max_concurrent = 2
-
-    def __init__(self, *replies):
-        self.replies, self.asked = list(replies), []
-
-    def summarize(self, request):
-        self.asked.append(request)
-        reply = self.replies[(len(self.asked) - 1) % len(self.replies)]
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
-
-
-class AxisEmbedder:
-    """Texts that begin with the same letter point the same way; the question between a and b, nearer to a."""
-
-    name, dimension = "axis", 6
-
-    def embed(self, texts):
-        rows = [
-            np.eye(6)["abcdef".index(text[0])] if text[0] in "abcdef" else np.array([2, 1, 0.5, 0, 0, 0])
-            for text in texts
-        ]
-        return np.array(rows, dtype=np.float32).reshape(len(texts), 6)
 
 
 def select(name, summarizer, budget=200, pool=POOL, query="Why?", **settings):

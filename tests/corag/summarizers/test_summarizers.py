@@ -16,11 +16,10 @@ from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import request_key, summarize_all, summary_store
 from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Summarizer, SummaryRequest
-from tests.corag.worlds import COUNTERS, TEXTS, HashEmbedder
+from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder
 from tests.ollama_server import OllamaServer, Reply
 
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
-CHARACTERS = CallableCounter(len, name="characters")
 
 
 def request(*texts, max_tokens=100, query="", sources=()):

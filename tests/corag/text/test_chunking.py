@@ -9,8 +9,8 @@ from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document, chunk_documents, sentence_spans
 from corag.text.documents import Document, passage, with_title
 from corag.text.tokens import CallableCounter, token_counter
+from tests.corag.worlds import CHARACTERS
 
-CHARACTERS = CallableCounter(len, name="characters")
 WORDS = CallableCounter(str.split, name="words")
 COUNTERS = {
     "minilm": token_counter(),

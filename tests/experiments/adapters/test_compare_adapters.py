@@ -4,8 +4,6 @@ import pytest
 
 from corag.cli.main import main
 from corag.errors import DataError, InputError
-from corag.registry import READERS
-from corag.types import Answer
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -14,28 +12,6 @@ from tests.paths import DATA, ROOT
 
 CONFIG = ROOT / "experiments" / "configs" / "compare-adapters.yaml"
 MARKED = "# Page\n\n<!-- table -->\nold\n<!-- /table -->\n\nThe end.\n"
-
-
-class FirstWords:
-    """Answers with the first words of the context, counts questions, and may get tired of them."""
-
-    name = "first-words"
-
-    def __init__(self):
-        self.asked, self.patience = [], 10**9
-
-    def answer(self, query, context):
-        if len(self.asked) >= self.patience:
-            raise KeyboardInterrupt
-        self.asked.append((query, context))
-        return Answer(" ".join(context.split()[:8]))
-
-
-@pytest.fixture
-def reader(monkeypatch):
-    reader = FirstWords()
-    monkeypatch.setitem(READERS._parts, "first-words", lambda: reader)
-    return reader
 
 
 def config_of(data, out, **changes):

@@ -28,8 +28,7 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Corpus, pools, questions_of
-from tests.corag.rerankers.evidence_worlds import WordEncoder
-from tests.corag.rerankers.test_evidence_hypotheses import signals_of
+from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
 CONFIGS = sorted((Path(training.__file__).parents[2] / "configs" / "adapters").glob("*.yaml"))
 SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)

@@ -4,7 +4,7 @@ from scipy import stats
 
 from experiments.agents.figures import by_folder, gap_interval, method_figures, paired_t_p, sign_flip_p
 from experiments.agents.targets import TargetConfig
-from tests.experiments.agents.test_targets import arrays_of
+from tests.experiments.worlds import arrays_of
 
 TARGET = TargetConfig(metric="rougeL", token_weight=0.64)
 TABLE = {"q1": [0.5, 0.1, 0.4, 0.9], "q2": [0.3, 0.2, 0.7, 0.1]}

@@ -5,27 +5,7 @@ import pytest
 
 from corag.errors import InputError
 from experiments.agents.targets import EVERY_QUESTION, PAPER, TargetConfig, best_single, make_targets, shrunk, utility
-from experiments.labels.arrays import read_labels
-from tests.experiments.worlds import label_row, question_row, write_labels
-
-SETTINGS = [(2, 0.1, 0.3), (8, 0.5, 0.0)]
-
-
-def arrays_of(tmp_path, table, **figures):
-    """Labels from `{query: [a with few, a with many, b with few, b with many]}`, and other figures alike."""
-    rows = []
-    for query, values in table.items():
-        for place, value in enumerate(values):
-            iterations, exploration, cost_weight = SETTINGS[place % 2]
-            changes = {name: of_query[query][place] for name, of_query in figures.items()}
-            rows.append(
-                label_row(
-                    query, "ab"[place // 2], value,
-                    iterations=iterations, exploration=exploration, cost_weight=cost_weight, **changes,
-                )
-            )  # fmt: skip
-    questions = [question_row(query, f"what about {query}?", [1.0, number]) for number, query in enumerate(table)]
-    return read_labels(str(write_labels(tmp_path / "labels.parquet", rows, questions)))
+from tests.experiments.worlds import arrays_of
 
 
 def targets_of(arrays, **settings):

@@ -6,23 +6,14 @@ import pytest
 
 from corag.cli.main import main
 from corag.errors import InputError
-from corag.registry import READERS
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.run.report import quality_plot
 from experiments.run.tables import BRIEF, markdown
-from tests.experiments.evaluation.test_evaluate import FirstWords
 from tests.experiments.worlds import QUERIES, same
 from tests.paths import ROOT
 
 METHODS = "top-k,naive,corag,edc2,naive:reranker=bm25"
-
-
-@pytest.fixture
-def reader(monkeypatch):
-    reader = FirstWords()
-    monkeypatch.setitem(READERS._parts, "first-words", lambda: reader)
-    return reader
 
 
 def config_of(data, out, **settings):

@@ -9,7 +9,7 @@ from corag.errors import CoragError, DataError, InputError, ModelError, ReaderEr
 from corag.registry import READERS, SELECTORS
 from corag.text.data import DataFolder
 from corag.text.tokens import token_counter
-from corag.types import Answer, Chunk, Selection
+from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import (
@@ -38,29 +38,6 @@ MORE_KEYS = {
 }  # fmt: skip
 FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
-
-
-class FirstWords:
-    """Answers with the first words of the context, remembers what it was asked, and may get tired of it."""
-
-    name = "first-words"
-
-    def __init__(self):
-        self.asked = []
-        self.patience = 10**9
-
-    def answer(self, query, context):
-        if len(self.asked) >= self.patience:
-            raise KeyboardInterrupt
-        self.asked.append((query, context))
-        return Answer(" ".join(context.split()[:8]))
-
-
-@pytest.fixture
-def reader(monkeypatch):
-    reader = FirstWords()
-    monkeypatch.setitem(READERS._parts, "first-words", lambda: reader)
-    return reader
 
 
 def config_of(data, **settings):

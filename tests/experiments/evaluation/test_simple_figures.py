@@ -14,8 +14,7 @@ from experiments.evaluation.metrics import (
     substring_match,
     trade_off_efficiency,
 )
-from tests.corag.selectors.test_summarizing_selectors import AxisEmbedder
-from tests.corag.worlds import HashEmbedder
+from tests.corag.worlds import AxisEmbedder, HashEmbedder
 from tests.ollama_server import OllamaServer, Reply
 
 

@@ -19,11 +19,19 @@ from corag.selectors.corag.agents import SHIPPED_AGENT, UsableRerankers, load_ag
 from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.selectors.problem import Problem
-from corag.text.tokens import CallableCounter, token_counter
-from tests.corag.worlds import HashEmbedder, HashReranker, SignEmbedder, essence, offer, save_agent, sign_agent
+from corag.text.tokens import token_counter
+from tests.corag.worlds import (
+    CHARACTERS,
+    HashEmbedder,
+    HashReranker,
+    SignEmbedder,
+    essence,
+    offer,
+    save_agent,
+    sign_agent,
+)
 from tests.experiments.worlds import save_small_agent
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 QUESTION = "How deep is the lake in which the Oro ends?"
 

@@ -15,11 +15,9 @@ from corag.rerankers.pooled import MiniLMPooled, PooledScorer
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import Problem
-from corag.text.tokens import CallableCounter
 from search import SearchError
-from tests.corag.worlds import HashReranker, essence, offer, pools
+from tests.corag.worlds import CHARACTERS, HashReranker, essence, offer, pools
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim", "bees", "worms")
 POLICIES = ["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
 PASSAGES = ["Berlin is the capital of Germany.", "The Rhine flows through Cologne.", "Bananas!", "", "river " * 700]

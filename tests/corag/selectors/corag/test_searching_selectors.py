@@ -16,9 +16,9 @@ from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.selectors.problem import Problem
 from corag.selectors.reranking import Upper
 from corag.testing import TableReranker
-from corag.text.tokens import CallableCounter
 from search import SearchError
 from tests.corag.worlds import (
+    CHARACTERS,
     COUNTERS,
     QUESTIONS,
     HashReranker,
@@ -31,7 +31,6 @@ from tests.corag.worlds import (
     sign_agent,
 )
 
-CHARACTERS = CallableCounter(len, name="characters")
 POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
 
 # Together a and b are worth more than anything else, in this order; alone they are the worst.
