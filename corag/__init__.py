@@ -15,118 +15,59 @@ keyword arguments are the settings, stand in `corag.selectors`, `corag.rerankers
 Importing this package loads neither torch nor any model; what is heavy loads when it is first used.
 """
 
-from typing import TYPE_CHECKING
+import typing
 
-from corag.errors import CoragError
-from corag.optional import lazily
-from corag.registry import (
-    EMBEDDERS,
-    READERS,
-    RERANKERS,
-    SELECTORS,
-    SUMMARIZERS,
-    embedder,
-    reader,
-    reranker,
-    selector,
-    summarizer,
-)
-from corag.types import (
-    Answer,
-    BatchReader,
-    Candidate,
-    Chunk,
-    Embedder,
-    IdentifiedReranker,
-    LimitedReranker,
-    PolicyReranker,
-    Reader,
-    Reranker,
-    ScoreOrders,
-    Scorer,
-    Selection,
-    Selector,
-    Summarizer,
-    SummaryRequest,
-    TokenCounter,
-    Trace,
-)
+from corag import errors as errors
+from corag import optional
+from corag import testing as testing
+from corag.candidates import select as select
+from corag.errors import CoragError as CoragError
+from corag.registry import EMBEDDERS as EMBEDDERS
+from corag.registry import READERS as READERS
+from corag.registry import RERANKERS as RERANKERS
+from corag.registry import SELECTORS as SELECTORS
+from corag.registry import SUMMARIZERS as SUMMARIZERS
+from corag.registry import embedder as embedder
+from corag.registry import reader as reader
+from corag.registry import reranker as reranker
+from corag.registry import selector as selector
+from corag.registry import summarizer as summarizer
+from corag.text.chunking import ChunkConfig as ChunkConfig
+from corag.text.chunking import chunk_document as chunk_document
+from corag.text.documents import Document as Document
+from corag.text.tokens import token_counter as token_counter
+from corag.types import Answer as Answer
+from corag.types import BatchReader as BatchReader
+from corag.types import Candidate as Candidate
+from corag.types import Chunk as Chunk
+from corag.types import Embedder as Embedder
+from corag.types import IdentifiedReranker as IdentifiedReranker
+from corag.types import LimitedReranker as LimitedReranker
+from corag.types import PolicyReranker as PolicyReranker
+from corag.types import Reader as Reader
+from corag.types import Reranker as Reranker
+from corag.types import ScoreOrders as ScoreOrders
+from corag.types import Scorer as Scorer
+from corag.types import Selection as Selection
+from corag.types import Selector as Selector
+from corag.types import Summarizer as Summarizer
+from corag.types import SummaryRequest as SummaryRequest
+from corag.types import TokenCounter as TokenCounter
+from corag.types import Trace as Trace
 
-if TYPE_CHECKING:
-    from corag import errors as errors
+if typing.TYPE_CHECKING:
     from corag import readers as readers
     from corag import rerankers as rerankers
     from corag import selectors as selectors
     from corag import summarizers as summarizers
-    from corag import testing as testing
-    from corag.candidates import select as select
     from corag.index import ChunkIndex as ChunkIndex
     from corag.reply import Reply as Reply
     from corag.reply import ask as ask
-    from corag.text.chunking import ChunkConfig as ChunkConfig
-    from corag.text.chunking import chunk_document as chunk_document
-    from corag.text.documents import Document as Document
-    from corag.text.tokens import token_counter as token_counter
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "EMBEDDERS",
-    "READERS",
-    "RERANKERS",
-    "SELECTORS",
-    "SUMMARIZERS",
-    "Answer",
-    "BatchReader",
-    "Candidate",
-    "Chunk",
-    "ChunkConfig",
-    "ChunkIndex",
-    "CoragError",
-    "Document",
-    "Embedder",
-    "IdentifiedReranker",
-    "LimitedReranker",
-    "PolicyReranker",
-    "Reader",
-    "Reply",
-    "Reranker",
-    "ScoreOrders",
-    "Scorer",
-    "Selection",
-    "Selector",
-    "Summarizer",
-    "SummaryRequest",
-    "TokenCounter",
-    "Trace",
-    "ask",
-    "chunk_document",
-    "embedder",
-    "errors",
-    "reader",
-    "readers",
-    "reranker",
-    "rerankers",
-    "select",
-    "selector",
-    "selectors",
-    "summarizer",
-    "summarizers",
-    "testing",
-    "token_counter",
-]
-
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = optional.lazily(
     __name__,
-    dict.fromkeys(__all__, __name__)
-    | {
-        "ChunkConfig": "corag.text.chunking",
-        "ChunkIndex": "corag.index",
-        "Document": "corag.text.documents",
-        "Reply": "corag.reply",
-        "ask": "corag.reply",
-        "chunk_document": "corag.text.chunking",
-        "select": "corag.candidates",
-        "token_counter": "corag.text.tokens",
-    },
+    dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers", "testing"), __name__)
+    | {"ChunkIndex": "corag.index", "Reply": "corag.reply", "ask": "corag.reply"},
 )

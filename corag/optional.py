@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import ModuleType
@@ -45,12 +46,17 @@ def load(path: str) -> Any:
 
 
 def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package whose public names are imported when they are first used.
+    """Return `__getattr__` and `__dir__` of a package that imports some public names when they are first used.
+
+    It also sets the package's `__all__`, which holds what the package has imported before, modules aside.
 
     Args:
         package: Name of the package.
-        places: Public name -> the module that has it; the package itself for a module in it, or for what is there.
+        places: Public name -> the module that has it; the package itself for a module in it.
     """
+    module = vars(sys.modules[package])
+    imported = {name for name, one in module.items() if not (name.startswith("_") or isinstance(one, ModuleType))}
+    module["__all__"] = sorted(imported.union(places))
 
     def getattr_(name: str) -> Any:
         if name not in places:
@@ -59,4 +65,4 @@ def lazily(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any
             return importlib.import_module(f"{package}.{name}")
         return getattr(importlib.import_module(places[name]), name)
 
-    return getattr_, lambda: sorted(places)
+    return getattr_, lambda: module["__all__"]

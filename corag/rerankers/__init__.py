@@ -3,12 +3,11 @@
 Each class is what `corag.reranker` builds by name; its keyword arguments are the settings.
 """
 
-from typing import TYPE_CHECKING
+import typing
 
-from corag.optional import lazily
-from corag.registry import RERANKERS
+from corag import optional, registry
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from corag.rerankers.bm25 import Bm25 as Bm25
     from corag.rerankers.cached import CachedReranker as CachedReranker
     from corag.rerankers.cosine import MiniLMCosine as MiniLMCosine
@@ -25,15 +24,10 @@ if TYPE_CHECKING:
     from corag.rerankers.window import WindowedScorer as WindowedScorer
     from corag.rerankers.window import WindowPolicy as WindowPolicy
 
-__getattr__, __dir__ = lazily(
+__getattr__, __dir__ = optional.lazily(
     __name__,
-    RERANKERS.places
-    | {
-        "CachedReranker": "corag.rerankers.cached",
-        "EvidenceReranker": "corag.rerankers.evidence.reranker",
-        "JoinedTextScorer": "corag.rerankers.scorers",
-        "JointScorer": "corag.rerankers.scorers",
-        "WindowPolicy": "corag.rerankers.window",
-        "WindowedScorer": "corag.rerankers.window",
-    },
+    {"CachedReranker": "corag.rerankers.cached", "EvidenceReranker": "corag.rerankers.evidence.reranker"}
+    | dict.fromkeys(("JoinedTextScorer", "JointScorer"), "corag.rerankers.scorers")
+    | dict.fromkeys(("WindowPolicy", "WindowedScorer"), "corag.rerankers.window")
+    | registry.RERANKERS.places,
 )

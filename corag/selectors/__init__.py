@@ -4,12 +4,11 @@ Each class is what `corag.selector` builds by name; its keyword arguments are th
 derives from `BudgetedSelector`, which keeps the budget, and returns a `Choice` for a `Problem`.
 """
 
-from typing import TYPE_CHECKING
+import typing
 
-from corag.optional import lazily
-from corag.registry import SELECTORS
+from corag import optional, registry
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from corag.selectors.adaptive_k import AdaptiveK as AdaptiveK
     from corag.selectors.base import BudgetedSelector as BudgetedSelector
     from corag.selectors.base import Choice as Choice
@@ -32,11 +31,9 @@ if TYPE_CHECKING:
     from corag.selectors.wrapping import Reorder as Reorder
     from corag.selectors.wrapping import SelfRoute as SelfRoute
 
-_BASES = {
-    "BudgetedSelector": "corag.selectors.base",
-    "Choice": "corag.selectors.base",
-    "Problem": "corag.selectors.problem",
-    "fill": "corag.selectors.base",
-}
-
-__getattr__, __dir__ = lazily(__name__, SELECTORS.places | _BASES)
+__getattr__, __dir__ = optional.lazily(
+    __name__,
+    dict.fromkeys(("BudgetedSelector", "Choice", "fill"), "corag.selectors.base")
+    | {"Problem": "corag.selectors.problem"}
+    | registry.SELECTORS.places,
+)

@@ -3,13 +3,12 @@
 Each class is what `corag.summarizer` builds by name; its keyword arguments are the settings.
 """
 
-from typing import TYPE_CHECKING
+import typing
 
-from corag.optional import lazily
-from corag.registry import SUMMARIZERS
+from corag import optional, registry
 
-if TYPE_CHECKING:
+if typing.TYPE_CHECKING:
     from corag.summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer
     from corag.summarizers.ollama import OllamaSummarizer as OllamaSummarizer
 
-__getattr__, __dir__ = lazily(__name__, SUMMARIZERS.places)
+__getattr__, __dir__ = optional.lazily(__name__, registry.SUMMARIZERS.places)

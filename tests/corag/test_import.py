@@ -99,8 +99,8 @@ def test_an_editor_sees_the_same_names_as_the_interpreter():
         tree = ast.parse(Path(package.__file__).read_text())
         typed = next(node for node in tree.body if isinstance(node, ast.If))
         seen = {alias.asname for node in typed.body for alias in node.names}
-        assert seen == set(dir(package)) - set(vars(type(package))) - {
-            alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        assert seen == set(dir(package)) - {
+            alias.asname for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
         }
 
 
