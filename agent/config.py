@@ -73,13 +73,12 @@ class AgentConfig:
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every weight tensor by name; weights are `[outputs, inputs]`."""
         layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
-        layers["reranker"] = (self.map_dim, len(self.rerankers))
-        layers["settings"] = (self.map_dim, len(SETTINGS))
-        shapes: dict[str, tuple[int, ...]] = {}
-        for name, (inputs, outputs) in layers.items():
-            shapes[f"{name}.weight"] = (outputs, inputs)
-            shapes[f"{name}.bias"] = (outputs,)
-        return shapes
+        heads = {"reranker": (self.map_dim, len(self.rerankers)), "settings": (self.map_dim, len(SETTINGS))}
+        return {
+            f"{name}.{kind}": shape
+            for name, (inputs, outputs) in (layers | heads).items()
+            for kind, shape in (("weight", (outputs, inputs)), ("bias", (outputs,)))
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
@@ -99,8 +98,7 @@ class AgentConfig:
         fields = _fields(cls, "config", values)
         fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
         if fields["fixed"] is not None:
-            fixed = _fields(FixedConfiguration, "fixed", fields["fixed"])
-            fields["fixed"] = FixedConfiguration(**fixed)
+            fields["fixed"] = FixedConfiguration(**_fields(FixedConfiguration, "fixed", fields["fixed"]))
         return cls(**fields)
 
 

@@ -88,12 +88,12 @@ def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
         quality: Quality with each reranker, `[b, R]`.
     """
     lost = quality.max(dim=1, keepdim=True).values - quality
-    return _mean((logits.float().softmax(dim=1) * lost).sum(dim=1))
+    return _weighted_mean((logits.float().softmax(dim=1) * lost).sum(dim=1))
 
 
 def settings_loss(predicted: Tensor, target: Tensor) -> Tensor:
     """Eq. 9: mean squared error of the settings `[b, 3]`, both on the scale [0, 1] of `Ranges`."""
-    return _mean((predicted.float() - target).square().mean(dim=1))
+    return _weighted_mean((predicted.float() - target).square().mean(dim=1))
 
 
 def total_loss(losses: Losses, weights: tuple[float, float, float, float]) -> Tensor:
@@ -101,12 +101,9 @@ def total_loss(losses: Losses, weights: tuple[float, float, float, float]) -> Te
     return sum(loss * weight for loss, weight in zip(losses, weights, strict=True))
 
 
-def _mean(values: Tensor) -> Tensor:
-    # One of several devices may get no row of a last, short batch.
-    return _weighted_mean(values, torch.ones_like(values))
-
-
-def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+def _weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
+    weights = torch.ones_like(values) if weights is None else weights
     total = weights.sum()
-    # Dividing by 1 where nothing counts keeps the loss 0 and its gradient finite.
+    # Dividing by 1 where nothing counts keeps the loss 0 and its gradient finite: one of several devices may get no row
+    # of a last, short batch.
     return (values * weights).sum() / torch.where(total > 0, total, torch.ones_like(total))

@@ -30,6 +30,7 @@ class AgentPrediction:
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.
         probabilities: Probability of every reranker the agent knows, in label order; they sum to 1.
+        unsure: Whether the most probable reranker leads by too little, so that the fixed configuration stands here.
     """
 
     reranker: str
@@ -37,6 +38,7 @@ class AgentPrediction:
     exploration: float
     cost_weight: float
     probabilities: Mapping[str, float]
+    unsure: bool = False
 
 
 class ConfigurationAgent:
@@ -78,21 +80,26 @@ class ConfigurationAgent:
                 of the available rerankers.
         """
         rows, single = self._rows(features)
-        allowed = self._allowed(available)
+        names = self.config.rerankers
+        allowed = np.array([available is None or name in available for name in names])
+        if not allowed.any():
+            raise AgentError(
+                f"none of the available rerankers {sorted(available or ())} is known to the agent; "
+                f"it knows {', '.join(names)}"
+            )
         maps = self._maps(rows)
-        probabilities = _softmax(maps @ self._reranker[0] + self._reranker[1])
-        unit = _sigmoid(maps @ self._settings[0] + self._settings[1])
-        chosen, settings = decide(self.config, probabilities, unit, allowed)
+        logits = maps @ self._reranker[0] + self._reranker[1]
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        probabilities = odds / odds.sum(axis=1, keepdims=True)
+        # The logistic function through tanh, because exp(-x) overflows for large negative x.
+        unit = 0.5 * (1.0 + np.tanh(0.5 * (maps @ self._settings[0] + self._settings[1])))
+        decided = decide(self.config, probabilities, unit, allowed)
         predictions = [
             AgentPrediction(
-                reranker=self.config.rerankers[label],
-                iterations=int(iterations),
-                exploration=exploration,
-                cost_weight=cost_weight,
-                probabilities=dict(zip(self.config.rerankers, row, strict=True)),
+                names[label], int(iterations), exploration, cost_weight, dict(zip(names, row, strict=True)), unsure
             )
-            for label, (iterations, exploration, cost_weight), row in zip(
-                chosen.tolist(), settings.tolist(), probabilities.tolist(), strict=True
+            for label, (iterations, exploration, cost_weight), unsure, row in zip(
+                *(column.tolist() for column in (*decided, probabilities)), strict=True
             )
         ]
         return predictions[0] if single else predictions
@@ -125,16 +132,6 @@ class ConfigurationAgent:
             )
         return np.atleast_2d(rows), rows.ndim == 1
 
-    def _allowed(self, available: Collection[str] | None) -> NDArray[np.bool_]:
-        names = self.config.rerankers
-        allowed = np.array([available is None or name in available for name in names])
-        if not allowed.any():
-            raise AgentError(
-                f"none of the available rerankers {sorted(available or ())} is known to the agent; "
-                f"it knows {', '.join(names)}"
-            )
-        return allowed
-
     def _layer(self, name: str) -> tuple[FloatArray, FloatArray]:
         weight = self.weights[f"{name}.weight"].astype(np.float64)
         return np.ascontiguousarray(weight.T), self.weights[f"{name}.bias"].astype(np.float64)
@@ -158,24 +155,14 @@ def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32
             raise AgentError(f"tensor {name!r} holds values that are not finite")
 
 
-def _softmax(logits: FloatArray) -> FloatArray:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
-
-
-def _sigmoid(logits: FloatArray) -> FloatArray:
-    # Through tanh, because exp(-x) overflows for large negative x.
-    return 0.5 * (1.0 + np.tanh(0.5 * logits))
-
-
 def decide(
     config: AgentConfig, probabilities: FloatArray, unit: FloatArray, allowed: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[np.int64], FloatArray]:
-    """Return the label of the reranker, `[b]`, and the search settings in natural units, `[b, 3]`.
+) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
+    """Return the label of the reranker, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
 
     Training and prediction share this rule. The most probable reranker, among equals the first in label order, comes
     with the predicted settings. If it leads the fixed configuration's reranker by less than `config.min_lead`, the
-    fixed configuration is returned, provided that its reranker is allowed.
+    row is unsure and gets the fixed configuration, provided that its reranker is allowed.
 
     Args:
         config: The agent's configuration.
@@ -186,11 +173,11 @@ def decide(
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)
     labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
-    settings = config.ranges.from_unit(unit)
+    settings, unsure = config.ranges.from_unit(unit), np.zeros(len(labels), dtype=bool)
     if config.min_lead and config.fixed is not None:
         fixed = config.rerankers.index(config.fixed.reranker)
         if allowed is None or allowed[fixed]:
-            unclear = probabilities.max(axis=1) - probabilities[:, fixed] < config.min_lead
-            labels[unclear] = fixed
-            settings[unclear] = [getattr(config.fixed, name) for name in SETTINGS]
-    return labels, settings
+            unsure = probabilities.max(axis=1) - probabilities[:, fixed] < config.min_lead
+            labels[unsure] = fixed
+            settings[unsure] = [getattr(config.fixed, name) for name in SETTINGS]
+    return labels, settings, unsure

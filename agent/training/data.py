@@ -49,11 +49,25 @@ class TrainingTable:
         if not np.issubdtype(np.asarray(self.reranker).dtype, np.integer):
             raise AgentError(f"reranker must hold label indices, got dtype {np.asarray(self.reranker).dtype}")
         object.__setattr__(self, "reranker", np.ascontiguousarray(self.reranker, dtype=np.int64))
+        if self.reranker.ndim != 1:
+            raise AgentError(f"reranker must have 1 axis, got shape {self.reranker.shape}")
         for name, axes in (("features", 2), ("settings", 2), ("weight", 1), ("quality", 2), ("utility", 2)):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _float_array(name, getattr(self, name), axes))
-        self._check_lengths()
-        self._check_values()
+        for name in ("features", "reranker", "settings", "weight", "quality", "utility"):
+            array = getattr(self, name)
+            if array is not None and len(array) != len(self.ids):
+                raise AgentError(f"{name} has {len(array)} rows for {len(self.ids)} ids; give one per question")
+        if self.settings.shape[1] != len(SETTINGS):
+            raise AgentError(f"settings need the columns {SETTINGS}, got shape {self.settings.shape}")
+        if (self.grid is None) != (self.utility is None):
+            raise AgentError("grid and utility belong together; give both or neither")
+        if self.grid is not None and self.utility is not None and self.utility.shape[1] != len(self.grid):
+            raise AgentError(f"utility has {self.utility.shape[1]} columns for {len(self.grid)} configurations")
+        if (self.reranker < 0).any():
+            raise AgentError(f"reranker labels must be at least 0, got {self.reranker.min()}")
+        if (self.weight < 0).any():
+            raise AgentError(f"weight must be at least 0, got {self.weight.min()}")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -103,30 +117,6 @@ class TrainingTable:
                 f"training needs at least 2 different best rerankers among the questions with weight > 0, "
                 f"got labels {seen.tolist()}; label more questions or lower the bar for counting one"
             )
-
-    def _check_lengths(self) -> None:
-        lengths = {
-            name: len(getattr(self, name))
-            for name in ("features", "reranker", "settings", "weight", "quality", "utility")
-            if getattr(self, name) is not None
-        }
-        for name, length in lengths.items():
-            if length != len(self.ids):
-                raise AgentError(f"{name} has {length} rows for {len(self.ids)} ids; give one per question")
-        if self.reranker.ndim != 1:
-            raise AgentError(f"reranker must have 1 axis, got shape {self.reranker.shape}")
-        if self.settings.shape[1] != len(SETTINGS):
-            raise AgentError(f"settings need the columns {SETTINGS}, got shape {self.settings.shape}")
-        if (self.grid is None) != (self.utility is None):
-            raise AgentError("grid and utility belong together; give both or neither")
-        if self.grid is not None and self.utility is not None and self.utility.shape[1] != len(self.grid):
-            raise AgentError(f"utility has {self.utility.shape[1]} columns for {len(self.grid)} configurations")
-
-    def _check_values(self) -> None:
-        if (self.reranker < 0).any():
-            raise AgentError(f"reranker labels must be at least 0, got {self.reranker.min()}")
-        if (self.weight < 0).any():
-            raise AgentError(f"weight must be at least 0, got {self.weight.min()}")
 
 
 def _float_array(name: str, values: object, axes: int) -> NDArray[np.float32]:

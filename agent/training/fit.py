@@ -104,58 +104,63 @@ def fit(
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
-    resume_path = out_dir / RESUME_FILE
+    path = out_dir / RESUME_FILE
     fingerprint = _fingerprint(train, val, config, train_config)
     if (done := _finished(out_dir, fingerprint)) is not None:
         return done
-    state = read_resume(resume_path, fingerprint) or ResumeState()
+    state = read_resume(path, fingerprint) or ResumeState()
     epochs_resumed = len(state.history)
     trainer: pl.Trainer | None = None
     # Of several processes, the first alone logs and writes files.
-    tracker = train_config.logger if rank_zero_only.rank == 0 else "none"
-    with open_logger(tracker, out_dir, dataclasses.asdict(train_config)) as logger:
-        keeper = _EpochKeeper(resume_path, fingerprint, state, train_config.patience, logger)
+    first = rank_zero_only.rank == 0
+    with open_logger(train_config.logger if first else "none", out_dir, dataclasses.asdict(train_config)) as logger:
+        keeper = _EpochKeeper(path, fingerprint, state, train_config.patience, logger)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
-            model = AgentModel(config, train_config.seed)
-            if state.model:
-                model.load_weights(state.model)
-            module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
+            module = _module(train, val, config, train_config, state)
             with _quiet_lightning(), _one_thread():
-                trainer = _trainer(train_config, out_dir, keeper, epochs_resumed, val is not None, progress)
+                trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
                 trainer.fit(module)
                 trainer.strategy.barrier()
             # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
-            state = read_resume(resume_path, fingerprint) or state
+            state = read_resume(path, fingerprint) or state
         keeper.log_from(state.history)
         agent = ConfigurationAgent(config, state.best)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
-        if rank_zero_only.rank == 0:
+        if first:
             save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
             record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
             replace_file(out_dir / DONE_FILE, record)
     if trainer is not None:
         trainer.strategy.barrier()  # nobody reads the checkpoint before it is there
-    if rank_zero_only.rank == 0:
-        resume_path.unlink(missing_ok=True)
+    if first:
+        path.unlink(missing_ok=True)
     return report
 
 
-def _trainer(
-    train_config: TrainConfig, out_dir: Path, keeper: _EpochKeeper, epochs_done: int, validate: bool, progress: bool
-) -> pl.Trainer:
+def _module(
+    train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig, state: ResumeState
+) -> AgentModule:
+    model = AgentModel(config, train_config.seed)
+    if state.model:
+        model.load_weights(state.model)
+    return AgentModule(model, config, train_config, train, val, len(state.history), state.optimizer)
+
+
+def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progress: bool) -> pl.Trainer:
+    config = module.train_config
     names = ("accelerator", "devices", "strategy", "num_nodes")
-    places: dict[str, Any] = {name: getattr(train_config, name) for name in names}
+    places: dict[str, Any] = {name: getattr(config, name) for name in names}
     try:
         return pl.Trainer(
             **places,
-            precision=train_config.precision,
-            max_epochs=train_config.epochs - epochs_done,
+            precision=config.precision,
+            max_epochs=config.epochs - module.first_epoch,
             callbacks=[keeper],
             reload_dataloaders_every_n_epochs=1,
             limit_val_batches=1.0 if validate else 0.0,
             num_sanity_val_steps=0,
-            default_root_dir=out_dir,
+            default_root_dir=keeper.path.parent,
             logger=False,
             enable_checkpointing=False,
             enable_model_summary=False,
@@ -198,7 +203,7 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
     def __init__(
         self, path: Path, fingerprint: str, state: ResumeState, patience: int | None, logger: Logger | None
     ) -> None:
-        self._path = path
+        self.path = path
         self._fingerprint = fingerprint
         self._patience = patience
         self._logger = logger
@@ -233,7 +238,7 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
             self.best = pl_module.finished_weights()
         if trainer.is_global_zero:
             state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
-            write_resume(self._path, self._fingerprint, state)
+            write_resume(self.path, self._fingerprint, state)
         self.log_from(self.history)
         trainer.should_stop = self.out_of_patience
 
@@ -269,11 +274,10 @@ def _facts(
     train: TrainingTable, val: TrainingTable | None, train_config: TrainConfig, report: TrainReport
 ) -> dict[str, object]:
     figures = {name: f"{value:.4f}" for name, value in report.history[report.best_epoch].items()}
-    settings = ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items())
     return {
         "training questions": f"{len(train)} (sha256 {train.digest()[:16]})",
         "validation questions": "none" if val is None else f"{len(val)} (sha256 {val.digest()[:16]})",
-        "training": settings,
+        "training": ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items()),
         "best epoch": f"{report.best_epoch} of {len(report.history)}, by {report.monitor}",
         **figures,
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",

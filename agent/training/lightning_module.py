@@ -16,15 +16,7 @@ from torch import Tensor
 
 from agent.config import AgentConfig, TrainConfig
 from agent.configurations import Ranges
-from agent.losses import (
-    Losses,
-    contrastive_loss,
-    regret_loss,
-    reranker_loss,
-    settings_loss,
-    soft_target,
-    total_loss,
-)
+from agent.losses import Losses, contrastive_loss, regret_loss, reranker_loss, settings_loss, soft_target, total_loss
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
 from agent.training.data import FeatureScaling, TrainingTable, epoch_order
@@ -91,19 +83,16 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
         """Return the total loss of a batch."""
-        losses = self._losses(self.model(batch.features), batch)
-        loss = self._total(losses)
-        self._note("train", batch, losses, loss)
-        return loss
+        return self._loss("train", self.model(batch.features), batch)
 
     def validation_step(self, batch: Batch, _: int) -> None:
         """Note the losses of a batch, and what its predictions lose to the best ones."""
         output = self.model(batch.features)
-        losses = self._losses(output, batch)
-        self._note("val", batch, losses, self._total(losses))
+        self._loss("val", output, batch)
         # To the CPU first: not every accelerator has float64.
         probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
-        chosen, settings = decide(self._config, probabilities, output.settings.float().cpu().double().numpy())
+        unit = output.settings.float().cpu().double().numpy()
+        chosen, settings = decide(self._config, probabilities, unit)[:2]
         values = batch.quality
         if self._grid is not None:
             chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch.utility
@@ -114,10 +103,8 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
 
     def pop_figures(self) -> dict[str, float]:
         """Return the figures since the last call: means over the rows, of all processes together."""
-        sums: dict[str, Tensor] = {}
-        for figures in self._figures:
-            for name, value in figures.items():
-                sums[name] = sums[name] + value if name in sums else value
+        named = dict.fromkeys(name for figures in self._figures for name in figures)
+        sums = {name: sum(figures[name] for figures in self._figures if name in figures) for name in named}
         self._figures = []
         totals = {name: float(self.trainer.strategy.reduce(value, reduce_op="sum")) for name, value in sums.items()}
         num_rows = {split: len(rows.features) for split, rows in self._rows.items()}
@@ -143,26 +130,22 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         config, trainer = self.train_config, self.trainer
         return Batches(rows, order, config.batch_size, trainer.global_rank, trainer.world_size)
 
-    def _losses(self, output: AgentOutput, batch: Batch) -> Losses:
+    def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
+        """Return the total loss; note it and its parts."""
         config, quality = self.train_config, batch.quality
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
-        return Losses(
+        losses = Losses(
             contrastive_loss(output.maps, batch.reranker, batch.weight, config.margin),
             reranker_loss(output.logits, batch.reranker, batch.weight, self._class_weight, target),
             settings_loss(output.settings, batch.settings),
             output.logits.sum() * 0 if quality is None else regret_loss(output.logits, quality),
         )
-
-    def _total(self, losses: Losses) -> Tensor:
-        config = self.train_config
         weights = (config.contrastive_weight, config.reranker_weight, config.settings_weight, config.regret_weight)
-        return total_loss(losses, weights)
-
-    def _note(self, split: str, batch: Batch, losses: Losses, total: Tensor) -> None:
-        num_rows = len(batch.features)
+        total = total_loss(losses, weights)
         named: dict[str, Any] = {"loss": total, **losses._asdict()}
         # Kept as tensors until the epoch ends: reading one number would make the GPU wait.
-        self._figures.append({f"{split}_{name}": value.detach() * num_rows for name, value in named.items()})
+        self._figures.append({f"{split}_{name}": value.detach() * len(output.maps) for name, value in named.items()})
+        return total
 
 
 def balanced_class_weight(table: TrainingTable, num_rerankers: int) -> Tensor:

@@ -10,9 +10,8 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
@@ -62,11 +61,11 @@ def log_result(logger: Logger | None, diagnostics: Diagnostics, checkpoint: Path
         with tolerated("take the result"):
             _log_to_wandb(logger, diagnostics, checkpoint)
     elif isinstance(logger, CSVLogger):
-        for name, (columns, rows) in diagnostics.tables().items():
+        for name, rows in diagnostics.tables().items():
             path = Path(logger.log_dir) / f"{name}.csv"
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows([columns, *rows])
+                csv.writer(file).writerows(rows)
 
 
 def _log_to_wandb(logger: WandbLogger, diagnostics: Diagnostics, checkpoint: Path) -> None:
@@ -74,14 +73,12 @@ def _log_to_wandb(logger: WandbLogger, diagnostics: Diagnostics, checkpoint: Pat
 
     tables = diagnostics.tables()
     best, predicted = diagnostics.best.tolist(), diagnostics.predicted.tolist()
-    columns, regret = tables["regret"]
-    _, points = tables["projection"]
     figures: dict[str, Any] = {
         "confusion": wandb.plot.confusion_matrix(y_true=best, preds=predicted, class_names=list(diagnostics.rerankers)),
-        "regret_by_reranker": wandb.Table(columns=columns, data=regret),
+        "regret_by_reranker": wandb.Table(columns=tables["regret"][0], data=tables["regret"][1:]),
     }
     for name, x in (("before", 1), ("after", 3)):
-        data = [[*point[x : x + 2], point[0]] for point in points]
+        data = [[*point[x : x + 2], point[0]] for point in tables["projection"][1:]]
         figures[f"projection_{name}"] = wandb.Table(columns=["x", "y", "best"], data=data)
     logger.experiment.log(figures)
     artifact = wandb.Artifact(f"agent-{logger.experiment.id}", type="model")
@@ -117,8 +114,7 @@ def _wandb(out_dir: Path) -> WandbLogger:
 FloatArray = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnostics:
+class Diagnostics(NamedTuple):
     """An agent on the questions of a table.
 
     Attributes:
@@ -137,27 +133,27 @@ class Diagnostics:
     before: FloatArray
     after: FloatArray
 
-    def confusion(self) -> NDArray[np.int64]:
-        """Return how often each reranker (column) was predicted where another (row) was best, `[R, R]`."""
-        counts = np.zeros((len(self.rerankers), len(self.rerankers)), dtype=np.int64)
-        np.add.at(counts, (self.best, self.predicted), 1)
-        return counts
+    def tables(self) -> dict[str, list[list[Any]]]:
+        """Return heading and rows of each table.
 
-    def tables(self) -> dict[str, tuple[list[str], list[list[object]]]]:
-        """Return columns and rows of `confusion`, `regret` (by best reranker, means) and `projection`."""
-        names, counts = self.rerankers, self.confusion()
-        lost: list[float | None] = [None] * len(names)
-        if self.regret is not None:
-            lost = [float(self.regret[self.best == i].mean()) if counts[i].any() else None for i in range(len(names))]
-        regret = zip(names, counts.sum(axis=1).tolist(), counts.sum(axis=0).tolist(), lost, strict=True)
-        points = zip(self.best.tolist(), self.before.tolist(), self.after.tolist(), strict=True)
+        `confusion` counts how often each reranker (column) was predicted where another (row) was best, `regret` holds
+        means by the best reranker, and `projection` the points of each question.
+        """
+        names = self.rerankers
+        counts = np.zeros((len(names), len(names)), dtype=np.int64)
+        np.add.at(counts, (self.best, self.predicted), 1)
+        regret: list[list[Any]] = [["reranker", "best", "predicted", "regret"]]
+        for i, name in enumerate(names):
+            lost = None if self.regret is None or not counts[i].any() else float(self.regret[self.best == i].mean())
+            regret.append([name, int(counts[i].sum()), int(counts[:, i].sum()), lost])
+        points = np.hstack([self.before, self.after]).tolist()
         return {
-            "confusion": (["best", *names], [[name, *row] for name, row in zip(names, counts.tolist(), strict=True)]),
-            "regret": (["reranker", "best", "predicted", "regret"], [list(row) for row in regret]),
-            "projection": (
+            "confusion": [["best", *names], *([name, *row] for name, row in zip(names, counts.tolist(), strict=True))],
+            "regret": regret,
+            "projection": [
                 ["best", "before_x", "before_y", "after_x", "after_y"],
-                [[names[label], *before, *after] for label, before, after in points],
-            ),
+                *([names[label], *point] for label, point in zip(self.best.tolist(), points, strict=True)),
+            ],
         }
 
 

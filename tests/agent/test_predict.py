@@ -59,7 +59,7 @@ def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_sma
     features[0] = np.log(3)  # probabilities 0.25 and 0.75: a lead of 0.5 over "first", which is fixed
     prediction = agent_that_passes_one_feature_on(min_lead=min_lead).predict(features)
     settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
-    assert prediction.reranker == reranker
+    assert (prediction.reranker, prediction.unsure) == (reranker, reranker == "first")
     assert settings == pytest.approx((10, 2.4, 0.1) if reranker == "first" else (8, 1.5, 0.15))
     assert prediction.probabilities == pytest.approx({"first": 0.25, "second": 0.75})
 
@@ -67,11 +67,12 @@ def test_a_cautious_agent_keeps_to_the_fixed_configuration_where_its_lead_is_sma
 def test_without_its_lead_the_fixed_reranker_keeps_its_fixed_settings_too():
     prediction = agent_that_passes_one_feature_on(min_lead=0.1).predict(-np.ones(DIM))
     assert (prediction.reranker, prediction.iterations, prediction.exploration) == ("first", 10, 2.4)
+    assert prediction.unsure
 
 
 def test_there_is_nothing_to_keep_to_where_the_fixed_reranker_is_not_at_hand():
     prediction = agent_that_passes_one_feature_on(min_lead=1.0).predict(np.ones(DIM), available=["second"])
-    assert (prediction.reranker, prediction.iterations) == ("second", 8)
+    assert (prediction.reranker, prediction.iterations, prediction.unsure) == ("second", 8, False)
 
 
 @pytest.mark.parametrize(
