@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any, get_args
 
 import numpy as np
 
 from corag.errors import InputError
 
 
-def check_choice(name: str, value: object, names: Iterable[str]) -> None:
-    """Raise `InputError` unless a setting is one of some names."""
-    listed = tuple(names)
+def check_choice(name: str, value: object, names: Any) -> None:
+    """Raise `InputError` unless a setting is one of some names, which are a `Literal` type or an iterable."""
+    listed = get_args(names) or tuple(names)
     if value not in listed:
         raise InputError(f"{name} is {value!r}; it must be one of {', '.join(listed)}")
 

@@ -12,7 +12,7 @@ one more, which is what the text of the paper describes ("the documents before t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -189,8 +189,8 @@ def _cutoff(similarities: ArrayLike, strategy: Strategy, *settings: Any) -> int:
 
 
 def _check_settings(strategy: str, head: float, tail: float, buffer: int, window: int, variant: str) -> None:
-    check_choice("strategy", strategy, get_args(Strategy))
-    check_choice("variant", variant, get_args(Variant))
+    check_choice("strategy", strategy, Strategy)
+    check_choice("variant", variant, Variant)
     check_range("head", head, 0, 1, "it is a share of the gaps")
     check_range("tail", tail, 0, 1, "it is a share of the gaps; the paper has 0.1")
     check_count("buffer", buffer, "5 is usual", least=0)

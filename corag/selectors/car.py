@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,8 +17,16 @@ from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.base import BudgetedSelector, Choice, keep_best, unscored
-from corag.selectors.clustering.grids import CLUSTERERS, Method, Solver, partitions
-from corag.selectors.clustering.silhouette import IntArray, mean_silhouette, pairwise_distances, renumbered
+from corag.selectors.clustering import (
+    CLUSTERERS,
+    IntArray,
+    Method,
+    Solver,
+    mean_silhouette,
+    pairwise_distances,
+    partitions,
+    renumbered,
+)
 from corag.selectors.problem import Problem
 from corag.types import Embedder, FloatArray, TokenCounter
 
@@ -74,7 +82,7 @@ def cluster_cutoff(
             `distance`: the distance alone.
         noise: Documents that a clusterer calls noise are one more cluster (`cluster`), or each its own
             (`singletons`).
-        solver: See `corag.selectors.clustering.grids.partitions`.
+        solver: See `corag.selectors.clustering.partitions`.
 
     Returns:
         The cut. All N documents are kept where nothing tells where to cut: fewer than 3 documents, equal distances,
@@ -165,9 +173,9 @@ def _checked(distances: ArrayLike) -> FloatArray:
 
 def _check_names(method: str, scaling: str, noise: str, solver: str) -> None:
     check_choice("method", method, CLUSTERERS)
-    check_choice("scaling", scaling, get_args(Scaling))
-    check_choice("noise", noise, get_args(Noise))
-    check_choice("solver", solver, get_args(Solver))
+    check_choice("scaling", scaling, Scaling)
+    check_choice("noise", noise, Noise)
+    check_choice("solver", solver, Solver)
 
 
 class Car(BudgetedSelector):

@@ -8,7 +8,7 @@ documents, D dimensions.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -120,7 +120,7 @@ def _unit_query(query: ArrayLike, dimensions: int) -> FloatArray:
 def _check_sizes(tau: int, max_size: int, variant: str) -> None:
     check_count("tau", tau, "the paper has 3 and 1")
     check_count("max_size", max_size, f"it must not be below tau={tau}, and the code has 20", least=tau)
-    check_choice("variant", variant, get_args(Variant))
+    check_choice("variant", variant, Variant)
 
 
 class Edc2(SummarizingSelector):
@@ -159,7 +159,7 @@ class Edc2(SummarizingSelector):
             min_summary_tokens=min_summary_tokens, summarizer_settings=summarizer_settings,
         )  # fmt: skip
         _check_sizes(tau, max_size, variant)
-        check_choice("clustering", clustering, get_args(Clustering))
+        check_choice("clustering", clustering, Clustering)
         self.clustering: Clustering = clustering
         self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
         self._seed = seed

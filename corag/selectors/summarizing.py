@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
@@ -67,7 +67,7 @@ class SummarizingSelector(BudgetedSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        check_choice("fallback", fallback, get_args(Fallback))
+        check_choice("fallback", fallback, Fallback)
         check_count("min_summary_tokens", min_summary_tokens, "32 is usual")
         if isinstance(summarizer, str):
             self.summarizer = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
@@ -48,7 +48,7 @@ class Reorder(BudgetedSelector):
         **settings: Any,
     ) -> None:
         super().__init__(tokens=tokens)
-        check_choice("by", by, get_args(By))
+        check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
 
     def _choose(self, problem: Problem) -> Choice:

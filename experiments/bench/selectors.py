@@ -19,9 +19,9 @@ import numpy as np
 
 from corag.selectors.adaptive_k import Strategy, cutoffs
 from corag.selectors.car import cluster_cutoff
-from corag.selectors.clustering.grids import Method
-from corag.selectors.clustering.mixture import soft_clusters
+from corag.selectors.clustering import Method
 from corag.selectors.edc2 import dynamic_clusters
+from corag.selectors.raptor.clusters import soft_clusters
 from corag.types import FloatArray
 from experiments.bench.harness import CLOCKS, Clock, Timing, finished, log_axes
 from experiments.run.report import COLORS, new_figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import search
 from corag.checks import check_choice
@@ -103,7 +103,7 @@ class Corag(BudgetedSelector):
         tokens: TokenCounter | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        check_choice("scale", scale, get_args(Scale))
+        check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)
         given = (reranker, policy, iterations, max_scored, exploration, cost_weight)

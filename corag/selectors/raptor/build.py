@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from corag.checks import check_choice
 from corag.errors import IndexMismatchError, InputError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.clustering.mixture import Reduction, check_reduction, soft_clusters
+from corag.selectors.raptor.clusters import Reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
 from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.runs import SummaryStore, summarize_all
@@ -24,7 +25,7 @@ class RaptorConfig:
         summary_tokens: The most tokens of a summary.
         max_layers: The most layers above the chunks.
         min_nodes: A layer of fewer nodes is not summed up further.
-        reduction: See `corag.selectors.clustering.mixture.soft_clusters`.
+        reduction: See `corag.selectors.raptor.clusters.soft_clusters`.
         dimensions: See there.
         max_components: See there.
         threshold: See there.
@@ -41,7 +42,7 @@ class RaptorConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_reduction(self.reduction)
+        check_choice("reduction", self.reduction, Reduction)
         for name, least in (("summary_tokens", 1), ("max_layers", 0), ("min_nodes", 2), ("dimensions", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}, got {getattr(self, name)!r}")

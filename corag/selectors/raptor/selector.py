@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError
@@ -57,7 +57,7 @@ class Raptor(BudgetedSelector):
         summarizer_settings: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(tokens=tokens)
-        check_choice("retrieval", retrieval, get_args(Retrieval))
+        check_choice("retrieval", retrieval, Retrieval)
         check_count("top_k", top_k, "5 is usual")
         self.retrieval, self.top_k = retrieval, top_k
         self.tree = RaptorTree.load(tree) if isinstance(tree, str | Path) else tree

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.selectors.car import boundary_cutoff, cluster_cutoff, scaled_points
-from corag.selectors.clustering.grids import CLUSTERERS, partitions
+from corag.selectors.clustering import CLUSTERERS, partitions
 from corag.text.tokens import CallableCounter
 from tests.corag.worlds import offer
 

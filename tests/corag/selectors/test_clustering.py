@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.selectors.clustering.chain import best_runs, bisected_runs, run_costs
-from corag.selectors.clustering.grids import (
+from corag.selectors.clustering import (
     CLUSTERERS,
+    best_runs,
+    bisected_runs,
     max_clusters,
-    neighbours_for,
-    optics_order,
+    mean_silhouette,
+    pairwise_distances,
     partitions,
-    pivoted_clusters,
-    spectral_embedding,
+    renumbered,
+    run_costs,
 )
-from corag.selectors.clustering.silhouette import mean_silhouette, pairwise_distances, renumbered
 
 RISING = st.lists(st.integers(0, 12), min_size=3, max_size=6).map(lambda values: np.sort(values) / 12)
 
@@ -46,7 +46,7 @@ def set_partitions(number, count):
 @given(RISING)
 def test_no_partition_is_better_than_the_best_runs(heights):
     points = chain(heights)
-    found = best_runs(points, len(points))
+    found = list(best_runs(points, len(points)))
     for count in (2, 3):
         labels = found[count - 2]
         best = min(squared_error(points, other) for other in set_partitions(len(points), count))
@@ -148,43 +148,6 @@ def test_grids_of_few_points(method, number):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_shared_computations_equal_scikit_learn_for_each_setting(seed):
-    cluster = pytest.importorskip("sklearn.cluster")
-    points = random_chain(seed)
-
-    def same(labels, other):
-        assert renumbered(labels).tolist() == renumbered(np.asarray(other)).tolist()
-
-    for params, labels in partitions(points, "agglomerative"):
-        same(labels, cluster.AgglomerativeClustering(**params).fit_predict(points))
-    for params, labels in partitions(points, "dbscan"):
-        same(labels, cluster.DBSCAN(**params).fit_predict(points))
-    for params, labels in partitions(points, "optics"):
-        same(labels, cluster.OPTICS(**params).fit_predict(points))
-    for params, labels in partitions(points, "birch"):
-        if (
-            len(cluster.Birch(threshold=params["threshold"], n_clusters=None).fit(points).subcluster_centers_)
-            > (params["n_clusters"])
-        ):
-            same(labels, cluster.Birch(**params).fit_predict(points))
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_optics_order_equals_scikit_learn(seed):
-    cluster = pytest.importorskip("sklearn.cluster")
-    points = random_chain(seed)
-    for min_samples in (2, 4):
-        ordering, _, reachability, predecessor = cluster.compute_optics_graph(
-            points, min_samples=min_samples, max_eps=np.inf, metric="minkowski", p=2, metric_params=None,
-            algorithm="auto", leaf_size=30, n_jobs=None,
-        )  # fmt: skip
-        found = optics_order(pairwise_distances(points), min_samples)
-        assert found[0].tolist() == ordering.tolist()
-        assert np.allclose(found[1], reachability)
-        assert found[2].tolist() == predecessor.tolist()
-
-
-@pytest.mark.parametrize("seed", range(2))
 def test_exact_kmeans_is_never_worse_than_scikit_learn(seed):
     pytest.importorskip("sklearn")
     points = random_chain(seed)
@@ -196,25 +159,6 @@ def test_exact_kmeans_is_never_worse_than_scikit_learn(seed):
         assert squared_error(points, exact) <= squared_error(points, iterated) + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_spectral_clustering_equals_scikit_learn(seed):
-    cluster = pytest.importorskip("sklearn.cluster")
-    points = random_chain(seed)
-    num_neighbours = neighbours_for(len(points))
-    nearest = np.argsort(pairwise_distances(points), axis=1, kind="stable")[:, :num_neighbours]
-    linked = np.zeros((len(points), len(points)))
-    np.put_along_axis(linked, nearest, 1.0, axis=1)
-    affinity = (linked + linked.T) / 2
-    np.fill_diagonal(affinity, 0)
-    vectors = spectral_embedding(points, num_neighbours, 6)
-    for count in (2, 3, 6):
-        peer = cluster.SpectralClustering(
-            count, affinity="precomputed", assign_labels="cluster_qr", eigen_tol=1e-12, random_state=0
-        )
-        expected = renumbered(peer.fit_predict(affinity)).tolist()
-        assert renumbered(pivoted_clusters(vectors[:, :count])).tolist() == expected
-
-
 def test_spectral_clustering_of_a_graph_in_two_pieces():
     pytest.importorskip("scipy")
     points = chain([*np.linspace(0, 0.01, 12), *np.linspace(0.99, 1, 12)])
@@ -222,6 +166,8 @@ def test_spectral_clustering_of_a_graph_in_two_pieces():
     assert renumbered(labels).tolist() == [0] * 12 + [1] * 12
 
 
-@pytest.mark.parametrize("number", [3, 4, 5, 8, 12, 40, 400])
-def test_neighbours_of_a_point(number):
-    assert 3 <= neighbours_for(number) <= min(10, number)
+@pytest.mark.parametrize(("number", "neighbours"), [(3, 3), (12, 3), (24, 6), (48, 10)])
+def test_neighbours_of_a_point(number, neighbours):
+    pytest.importorskip("sklearn")
+    (setting, _), *_ = partitions(random_chain(0, number), "spectral")
+    assert setting["n_neighbors"] == neighbours

@@ -10,8 +10,8 @@ import corag
 from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.clustering.mixture import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.clusters import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import Node, RaptorTree
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
@@ -86,7 +86,7 @@ def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):
 def test_soft_clusters_of_few_and_equal_points():
     assert soft_clusters(np.zeros((0, 4))) == []
     for points in (np.ones((1, 4)), np.ones((3, 4)), np.ones((30, 4))):
-        assert soft_clusters(points) == [list(range(len(points)))]
+        assert soft_clusters(points) == [tuple(range(len(points)))]
     for number in range(2, 12):
         points = np.random.default_rng(number).normal(size=(number, 8))
         found = soft_clusters(points, reduction="pca")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError, SummarizerError
-from corag.selectors.clustering.kmeans import elbow, kmeans
+from corag.selectors.crag import elbow, kmeans
 from corag.selectors.summarizing import Piece, fit, shares
 from corag.summarizers.ollama import OllamaSummarizer
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer

@@ -8,12 +8,13 @@ every component that is likely enough.
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast
 
 import numpy as np
 
-from corag.errors import InputError
+from corag.checks import check_choice
 from corag.optional import require
+from corag.selectors.clustering import IntArray
 from corag.types import FloatArray
 
 Reduction = Literal["auto", "umap", "pca"]
@@ -27,7 +28,7 @@ def soft_clusters(
     max_components: int = 50,
     threshold: float = 0.1,
     seed: int = 0,
-) -> list[list[int]]:
+) -> list[tuple[int, ...]]:
     """Return clusters of points; a point is in one or more of them.
 
     In two steps, as in the paper: clusters of all points, and within each of these again.
@@ -49,66 +50,43 @@ def soft_clusters(
     Raises:
         MissingExtraError: A library is not installed.
     """
-    everything = np.arange(len(points))
-    settings: dict[str, Any] = {
-        "dimensions": dimensions,
-        "max_components": max_components,
-        "threshold": threshold,
-        "seed": seed,
-    }
-    found: set[tuple[int, ...]] = set()
+    check_choice("reduction", reduction, Reduction)
+
+    def clusters(part: FloatArray, neighbours: int) -> list[IntArray]:
+        num_points = len(part)
+        root = int(np.sqrt(num_points))
+        number = min(dimensions, root)
+        most = min(max_components, root, num_points // (number + 1))
+        if most < 2 or len(np.unique(part, axis=0)) <= most:
+            return [np.arange(num_points)] if num_points else []
+        reduced = reduce_dimensions(part, number, reduction=reduction, neighbours=neighbours, seed=seed)
+        mixture = require("sklearn.mixture", "clustering").GaussianMixture
+        # Points that coincide must not shrink a component to nothing.
+        floor = 1e-4 * float(reduced.var()) + 1e-9
+        fits = [
+            mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=seed).fit(reduced)
+            for count in range(1, most + 1)
+        ]
+        best = fits[int(np.argmin([fit.bic(reduced) for fit in fits]))]
+        probabilities = best.predict_proba(reduced)
+        members = probabilities >= threshold
+        members[np.arange(num_points), probabilities.argmax(axis=1)] = True
+        return [np.flatnonzero(column) for column in members.T if column.any()]
+
     # UMAP looks at the square root of N neighbours for the whole, and at 10 within a cluster, as the paper does.
     around = max(2, int(np.sqrt(max(len(points) - 1, 1))))
-    for part in _mixture(points, reduction=reduction, neighbours=around, **settings):
-        for inner in _mixture(points[part], reduction=reduction, neighbours=10, **settings):
-            found.add(tuple(everything[part][inner].tolist()))
-    return [list(cluster) for cluster in sorted(found)]
-
-
-def _mixture(
-    points: FloatArray,
-    *,
-    reduction: Reduction,
-    neighbours: int,
-    dimensions: int,
-    max_components: int,
-    threshold: float,
-    seed: int,
-) -> list[Any]:
-    num_points = len(points)
-    root = int(np.sqrt(num_points))
-    number = min(dimensions, root)
-    most = min(max_components, root, num_points // (number + 1))
-    if most < 2 or len(np.unique(points, axis=0)) <= most:
-        return [np.arange(num_points)] if num_points else []
-    reduced = reduce_dimensions(points, number, reduction=reduction, neighbours=neighbours, seed=seed)
-    mixture = require("sklearn.mixture", "clustering").GaussianMixture
-    # Points that coincide must not shrink a component to nothing.
-    floor = 1e-4 * float(reduced.var()) + 1e-9
-    fits = [
-        mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=seed).fit(reduced)
-        for count in range(1, most + 1)
-    ]
-    best = fits[int(np.argmin([fit.bic(reduced) for fit in fits]))]
-    probabilities = best.predict_proba(reduced)
-    members = probabilities >= threshold
-    members[np.arange(num_points), probabilities.argmax(axis=1)] = True
-    return [np.flatnonzero(column) for column in members.T if column.any()]
+    outer = clusters(points, around)
+    return sorted({tuple(part[inner].tolist()) for part in outer for inner in clusters(points[part], 10)})
 
 
 def reduce_dimensions(
     points: FloatArray, dimensions: int, *, reduction: Reduction = "auto", neighbours: int = 10, seed: int = 0
 ) -> FloatArray:
-    """Return the points in fewer dimensions, `[N, dimensions]` or as many as there can be.
+    """Return the points `[N, D]`, at least 4, in fewer dimensions, `[N, dimensions]` or as many as there can be.
 
-    Args:
-        points: `[N, D]`, at least 4 of them.
-        dimensions: Dimensions to reduce to.
-        reduction: See `soft_clusters`.
-        neighbours: Neighbours of a point that UMAP keeps together.
-        seed: Of UMAP; PCA is exact.
+    PCA is exact; UMAP keeps each point's `neighbours` together. For the rest see `soft_clusters`.
     """
-    check_reduction(reduction)
+    check_choice("reduction", reduction, Reduction)
     if reduction == "auto":
         reduction = "umap" if importlib.util.find_spec("umap") else "pca"
     number = min(dimensions, points.shape[1], len(points) - 2)
@@ -121,12 +99,5 @@ def reduce_dimensions(
             n_jobs=1,
         )
         return np.asarray(umap.fit_transform(points), dtype=np.float64)
-    centred = points - points.mean(axis=0)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    left, sizes, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     return cast(FloatArray, left[:, :number] * sizes[:number])
-
-
-def check_reduction(reduction: str) -> None:
-    """Raise `InputError` for an unknown reduction."""
-    if reduction not in get_args(Reduction):
-        raise InputError(f"reduction is {reduction!r}; it must be one of {', '.join(get_args(Reduction))}")
