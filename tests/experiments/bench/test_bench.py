@@ -1,73 +1,207 @@
-import json
+"""Benchmarks: each runs at tiny sizes, its table and its files agree, and its figures follow from what was timed."""
 
+import itertools
+import json
+from functools import partial
+from math import log
+
+import numpy as np
 import pytest
 
+import corag
 from corag.errors import InputError
+from experiments.bench import agent, orders, real, scoring, scoring_lab, search, selectors
 from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
-from experiments.bench.search import CAPS, Run, curve, quality_row
-from search.drivers import POLICIES
+from tests.corag.worlds import HashReranker
+from tests.experiments.worlds import QUERIES, write_folder
+
+FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
 
 
-@pytest.mark.parametrize("clock", ["wall", "cpu"])
-def test_settings_take_their_turns(clock):
+class StoredReranker(HashReranker):
+    identity = "hash 0"
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    """Settings of a run of each part at tiny sizes."""
+    write_folder(tmp_path / "small", queries=FEW)
+    some = [real.RealSet("small", "small", "dev", 1, 2, 20)]
+    tiny_real = {"sets": some, "caps": (3, 5, 8, 16), "reranker": StoredReranker(), "surrogate": HashReranker(1)}
+    for module, name, value in (
+        (search, "TREE_ITERATIONS", {"1k": 21}),
+        (search, "problems", partial(search.problems, sizes=(4, 5), per_size=2)),
+        (orders, "SIZES", (3, 6)),
+        (orders, "MAX_SCORED", 12),
+        (agent, "REPEATS", 1),
+        (agent, "bench_agent", partial(agent.bench_agent, batches=(1, 3))),
+        (selectors, "QUERIES", 20),
+        (selectors, "CAR_CANDIDATES", 8),
+        (selectors, "bench_selectors", partial(selectors.bench_selectors, raptor_chunks=(100,))),
+        (real, "bench_real", partial(real.bench_real, **tiny_real)),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return {"orders": {"rerankers": "bm25,minilm-factoid"}, "real": {"data": str(tmp_path)}}
+
+
+@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real"])
+def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, capsys):
+    result = bench(BenchConfig(part, rounds=1, seeds=1, out=str(tmp_path), **tiny.get(part, {})))
+    assert json.loads((tmp_path / f"bench-{part}.json").read_text()) == result
+    assert (tmp_path / f"bench-{part}.svg").read_text().startswith("<svg")
+    assert (result["part"], result["rounds"]) == (part, 1)
+    rows, printed = result["rows"], capsys.readouterr().out
+    assert rows and all(row["setting"].split(",")[0] in printed for row in rows)
+    assert all(row[unit] > 0 for row in rows for unit in ("ms", "cpu_ms", "us", "per_s", "load_s") if unit in row)
+    by_name = {row["setting"]: row for row in rows}
+    if part == "search":
+        # 50 chunks of 100 tokens at 1024: the root has 50 children, a child 49, and so on down.
+        assert 10 * 40 < by_name["10 iterations"]["orders"] <= 10 * 50
+        assert by_name["tree of 1k nodes"]["orders"] == pytest.approx(1000, rel=0.2)
+        for line in result["curve"]:
+            assert line["found"][search.CAPS.index(48)] == by_name[f"{line['policy']}, at most 48 orders"]["found"] <= 4
+    if part == "agent":
+        three = by_name["predict, 3 at once"]
+        assert three["us_per_question"] == pytest.approx(three["us"] / 3)
+        assert result["curve"][1] == {"questions": 3, "us": three["us_per_question"]}
+    if part == "selectors":
+        batch = by_name["adaptive-k, largest-gap, 20 x 1000"]
+        assert batch["us_per_query"] == pytest.approx(1e3 * batch["ms"] / 20)
+        assert result["curve"][0]["clusters"] > 1
+    if part == "orders":
+        assert [(row["candidates"], row["setting"], row["policy"]) for row in rows[:-1]] == [
+            (size, name, policy)
+            for size in (3, 6)
+            for name, own in (("bm25", "bayesian"), ("minilm-factoid", "beam"))
+            for policy in ("paper", own)
+        ]
+        assert all(0 < row["orders"] <= 12 and 0 < row["per_s_cold"] <= row["per_s"] for row in rows[:-1])
+    if part == "real":
+        assert all(0 < row["worst"] <= row["value"] <= 1 + 1e-6 for row in rows)
+        assert all(row["total_share"] == pytest.approx(row["orders"] / row["feasible"]) for row in rows)
+        assert by_name["bayesian, at most 5%"]["orders"] == 1  # 5% of 15, but one at least
+
+
+def test_each_setting_takes_its_turn():
     calls = []
-    medians = Timing(3, clock).medians({"a": lambda: calls.append(1), "b": lambda: calls.append(2)})
-    assert calls == [1, 2, 1, 2, 1, 2]
+    medians = Timing(3, "cpu").medians({"a": lambda: calls.append(1), "b": lambda: calls.append(2)})
+    assert calls == [1, 2] * 3
     assert list(medians) == ["a", "b"] and all(seconds >= 0 for seconds in medians.values())
 
 
-def test_a_benchmark_prints_a_table_and_writes_its_figures(tmp_path, capsys):
-    result = bench(BenchConfig("search", rounds=1, seeds=1, out=str(tmp_path / "new")))
-    assert json.loads((tmp_path / "new" / "bench-search.json").read_text()) == result
-    assert (result["part"], result["rounds"]) == ("search", 1)
-    by_name = {row["setting"]: row for row in result["rows"]}
-    # 50 chunks of 100 tokens at 1024: the root has 50 children, a child 49, and so on down.
-    assert 10 * 40 < by_name["10 iterations"]["orders"] <= 10 * 50
-    for size, num_nodes in (("1k", 1_000), ("10k", 10_000), ("100k", 100_000)):
-        assert by_name[f"tree of {size} nodes"]["orders"] == pytest.approx(num_nodes, rel=0.2)
-    assert all(row["us_per_order"] > 0 for row in result["rows"] if "ms" in row)
-    for policy in POLICIES:
-        row = by_name[f"{policy}, 80 orders of 50 chunks"]
-        assert 0 < row["orders"] <= 80 and row["cpu_ms"] > 0 and "ms" not in row
-        for cap in (48, 179):
-            row = by_name[f"{policy}, at most {cap} orders"]
-            assert 0 < row["orders"] <= cap and row["found"] == row["seeds"][0]["found"] <= 60
-    assert by_name["bayesian, at most 48 orders"]["found"] >= 50
-    for line in result["curve"]:
-        assert line["found"] == sorted(line["found"]) and line["orders"] == sorted(line["orders"])
-        assert line["found"][CAPS.index(48)] == by_name[f"{line['policy']}, at most 48 orders"]["found"]
-    assert (tmp_path / "new" / "bench-search.svg").read_text().startswith("<svg")
-    assert "tree of 100k nodes" in capsys.readouterr().out
-
-
-RUNS = {7: [Run(10, 30, 0.25), Run(None, 200, 0.5)], 8: [Run(50, 60, 0.5), Run(170, 179, 0.5)]}
-
-
-def test_a_line_of_the_table_by_hand():
-    assert quality_row("some", RUNS) == {
+def test_figures_of_policies_by_hand():
+    run = search.Run
+    runs = {7: [run(10, 30, 0.25), run(None, 200, 0.5)], 8: [run(50, 60, 0.5), run(170, 179, 0.5)]}
+    assert search.quality_row("some", runs) == {
         "setting": "some", "orders": (115 + 119.5) / 2, "ms": 500, "us_per_order": 0.5e6 / 117.25, "found": 1.5,
         "seeds": [{"seed": 7, "found": 1, "orders": 115}, {"seed": 8, "found": 2, "orders": 119.5}],
     }  # fmt: skip
-
-
-def test_a_curve_by_hand():
-    assert CAPS == (12, 24, 48, 96, 179)
-    assert curve("some", RUNS) == {
+    assert search.CAPS == (12, 24, 48, 96, 179)
+    assert search.curve("some", runs) == {
         "policy": "some",
         "orders": [12, 24, (30 + 3 * 48) / 4, (30 + 96 + 60 + 96) / 4, (30 + 179 + 60 + 179) / 4],
         "found": [0.5, 0.5, 0.5, 1.0, 1.5],
     }
 
 
-def test_no_rounds_are_refused():
-    with pytest.raises(InputError, match="rounds must be at least 1, got 0"):
-        BenchConfig("search", rounds=0)
-    with pytest.raises(InputError, match="seeds must be at least 1, got 0"):
-        BenchConfig("search", seeds=0)
+def test_the_power_of_growth_by_hand():
+    curve = [
+        {"chunks": number, "seconds": 1.0, "clusters": 7, "peak_mb": peak}
+        for number, peak in ((100, 3.0), (200, 6.0), (400, 24.0))
+    ]
+    assert [row["growth"] for row in selectors.raptor_rows(curve)] == [None, pytest.approx(1), pytest.approx(2)]
+    assert selectors.growth_power(curve[0] | {"peak_mb": 0.0}, curve[1]) is None
+    assert selectors.growth_power(curve[0], curve[2]) == pytest.approx(log(8) / log(4))
 
 
-@pytest.mark.parametrize(("setting", "message"), [("questions", "2 to 20"), ("queries", "40 to 200")])
-def test_no_questions_are_refused(setting, message):
-    with pytest.raises(InputError, match=f"{setting} must be at least 1, got 0; {message} are usual"):
-        BenchConfig("scoring", **{setting: 0})
+@pytest.mark.parametrize(
+    ("part", "settings", "message"),
+    [
+        ("search", {"rounds": 0}, "rounds must be at least 1, got 0"),
+        ("search", {"seeds": 0}, "seeds must be at least 1, got 0"),
+        ("scoring", {"questions": 0}, "questions must be at least 1, got 0; 2 to 20 are usual"),
+        ("scoring", {"queries": 0}, "queries must be at least 1, got 0; 40 to 200 are usual"),
+        ("real", {}, "part real needs data"),
+    ],
+)
+def test_settings_out_of_range(part, settings, message):
+    with pytest.raises(InputError, match=message):
+        BenchConfig(part, **settings)
+
+
+@pytest.mark.parametrize(
+    ("error", "rerankers", "rounds", "message"),
+    [(InputError, " , ", 1, "name at least one"), (InputError, "bm25", 10_000, "ask for no more")],
+)
+def test_orders_that_cannot_be_measured(error, rerankers, rounds, message):
+    with pytest.raises(error, match=message):
+        orders.bench_orders(Timing(rounds), rerankers)
+
+
+# --- The scoring engine ---
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    from tests.corag.models.worlds import save_bert
+
+    return scoring_lab.Lab(save_bert(tmp_path_factory.mktemp("model")))
+
+
+def test_scoring(lab, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(scoring, "SWEEP", scoring.SWEEP[:2])
+    monkeypatch.setattr(scoring, "ITERATIONS", 2)
+    monkeypatch.setattr(scoring_lab.Lab, "runs", lambda lab: [("torch", "fp32", "cpu"), ("openvino", "fp32", "cpu")])
+    result = bench(
+        BenchConfig("scoring", rounds=1, questions=1, queries=2, clock="cpu", model=str(lab.folder), out=str(tmp_path))
+    )
+    assert json.loads((tmp_path / "bench-scoring.json").read_text()) == result
+    assert (tmp_path / "bench-scoring.svg").read_text().startswith("<svg")
+    assert "batches shared by questions" in capsys.readouterr().out
+    by_name = {row["setting"]: row for row in result["rows"]}
+    for name, change in scoring.factors(lab):
+        for setting in (f"+ {name}", f"{name}, alone"):
+            row = by_name[setting]
+            assert row["speedup"] == pytest.approx(by_name[row["of"]]["seconds"] / row["seconds"])
+            if not change.keys() & {"precision", "prefilter"} and setting.endswith("alone"):
+                assert row["same"] == "2 of 2"
+    together = by_name["torch fp32: engine, all orders at once"]
+    assert together["rank_correlation"] == together["rank_correlation_pooled"] == 1.0
+    (at_once,) = (row for name, row in by_name.items() if name.endswith("2 questions, select_many"))
+    assert at_once["same"] == "2 of 2"
+
+
+def test_every_way_to_score_gives_the_values_of_the_cross_encoder(lab):
+    question, candidates = next(scoring_lab.questions())
+    chunks = [candidate.chunk for candidate in candidates]
+    some = [(0,), (3, 1), (1, 3), (2,), (1, 0)]
+    cross_encoder = corag.reranker("cross-encoder", model=lab.folder, backend="torch")
+    exact = cross_encoder.scorer(question, chunks)(some)
+    assert np.ptp(exact) > 0.01
+    for from_ids, by_length in itertools.product((False, True), (False, True)):
+        scorer = lab.reranker(scoring_lab.Way(from_ids=from_ids, by_length=by_length)).scorer(question, chunks)
+        np.testing.assert_allclose(scorer(some), exact, atol=1e-6)
+    pytest.importorskip("FlagEmbedding")
+    texts = [chunk.text for chunk in chunks]
+    peer = scoring_lab.FlagEmbeddingReranker(lab.folder).score(question, texts)
+    np.testing.assert_allclose(peer, cross_encoder.score(question, texts), atol=1e-6)
+
+
+def test_perfect_batches_by_hand():
+    batches = scoring.perfect_batches([10, 30, 50, 48, 46], 100)
+    # 50 and 48 fill a batch, then 46 and 30; 10 is left.
+    assert [batch["input_ids"].shape for batch in batches] == [(2, 49), (2, 38), (1, 10)]
+    assert [batch["input_ids"].shape for batch in scoring.perfect_batches([30], 20)] == [(1, 30)]
+
+
+def test_rank_parity_by_hand():
+    group = np.array([0, 0, 0, 1, 1])
+    exact = np.array([1.0, 2.0, 3.0, 10.0, 20.0])
+    # Two of three neighbours swapped: 1 - 6 * 2 / (3 * 8) = 0.5; the other question is right.
+    found = scoring.rank_parity(np.array([2.0, 1.0, 3.0, 10.0, 20.0]), exact, group)
+    assert found["rank_correlation"] == pytest.approx(0.75)
+    assert found["rank_correlation_pooled"] == pytest.approx(1 - 6 * 2 / (5 * 24))
+    # Equal values share a rank: ranks 1.5, 1.5, 3 against 1, 2, 3.
+    tied = scoring.rank_parity(np.array([1.0, 1.0, 3.0]), exact[:3], group[:3])
+    assert tied["rank_correlation"] == pytest.approx(np.corrcoef([1.5, 1.5, 3], [1, 2, 3])[0, 1])
