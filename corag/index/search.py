@@ -59,7 +59,6 @@ class ChunkIndex:
         embedder: Embedder,
         *,
         batch_size: int = 256,
-        fingerprint: str = "",
         progress: Callable[[int, int], None] | None = None,
         settings: Mapping[str, Any] = {},
         overwrite: bool = False,
@@ -74,7 +73,6 @@ class ChunkIndex:
             chunks: What to store, in this order; held in memory. Ids must be unique, metadata JSON.
             embedder: Embeds `Chunk.text`.
             batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
-            fingerprint: Names corpus and settings; by default a hash of both.
             progress: Called with (chunks stored, chunks in all) at the start and after each batch.
             settings: How the chunks were made, JSON values; recorded in the manifest.
             overwrite: Replace the index that is there, whatever it is. It stays readable until the new one
@@ -91,7 +89,6 @@ class ChunkIndex:
             chunks if isinstance(chunks, Sequence) else list(chunks),
             embedder,
             batch_size=batch_size,
-            fingerprint=fingerprint,
             progress=progress,
             settings=settings,
             overwrite=overwrite,

@@ -43,7 +43,6 @@ def write_index(
     embedder: Embedder,
     *,
     batch_size: int,
-    fingerprint: str,
     progress: Callable[[int, int], None] | None,
     settings: Mapping[str, Any],
     overwrite: bool,
@@ -51,12 +50,11 @@ def write_index(
     """Embed the chunks and store them, or finish a build that was interrupted; see `ChunkIndex.build`."""
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
-    corpus_hash = _checked_hash(corpus, settings)
     wanted = IndexManifest(
         format_version=FORMAT_VERSION,
         embedder_name=embedder.name,
         dimension=embedder.dimension,
-        fingerprint=fingerprint or corpus_hash,
+        fingerprint=_checked_hash(corpus, settings),
         num_chunks=len(corpus),
         settings=dict(settings),
         state="building",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import Codec, Memory, megabytes
-from corag.models.engine.source import Float32
+from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, TextEncoder, Tokens, unit
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray

@@ -14,8 +14,7 @@ from corag.errors import InputError, ModelError
 from corag.models import minilm
 from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import Engine
-from corag.models.engine.source import Source
+from corag.models.engine.engine import Engine, Source
 from corag.models.known import BGE_M3, announce
 from corag.optional import require
 from corag.text.tokens import encode

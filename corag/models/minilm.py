@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from corag.errors import ModelError
 from corag.models.engine.backends import Backend as Backend
 from corag.models.engine.backends import Precision, batch_tokens, load_forward, resolve_backend
-from corag.models.engine.engine import Batch, Engine
+from corag.models.engine.engine import Batch, Engine, Float32, Forward, Source, quiet
 from corag.models.engine.openvino import cache_folder as cache_folder
-from corag.models.engine.source import Float32, Forward, Source, quiet
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 

@@ -13,10 +13,10 @@ import numpy as np
 from corag.errors import InputError
 from corag.models.engine.backends import Precision, check_cuda, check_precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.optional import require
+from corag.readers.context import answer_chunk
 from corag.readers.prompt import SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
-from corag.readers.provenance import answer_chunk
 from corag.types import Answer
 
 _DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16"}
@@ -104,7 +104,7 @@ class TransformersReader:
         """Return the model's reply, stripped; an empty text with confidence 0 if it finds no answer.
 
         The confidence is the geometric mean of the probabilities of the reply's tokens. For the chunk see
-        `corag.readers.provenance.answer_chunk`.
+        `corag.readers.context.answer_chunk`.
 
         Raises:
             InputError: The query is empty, or the prompt is longer than the model takes.

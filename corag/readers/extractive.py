@@ -11,7 +11,7 @@ from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.engine.backends import Backend
-from corag.readers.headings import headings
+from corag.readers.context import headings
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
 from corag.types import Answer

@@ -15,12 +15,11 @@ from typing import Any
 from corag.errors import InputError, ModelError
 from corag.memory import Memory
 from corag.models.engine.backends import Backend, Precision, load_forward, resolve_backend
-from corag.models.engine.source import Forward, Source
+from corag.models.engine.engine import Forward, Source
 from corag.models.minilm import load_bert
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
-from corag.readers.span_reader import INPUTS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
-from corag.readers.spans import KINDS
+from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corag.models.ollama_chat import Messages, OllamaChat, OllamaError, OllamaSettings
+from corag.readers.context import answer_chunk
 from corag.readers.prompt import NO_ANSWER, SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
-from corag.readers.provenance import answer_chunk
 from corag.types import Answer
 
 __all__ = ["NO_ANSWER", "SYSTEM", "TEMPLATE", "OllamaError", "OllamaReader"]
@@ -52,7 +52,7 @@ class OllamaReader(OllamaSettings):
 
         The confidence is the geometric mean of the probabilities of the reply's tokens, and 0 when there is no answer;
         None where the server does not tell them (see `OllamaChat.ask`). The chunk is that of
-        `corag.readers.provenance.answer_chunk`.
+        `corag.readers.context.answer_chunk`.
 
         Raises:
             InputError: The query is empty.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from corag.readers.spans import NUM_OUTPUTS
+from corag.readers.span_reader import NUM_OUTPUTS
 
 
 class SpanNetwork(nn.Module):  # type: ignore[misc]

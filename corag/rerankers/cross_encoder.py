@@ -13,11 +13,9 @@ import numpy as np
 
 from corag.errors import InputError, ModelError
 from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
-from corag.models.engine.batches import Int64
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import Engine
+from corag.models.engine.engine import Engine, Int64, Source
 from corag.models.engine.pairs import PairTokenizer, Question
-from corag.models.engine.source import Source
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
@@ -64,8 +62,8 @@ class CrossEncoder:
         known = KNOWN_RERANKERS.get(str(model))
         if known is not None and known.needs_own_code and not trust_remote_code:
             raise ModelError(
-                f"the model {known.name!r} runs only with code from its repository ({known.architecture}); if you "
-                f"trust that code, see {known.source}, pass trust_remote_code=True"
+                f"the model {known.name!r} runs only with code from its repository; if you trust "
+                f"that code, see {known.source}, pass trust_remote_code=True"
             )
         checkpoint = Checkpoint(model, trust_remote_code=trust_remote_code)
         self.name = _KIND if Path(model).is_dir() else str(model)
@@ -73,9 +71,7 @@ class CrossEncoder:
         self.backend = "torch" if checkpoint.runs_own_code and backend == "auto" else runs_on
         allowed = [window for window in (checkpoint.window, known and known.window_tokens) if window]
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
-        self.card = known or ModelCard(
-            str(model), min(allowed, default=self.max_tokens), architecture=checkpoint.architecture
-        )
+        self.card = known or ModelCard(str(model), min(allowed, default=self.max_tokens))
         announce(self.card)
         tokenizer = checkpoint.tokenizer
         self._tokenizer = PairTokenizer(tokenizer.backend_tokenizer, self.max_tokens)

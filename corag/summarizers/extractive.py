@@ -12,8 +12,7 @@ import numpy as np
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.mmr import marginal_relevance
-from corag.summarizers.cut import cut_to_tokens
-from corag.text.chunking import sentence_spans
+from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.text.tokens import token_counter
 from corag.types import Embedder, FloatArray, SummaryRequest, TokenCounter
 

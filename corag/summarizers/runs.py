@@ -12,7 +12,7 @@ from pathlib import Path
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.memory import TEXT, Memory
-from corag.summarizers.cut import cut_to_tokens
+from corag.text.chunking import cut_to_tokens
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)

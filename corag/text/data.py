@@ -13,6 +13,7 @@ import json
 import logging
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,9 +105,7 @@ class DataFolder:
         """
         chosen = [query for query in self.queries if query.split == name]
         if not chosen:
-            sizes: dict[str, int] = {}
-            for query in self.queries:
-                sizes[query.split] = sizes.get(query.split, 0) + 1
+            sizes = Counter(query.split for query in self.queries)
             listed = ", ".join(f"{split} ({size})" for split, size in sizes.items())
             raise DataError(f"{self.path} has no question of split {name!r}; its splits are {listed}")
         return chosen[:limit]
@@ -198,9 +197,7 @@ def _decode(line: bytes) -> Mapping[str, Any]:
 
 def _text(row: Mapping[str, Any], name: str, default: str | None = None) -> str:
     """Return a string field, or its default where it is absent or null."""
-    value = row.get(name)
-    if value is None:
-        value = default
+    value = default if row.get(name) is None else row[name]
     if value is None:
         raise _LineError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
     return _checked(name, value, "a string")
@@ -208,9 +205,7 @@ def _text(row: Mapping[str, Any], name: str, default: str | None = None) -> str:
 
 def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return a field with a list of strings; empty where it is absent or null."""
-    values = row.get(name)
-    if values is None:
-        return ()
+    values = [] if row.get(name) is None else row[name]
     if not isinstance(values, list):
         raise _LineError(f"field {name!r} is {values!r:.80}; it must be a list of strings")
     return tuple(_checked(name, value, "a list of strings") for value in values)
@@ -250,15 +245,11 @@ def _query(row: Mapping[str, Any]) -> Query:
         id=_id(row),
         question=question,
         answers=_texts(row, "answers"),
-        gold=_distinct(_texts(row, "gold")),
+        gold=tuple(dict.fromkeys(_texts(row, "gold"))),
         split=_text(row, "split", default=NO_SPLIT),
-        candidates=None if row.get("candidates") is None else _distinct(_texts(row, "candidates")),
+        candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(_texts(row, "candidates"))),
         extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
     )
-
-
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
 
 
 def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:

@@ -21,9 +21,7 @@ import numpy as np
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.models.engine.backends import Backend, Precision, batch_tokens
-from corag.models.engine.batches import Int64
-from corag.models.engine.engine import Engine
-from corag.models.engine.source import Forward
+from corag.models.engine.engine import Engine, Forward, Int64
 from corag.optional import require
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.text.tokens import token_counter

@@ -13,11 +13,9 @@ import numpy as np
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward
-from corag.models.engine.batches import Int64, pad
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import Engine
+from corag.models.engine.engine import Engine, Forward, Int64, Source, pad, quiet
 from corag.models.engine.pairs import PairTokenizer, Question
-from corag.models.engine.source import Forward, Source, quiet
 from corag.optional import require
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
 from corag.text.chunking import ChunkConfig, chunk_document

@@ -214,7 +214,7 @@ class _Run:
         """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
         made = _reranker(text)
         if isinstance(made, EvidenceReranker):
-            return EvidenceReranker(made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
+            return EvidenceReranker(adapter=made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
         path = self._beside("values.sqlite")
         if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
             return made

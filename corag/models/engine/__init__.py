@@ -1,5 +1,1 @@
-"""The scoring engine: token ids to values, as fast as the encoder behind it allows.
-
-`batches` packs rows by length, `backends` runs a transformers model through OpenVINO or PyTorch, `Engine` joins the
-two, `pairs` turns (question, text) into token ids, `store` keeps values between runs.
-"""
+"""Token ids to values: `engine` packs rows into batches, `backends` runs them, `pairs` joins question and text."""

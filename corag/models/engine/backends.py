@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.models.engine.engine import Float32, Forward, Source
 from corag.models.engine.openvino import openvino_forward
-from corag.models.engine.source import Float32, Forward, Source
 from corag.optional import require
 
 Backend = Literal["auto", "openvino", "torch"]

@@ -6,16 +6,17 @@ Only safetensors weights are read, never pickled ones.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from corag.errors import MissingExtraError, ModelError
-from corag.models.engine.hub import find_code, find_folder, is_out_of_reach, sha256
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.optional import require
+
+_SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
 
 Task = Literal["pairs", "texts", "generation"]
 """One number per pair, one state per token, or the next token."""
@@ -24,6 +25,11 @@ _CLASSES: dict[Task, str] = {
     "pairs": "AutoModelForSequenceClassification",
     "texts": "AutoModel",
     "generation": "AutoModelForCausalLM",
+}
+_TRAINED: dict[Task, str] = {
+    "pairs": "use a cross-encoder, whose head was trained, not its base model",
+    "texts": "save the whole model anew",
+    "generation": "use a model that was trained to generate text",
 }
 # RoBERTa and its kin number positions from the padding token's id + 1.
 _OFFSET_TYPES = ("camembert", "roberta", "xlm-roberta", "xlm-roberta-xl")
@@ -71,7 +77,7 @@ class Checkpoint:
             self._has_own_code = "auto_map" in written
             self.runs_own_code = self._has_own_code and trust_remote_code
             if self.runs_own_code:
-                self._code_folders = find_code(written)
+                self._code_folders = [_download(name, (".py",)) for name in code_repositories(written)]
             # A configuration that says nothing of labels would be read as one of two.
             says_labels = task != "pairs" or "id2label" in written or "num_labels" in written
             labels = {} if says_labels else {"num_labels": 1}
@@ -87,7 +93,7 @@ class Checkpoint:
     @cached_property
     def sha256(self) -> str:
         """Hash of its configuration, tokenizer, code and weights: whatever values depend on."""
-        parts = [sha256(folder) for folder in (self._folder, *self._code_folders)]
+        parts = [_sha256(folder) for folder in (self._folder, *self._code_folders)]
         return parts[0] if len(parts) == 1 else hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
     @property
@@ -97,21 +103,12 @@ class Checkpoint:
         return tuple(name for name in names if name in self.tokenizer.model_input_names)
 
     @property
-    def architecture(self) -> str:
-        """Name of the network in transformers."""
-        return str(self._config.model_type)
-
-    @property
     def width(self) -> int:
         """Numbers of a token's state."""
         return int(self._config.hidden_size)
 
     def load(self, dtype: str = "float32") -> Any:
-        """Return the PyTorch module in evaluation mode.
-
-        Args:
-            dtype: Name of the type of its weights.
-        """
+        """Return the PyTorch module in evaluation mode, its weights in the type called `dtype`."""
         with self._loading():
             module, report = getattr(self._transformers, _CLASSES[self._task]).from_pretrained(
                 self._folder,
@@ -170,7 +167,7 @@ class Checkpoint:
             raise ModelError(f"the model {self.name!r} cannot be loaded; {self._remedy(error)}: {error}") from error
 
     def _remedy(self, error: Exception) -> str:
-        if is_out_of_reach(error):
+        if isinstance(error, require("huggingface_hub.errors", "models").LocalEntryNotFoundError):
             return (
                 "it is not on this machine, and the hub was not reached; check the name, or download it where there "
                 f"is a network, with: hf download {self.name} --local-dir FOLDER, and give the folder"
@@ -188,8 +185,40 @@ class Checkpoint:
         return None
 
 
-_TRAINED: dict[Task, str] = {
-    "pairs": "use a cross-encoder, whose head was trained, not its base model",
-    "texts": "save the whole model anew",
-    "generation": "use a model that was trained to generate text",
-}
+def find_folder(model: str | Path, weights_revision: str | None = None) -> Path:
+    """Return the folder of a model given by folder or by name, downloaded where it is not there yet.
+
+    Raises:
+        OSError: Neither the folder nor the name is there.
+        ValueError: It is no name.
+    """
+    if Path(model).is_dir():
+        return Path(model)
+    folder = _download(str(model), _SUFFIXES)
+    if weights_revision is not None and not any(folder.glob("*.safetensors")):
+        folder = _download(str(model), _SUFFIXES, weights_revision)
+    return folder
+
+
+def code_repositories(config: Mapping[str, Any]) -> list[str]:
+    """Return the repositories that a `config.json` refers to by `repository--module.Class`."""
+    values = config.get("auto_map", {}).values()
+    # A tokenizer has two references, one of which may be null.
+    references = [entry for value in values for entry in (value if isinstance(value, list) else [value]) if entry]
+    return sorted({reference.partition("--")[0] for reference in references if "--" in reference})
+
+
+def _download(name: str, suffixes: tuple[str, ...], revision: str | None = None) -> Path:
+    hub = require("huggingface_hub", "models")
+    patterns = [f"*{suffix}" for suffix in suffixes]
+    return Path(hub.snapshot_download(name, allow_patterns=patterns, revision=revision))
+
+
+def _sha256(folder: Path) -> str:
+    """Return the hash of the names and contents of all files that values depend on."""
+    total = hashlib.sha256()
+    for file in sorted(folder.iterdir()):
+        if file.suffix in _SUFFIXES:
+            with file.open("rb") as content:
+                total.update(f"{file.name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()

@@ -1,19 +1,43 @@
-"""Runs a model over rows of token ids in batches that waste little."""
+"""Rows of token ids through a model, in batches that waste little: packed by length, padded to their longest row."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.batches import Int64, pack, pad
-from corag.models.engine.source import Float32, Forward
+from corag.optional import require
+
+Int64 = NDArray[np.int64]
+Float32 = NDArray[np.float32]
+Forward = Callable[[Mapping[str, Int64]], Float32]
+"""Maps named inputs, `[B, L]` each, to the model's first output, `[B, ...]`."""
+
+MAX_PADDING = 0.05
+"""The largest share of a batch's tokens that may be padding."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Source(NamedTuple):
+    """A transformers model.
+
+    Attributes:
+        name: What its files in the cache folder begin with.
+        sha256: Of everything that its values depend on; tells its cached files from another's.
+        inputs: Names of its inputs.
+        load: Returns the PyTorch module in fp32, in evaluation mode.
+    """
+
+    name: str
+    sha256: str
+    inputs: tuple[str, ...]
+    load: Callable[[], Any]
+
+
+class Batch(NamedTuple):
     """Some rows and what the model made of them.
 
     Attributes:
@@ -54,3 +78,52 @@ class Engine:
             if token_types is not None:
                 inputs["token_type_ids"], _ = pad([token_types[row] for row in rows], 0)
             yield Batch(rows, self.forward(inputs), mask)
+
+
+def pack(lengths: Sequence[int] | Int64, max_batch_tokens: int) -> list[NDArray[np.intp]]:
+    """Return the rows of each batch, longest first; every row is in exactly one batch.
+
+    A batch is closed when another row would bring it, padding included, above `max_batch_tokens`, or its padding
+    above `MAX_PADDING` of its tokens. A row longer than `max_batch_tokens` is a batch by itself. Lengths are not
+    rounded to get fewer shapes: what OpenVINO prepares for a new shape costs it less than the padding would.
+
+    Args:
+        lengths: Tokens of each row, `[n]`.
+        max_batch_tokens: The most tokens of a batch: rows times the longest of them.
+    """
+    tokens = np.asarray(lengths, dtype=np.int64)
+    by_length = np.argsort(-tokens, kind="stable")
+    starts: list[int] = []
+    width = num_tokens = 0
+    for position, length in enumerate(tokens[by_length].tolist()):
+        area = (position - starts[-1] + 1) * width if starts else 0
+        padding = area - num_tokens - length
+        if not starts or area > max_batch_tokens or padding > MAX_PADDING * area:
+            starts.append(position)
+            width, num_tokens = length, 0
+        num_tokens += length
+    return np.split(by_length, starts[1:]) if starts else []
+
+
+def pad(rows: Sequence[Int64], value: int) -> tuple[Int64, Int64]:
+    """Return the rows as one array padded with `value`, and its mask (1 where a row is), both `[B, longest]`."""
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.full(mask.shape, value, dtype=np.int64)
+    padded[mask] = np.concatenate(rows)
+    return padded, mask.astype(np.int64)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence the notices and progress bars of transformers."""
+    notices = require("transformers", "models").utils.logging
+    before, bars = notices.get_verbosity(), notices.is_progress_bar_enabled()
+    notices.set_verbosity_error()
+    notices.disable_progress_bar()
+    try:
+        yield
+    finally:
+        notices.set_verbosity(before)
+        if bars:
+            notices.enable_progress_bar()

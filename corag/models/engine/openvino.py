@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.engine.source import Float32, Forward, Source, quiet
+from corag.models.engine.engine import Float32, Forward, Source, quiet
 from corag.optional import require
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corag.errors import InputError, ModelError
-from corag.models.engine.batches import Int64
+from corag.models.engine.engine import Int64
 from corag.text.tokens import encode
 
 if TYPE_CHECKING:

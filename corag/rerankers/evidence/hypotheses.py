@@ -54,14 +54,9 @@ class Hypotheses:
 
 
 def weigh(signals: Signals, max_size: int, logits: Callable[[FloatArray], FloatArray]) -> Hypotheses:
-    """List the hypotheses about a question and weigh them.
+    """List the hypotheses of at most `max_size` chunks and weigh their features, `[N, NUM_FEATURES]` to `[N]`.
 
     All sets of one and two chunks are weighed first; larger ones are made of the chunks that did best in these.
-
-    Args:
-        signals: Of the question and its candidates.
-        max_size: The most chunks of a hypothesis.
-        logits: Weighs features, `[N, NUM_FEATURES]` to `[N]`.
     """
     num_candidates = len(signals.singles)
     found: list[tuple[Sets, FloatArray]] = [(np.zeros((1, 0), dtype=np.intp), np.zeros(1))]

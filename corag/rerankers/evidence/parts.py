@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, Hypotheses, weigh
+from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import Passage
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Question, Signals, signals
@@ -99,16 +99,12 @@ class EvidenceParts:
         """Weigh the hypotheses about a question and its candidates, and return what values orders of these."""
         found = signals(question, passages, with_pairs=self.max_size > 1)
         return EvidenceScorer(
-            self.hypotheses(found),
+            weigh(found, self.max_size, self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
             before=reading_order(found, self.reading_order),
             weights=self.weights,
             truncated=np.array([passage.truncated for passage in passages], dtype=bool),
         )
-
-    def hypotheses(self, found: Signals) -> Hypotheses:
-        """Weigh the hypotheses about candidates with these signals."""
-        return weigh(found, self.max_size, self.network)
 
 
 def reading_order(found: Signals, weights: FloatArray) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import Memory, megabytes
-from corag.models.engine.source import Float32
+from corag.models.engine.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.text.chunking import sentence_spans
 
@@ -87,21 +87,11 @@ class PassageReader:
         tokens = self._encoder.tokenize(texts, offsets=True)
         states = self._encoder.states(tokens.ids)
         given = zip(texts, tokens.ids, tokens.starts, states, tokens.truncated.tolist(), strict=True)
-        return [to_passage(*of_text) for of_text in given]
+        return [_passage(*of_text) for of_text in given]
 
 
-def to_passage(
-    text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool = False
-) -> Passage:
-    """Return what the features know of a text.
-
-    Args:
-        text: Title, newline, body, or a body alone.
-        ids: Its token ids without special tokens, `[T]`.
-        starts: The first character of each token, `[T]`.
-        states: The encoder's last layer, special tokens included, `[T + 2, 384]`.
-        truncated: Whether there is more of the text than of the tokens.
-    """
+def _passage(text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool) -> Passage:
+    """Return what the features know of a text whose tokens begin at the characters `starts`, `[T]`."""
     title, body_start = split_title(text)
     body = text[body_start:]
     inner = states[1:-1]
@@ -139,13 +129,8 @@ def split_title(text: str) -> tuple[str, int]:
     The title is the first line, unless that is all there is, or it is long or ends as a sentence does.
     """
     line, newline, body = text.partition("\n")
-    if (
-        newline
-        and body.strip()
-        and line.strip()
-        and len(line) <= MAX_TITLE
-        and not line.rstrip().endswith(_SENTENCE_END)
-    ):
+    is_title = bool(line.strip()) and len(line) <= MAX_TITLE and not line.rstrip().endswith(_SENTENCE_END)
+    if newline and body.strip() and is_title:
         return line.strip(), len(line) + 1
     return "", 0
 

@@ -25,7 +25,8 @@ class EvidenceReranker:
     A value depends on all candidates, since hypotheses compete: there is no `identity` by which to keep values.
 
     Args:
-        adapter: The adapter's folder, or its parts.
+        shipped: Name of an adapter that ships with the project.
+        adapter: Another adapter to use: its folder, or its parts.
         backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
         precision: `fp32` or `bf16`.
         cache_mb: Megabytes of passages that are kept for later queries (about 200 KB a chunk); 0 keeps none.
@@ -46,14 +47,17 @@ class EvidenceReranker:
 
     def __init__(
         self,
-        adapter: str | Path | EvidenceParts,
+        shipped: str = "minilm-multihop",
         *,
+        adapter: str | Path | EvidenceParts | None = None,
         backend: Backend = "auto",
         precision: Precision = "fp32",
         cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
-        self.parts = adapter if isinstance(adapter, EvidenceParts) else EvidenceParts.load(adapter)
+        if not isinstance(adapter, EvidenceParts):
+            adapter = EvidenceParts.load(adapter or shipped_adapter(shipped))
+        self.parts = adapter
         self.name = self.parts.name
         self._backend, self._precision = backend, precision
         self._given_encoder = encoder
@@ -80,23 +84,9 @@ class EvidenceReranker:
         return self.parts.scorer(question, self._read([chunk.text for chunk in chunks]))
 
 
-def _make(
-    name: str,
-    *,
-    adapter: str | Path | None = None,
-    backend: Backend = "auto",
-    precision: Precision = "fp32",
-    cache_mb: float = 400,
-    encoder: TextEncoder | None = None,
-) -> EvidenceReranker:
-    """Return a reranker with the adapter of a name that ships with the project, or with another one."""
-    folder = shipped_adapter(name) if adapter is None else adapter
-    return EvidenceReranker(folder, backend=backend, precision=precision, cache_mb=cache_mb, encoder=encoder)
-
-
-minilm_multihop = partial(_make, "minilm-multihop")
+minilm_multihop = partial(EvidenceReranker, "minilm-multihop")
 """For questions whose evidence is spread over several passages."""
-minilm_factoid = partial(_make, "minilm-factoid")
+minilm_factoid = partial(EvidenceReranker, "minilm-factoid")
 """For questions that one passage answers in a few words."""
-minilm_longform = partial(_make, "minilm-longform")
+minilm_longform = partial(EvidenceReranker, "minilm-longform")
 """For questions that want an explanation."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.source import Float32
+from corag.models.engine.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.evidence.passages import Passage, plain
 from corag.types import FloatArray
@@ -98,20 +98,15 @@ class Signals:
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> Question:
-    """Read a question in one pass of the encoder; see `to_question`."""
-    ids = encoder.tokenize([text]).ids
-    return to_question(text, ids[0], encoder.states(ids)[0], rarity)
-
-
-def to_question(text: str, ids: NDArray[np.int64], states: Float32, rarity: NDArray[np.floating]) -> Question:
-    """Return what the features know of a question.
+    """Read a question in one pass of the encoder.
 
     Args:
+        encoder: The encoder.
         text: The question.
-        ids: Its token ids, `[Q]`.
-        states: The encoder's last layer, special tokens included, `[Q + 2, 384]`.
         rarity: Inverse document frequency of each token of the vocabulary.
     """
+    (ids,) = encoder.tokenize([text]).ids
+    (states,) = encoder.states([ids])
     words = plain(text)
     weights = rarity[ids].astype(np.float64)
     return Question(
@@ -126,13 +121,7 @@ def to_question(text: str, ids: NDArray[np.int64], states: Float32, rarity: NDAr
 
 
 def signals(question: Question, passages: Sequence[Passage], *, with_pairs: bool = True) -> Signals:
-    """Compare passages with a question and with each other.
-
-    Args:
-        question: The question.
-        passages: The candidates.
-        with_pairs: Whether to compare them with each other; zeros if not.
-    """
+    """Compare passages with a question and, unless `with_pairs` is False, with each other; zeros if not."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
     for row, passage in enumerate(passages):
@@ -236,9 +225,8 @@ def _bridge(question: Question, passage: Passage, titles: Float32, starts: Float
     """Return the best weighted cosine of a passage's sentences to every title, and to every first sentence, `[n]`."""
     near = passage.sentences @ question.vector
     weights = np.exp(SHARPNESS * (near - near.max()))[:, None]
-    return ((passage.sentences @ titles.T) * weights).max(axis=0), ((passage.sentences @ starts.T) * weights).max(
-        axis=0
-    )
+    to_titles, to_starts = (((passage.sentences @ others.T) * weights).max(axis=0) for others in (titles, starts))
+    return to_titles, to_starts
 
 
 def _shared_names(question: Question, passages: Sequence[Passage]) -> FloatArray:

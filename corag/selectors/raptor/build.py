@@ -12,8 +12,8 @@ from corag.errors import IndexMismatchError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
-from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.runs import SummaryStore, summarize_all
+from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Summarizer, SummaryRequest
 
 

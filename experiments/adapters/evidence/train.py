@@ -109,7 +109,7 @@ def train_evidence(config: EvidenceTraining) -> EvidenceReport:
         # What is measured is what is shipped: rounded to half precision.
         draft = out / "draft"
         save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
-        figures, reliabilities = _measured(config, EvidenceReranker(draft, encoder=encoder), encoder)
+        figures, reliabilities = _measured(config, EvidenceReranker(adapter=draft, encoder=encoder), encoder)
         facts: dict[str, Any] = {
             "questions": len({one.pooled.id for one in training}),
             "without evidence": sum(not one.pooled.gold for one in training),

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corag.models.engine.batches import Int64, pad
+from corag.models.engine.engine import Int64, pad
 from corag.optional import require
-from corag.readers.span_reader import pair_row
-from corag.readers.spans import KINDS
+from corag.readers.span_reader import KINDS, pair_row
 from corag.text.chunking import Span
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage

@@ -16,9 +16,9 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from corag.models.engine.source import Float32, Forward
+from corag.models.engine.engine import Float32, Forward
 from corag.readers.span_network import SpanNetwork
-from corag.readers.spans import END, START
+from corag.readers.span_reader import END, START
 from experiments.adapters.reader.data import Batch
 
 

@@ -15,8 +15,7 @@ from corag.errors import DataError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import ReaderSettings, Reading, SpanReader, to_answer
-from corag.readers.spans import KINDS
+from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder

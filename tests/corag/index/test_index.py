@@ -236,11 +236,9 @@ def test_reports_progress_and_records_settings(tmp_path: Path, chunks: list[Chun
         batch_size=4,
         progress=lambda done, total: seen.append((done, total)),
         settings={"chunk_tokens": 128},
-        fingerprint="abc",
     )
     assert seen == [(0, 10), (4, 10), (8, 10), (10, 10)]
     assert index.manifest.settings == {"chunk_tokens": 128}
-    assert index.manifest.fingerprint == "abc"
 
 
 def test_a_complete_index_is_opened_at_once(tmp_path: Path, chunks: list[Chunk]):
@@ -286,11 +284,14 @@ def test_a_failed_build_goes_on_where_it_stopped(tmp_path: Path, chunks: list[Ch
     assert rows_of(broken) == rows_of(tmp_path / "whole")
 
 
-def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(tmp_path: Path, chunks: list[Chunk]):
+def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(
+    tmp_path: Path, chunks: list[Chunk], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(index_module, "_checked_hash", lambda *_: "f")
     with pytest.raises(RuntimeError):
-        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10, fingerprint="f")
+        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10)
     with pytest.raises(IndexMismatchError, match="not the first chunks of this corpus"):
-        ChunkIndex.build(tmp_path, chunks[::-1], HashingEmbedder(), fingerprint="f")
+        ChunkIndex.build(tmp_path, chunks[::-1], HashingEmbedder())
 
 
 SLOW_BUILD = """
@@ -426,7 +427,7 @@ def test_another_embedder_is_refused_and_nothing_changes(tmp_path: Path, chunks:
     assert listing(tmp_path) == before
 
 
-@pytest.mark.parametrize("change", ["chunk", "text", "metadata", "settings", "fingerprint"])
+@pytest.mark.parametrize("change", ["chunk", "text", "metadata", "settings"])
 def test_another_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: list[Chunk], change: str):
     ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), settings={"size": 1})
     before = listing(tmp_path)
@@ -441,7 +442,6 @@ def test_another_corpus_is_refused_and_nothing_changes(tmp_path: Path, chunks: l
             changed.get(change, chunks),
             HashingEmbedder(),
             settings={"size": 2 if change == "settings" else 1},
-            fingerprint="f" if change == "fingerprint" else "",
         )
     assert listing(tmp_path) == before
 

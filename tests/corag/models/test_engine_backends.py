@@ -10,7 +10,7 @@ from corag import Candidate, Chunk
 from corag.errors import InputError
 from corag.models.engine.backends import batch_tokens, load_forward, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.source import Source
+from corag.models.engine.engine import Source
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
 from tests.corag.models.worlds import save_bert

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.models.engine.batches import MAX_PADDING, pack, pad
-from corag.models.engine.engine import Engine
+from corag.models.engine.engine import MAX_PADDING, Engine, pack, pad
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
 limits = st.integers(1, 2000)

@@ -11,7 +11,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}

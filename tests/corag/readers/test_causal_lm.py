@@ -7,7 +7,7 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.readers.causal_lm import Generated, TransformersReader
 from corag.readers.prompt import NO_ANSWER, SYSTEM
 from corag.text.documents import SEPARATOR

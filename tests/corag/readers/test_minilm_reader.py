@@ -11,12 +11,11 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
-from corag.readers.span_reader import windows
-from corag.readers.spans import KINDS
+from corag.readers.span_reader import KINDS, windows
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.types import Reader
 

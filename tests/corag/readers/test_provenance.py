@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.readers.provenance import answer_chunk
+from corag.readers.context import answer_chunk
 from corag.text.documents import SEPARATOR
 
 CONTEXT = SEPARATOR.join(

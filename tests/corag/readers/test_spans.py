@@ -7,9 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.readers.headings import borders
-from corag.readers.span_reader import ReaderSettings, Reading, pair_row, to_answer, windows
-from corag.readers.spans import KINDS, NUM_OUTPUTS, best_span
+from corag.readers.context import borders
+from corag.readers.span_reader import (
+    KINDS,
+    NUM_OUTPUTS,
+    ReaderSettings,
+    Reading,
+    best_span,
+    pair_row,
+    to_answer,
+    windows,
+)
 
 SETTINGS = ReaderSettings()
 ONE = np.zeros(10, dtype=np.intp)

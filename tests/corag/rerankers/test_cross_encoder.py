@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.errors import InputError, ModelError
-from corag.models.engine.source import quiet
+from corag.models.engine.engine import quiet
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta

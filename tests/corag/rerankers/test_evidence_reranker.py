@@ -30,7 +30,7 @@ WEIGHTS = Weights(sequence=0.02)
 
 def reranker_of(**settings):
     given = {"bias": -3.0, "maxsim": 6.0, "link": 8.0, "reading_order": {"link": 2.0}, "weights": WEIGHTS}
-    return EvidenceReranker(linear_parts(**{**given, **settings}), encoder=WordEncoder())
+    return EvidenceReranker(adapter=linear_parts(**{**given, **settings}), encoder=WordEncoder())
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_its_values_depend_on_the_pool_so_they_are_not_stored(tmp_path):
 
 def test_an_adapter_holds_what_was_saved(adapter):
     parts = EvidenceParts.load(adapter)
-    assert parts.name == EvidenceReranker(adapter).name == "toy"
+    assert parts.name == EvidenceReranker(adapter=adapter).name == "toy"
     assert parts.max_size == 2
     given = linear_parts(maxsim=1.0, reading_order={"link": 2.0})
     np.testing.assert_array_equal(parts.network.linear, given.network.linear)

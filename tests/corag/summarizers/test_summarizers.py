@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
-from corag.summarizers.cut import cut_to_tokens
 from corag.summarizers.extractive import ExtractiveSummarizer
 from corag.summarizers.ollama import OllamaSummarizer
 from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import request_key, summarize_all, summary_store
+from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Summarizer, SummaryRequest
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder

@@ -266,7 +266,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     assert "<svg" in (report.adapter.parent / "reliability.svg").read_text()
     assert "films" in card
     assert load_adapter(report.adapter).config.name == "toy"
-    reranker = EvidenceReranker(report.adapter, encoder=WordEncoder())
+    reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert np.isfinite(reranker.scorer("Who?", [Chunk("a", "A b."), Chunk("b", "C.")])([(0,), (1, 0)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
     again = training.train_evidence(config)

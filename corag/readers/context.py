@@ -1,4 +1,8 @@
-"""The chunk of a context that a generated answer came from, for all generating readers."""
+"""The parts of a context: where its chunks, titles and texts begin, and which chunk an answer came from.
+
+A chunk begins with its title on a line of its own, which names the passage but is no answer. Running text differs from
+a title by its longer lines and its full stops.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,20 @@ from corag.text.documents import SEPARATOR
 MIN_OVERLAP = 0.5
 """Minimum share of an answer's words that its chunk must contain."""
 
+_HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
+_EMPTY_LINE = re.compile(r"\n\n")
 _WORD = re.compile(r"\w+")
+
+
+def headings(context: str) -> dict[int, int]:
+    """Return the offset of each title line, mapped to that of the text below it."""
+    return {match.start(1): match.end() for match in _HEADING.finditer(context)}
+
+
+def borders(context: str) -> list[int]:
+    """Return the offsets at which titles, texts and chunks begin, ascending; no answer crosses one."""
+    empty = [match.end() for match in _EMPTY_LINE.finditer(context)]
+    return sorted({*empty, *headings(context).values()})
 
 
 def answer_chunk(answer: str, context: str) -> int | None:
@@ -18,10 +35,6 @@ def answer_chunk(answer: str, context: str) -> int | None:
     Words are runs of letters and digits, compared without case, each counted once. Among equals, a chunk that contains
     the answer as a phrase wins, then the earlier one. Only words are compared: an answer of yes or no, or in other
     words, has no chunk.
-
-    Args:
-        answer: The answer.
-        context: Chunks, separated by empty lines as in a selection.
     """
     phrase = _words(answer)
     words = set(phrase)
