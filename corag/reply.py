@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from corag.candidates import Text, as_candidates, with_cosines
-from corag.errors import IndexMismatchError, InputError
+from corag.checks import check_count
+from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.registry import embedder as make_embedder
 from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
 from corag.selectors.problem import check_budget, check_query
 from corag.text.documents import SEPARATOR
-from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector
+from corag.types import Answer, Embedder, Reader, Selection, Selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +97,10 @@ def ask(
     """
     check_query(question)
     check_budget(budget_tokens)
-    if num_candidates < 1:
-        raise InputError(f"num_candidates must be at least 1, got {num_candidates}")
+    check_count("num_candidates", num_candidates, "10 to 50 are usual")
     embedding = make_embedder(embedder) if isinstance(embedder, str) else embedder
-    source: ChunkIndex | list[Candidate]
-    if isinstance(index, str | Path):
-        source = ChunkIndex.open(index, embedding)
-    else:
-        source = index if isinstance(index, ChunkIndex) else as_candidates(index)
+    opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
+    source = opened if isinstance(opened, ChunkIndex) else as_candidates(opened)
     if embedding is None:
         embedding = make_embedder(source.embedder_name) if isinstance(source, ChunkIndex) else make_embedder()
     elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
@@ -113,24 +110,19 @@ def ask(
         )
     selecting = make_selector(selector) if isinstance(selector, str) else selector
     reading = make_reader(reader) if isinstance(reader, str) else reader
-    marks = [time.perf_counter()]
-
-    def mark() -> None:
-        marks.append(time.perf_counter())
-
+    begun_s = time.perf_counter()
     if isinstance(source, ChunkIndex):
         vector = embedding.embed([question])[0]
-        mark()
+        embedded_s = time.perf_counter()
         candidates = source.retrieve(question, vector, num_candidates, retrieval)
     else:
         compared = with_cosines(question, source, embedding)
-        mark()
+        embedded_s = time.perf_counter()
         candidates = compared[:num_candidates]
-    mark()
+    retrieved_s = time.perf_counter()
     selection = selecting.select(question, candidates, budget_tokens)
-    mark()
+    selected_s = time.perf_counter()
     answer = reading.answer(question, selection.text)
-    mark()
-    steps = ("embed", "retrieve", "select", "read")
-    seconds = {step: after - before for step, before, after in zip(steps, marks, marks[1:], strict=False)}
+    ends = {"embed": embedded_s, "retrieve": retrieved_s, "select": selected_s, "read": time.perf_counter()}
+    seconds = {step: end - start for (step, end), start in zip(ends.items(), [begun_s, *ends.values()], strict=False)}
     return Reply(question, answer, selection, seconds)

@@ -24,14 +24,10 @@ class TableReranker:
             if not isinstance(ids, tuple):
                 raise InputError(f"values has the key {ids!r}; keys are tuples of chunk ids, such as ('a',)")
         self.name = "table"
-        self._values = dict(values)
-        self._default = default
+        self._values, self._default = dict(values), default
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text, `[len(texts)]`; a text is read as ids with separators between them.
-
-        For chunks whose text is their id this is what `scorer` gives.
-        """
+        """Return the value of each text, `[len(texts)]`; a text is read as ids with separators between them."""
         return self._look_up([tuple(text.split(SEPARATOR)) for text in texts])
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> TableScorer:
@@ -49,8 +45,7 @@ class TableScorer:
     num_truncated = 0
 
     def __init__(self, reranker: TableReranker, ids: Sequence[str]) -> None:
-        self._reranker = reranker
-        self._ids = ids
+        self._reranker, self._ids = reranker, ids
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return one value per order, `[len(orders)]`."""

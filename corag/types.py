@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args, runtim
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.checks import check_choice
 from corag.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,10 +69,7 @@ class Candidate:
     embedder: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(SimilarityKind):
-            raise InputError(
-                f"Candidate.kind is {self.kind!r}; it must be one of {', '.join(get_args(SimilarityKind))}"
-            )
+        check_choice("Candidate.kind", self.kind, get_args(SimilarityKind))
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,84 +222,64 @@ class SummaryRequest:
             raise InputError(f"SummaryRequest.max_tokens must be at least 1, got {self.max_tokens}")
 
 
+class Named(Protocol):
+    """What every part has."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people, tables and errors."""
+
+
 @runtime_checkable
-class Embedder(Protocol):
-    """Turns texts into vectors.
-
-    Attributes:
-        name: Its name.
-        dimension: Numbers of a vector.
-    """
+class Embedder(Named, Protocol):
+    """Turns texts into vectors."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
-
-    @property
-    def dimension(self) -> int: ...  # noqa: D102 - see Attributes
+    def dimension(self) -> int:
+        """Numbers of a vector."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return one unit vector per text, `[len(texts), dimension]`."""
-        ...
 
 
 @runtime_checkable
-class TokenCounter(Protocol):
-    """Counts the tokens of texts as the answering model would.
-
-    Attributes:
-        name: For people.
-        exact: False for an estimate, which is then reported as one.
-    """
+class TokenCounter(Named, Protocol):
+    """Counts the tokens of texts as the answering model would."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
-
-    @property
-    def exact(self) -> bool: ...  # noqa: D102 - see Attributes
+    def exact(self) -> bool:
+        """False for an estimate, which is then reported as one."""
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, without special tokens."""
-        ...
+        """Return the number of tokens of each text, without special tokens, `[len(texts)]`."""
 
 
 class Scorer(Protocol):
-    """A `ScoreOrders` that a reranker bound to one query and its chunks.
-
-    Attributes:
-        order_matters: False when every permutation of an order has the same value; searches may then
-            score each set once.
-        num_truncated: Distinct orders so far whose text was cut to fit the reranker's window.
-    """
+    """A `ScoreOrders` that a reranker bound to one query and its chunks."""
 
     @property
-    def order_matters(self) -> bool: ...  # noqa: D102 - see Attributes
+    def order_matters(self) -> bool:
+        """False if every permutation of an order has the same value; searches may then score each set once."""
 
     @property
-    def num_truncated(self) -> int: ...  # noqa: D102 - see Attributes
+    def num_truncated(self) -> int:
+        """Distinct orders so far whose text was cut to fit the reranker's window."""
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
         """Return the value of each order, `[len(orders)]`, higher is better, on the scale [0, 1]."""
-        ...
 
 
 @runtime_checkable
-class Reranker(Protocol):
+class Reranker(Named, Protocol):
     """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
     A reranker may also be an `IdentifiedReranker`, a `LimitedReranker` or a `PolicyReranker`. Its scorer may be a
     `corag.rerankers.WindowedScorer`, which declares how much of a combination the reranker sees, or a
     `corag.rerankers.JointScorer`, whose orders share batches with those of other questions.
-
-    Attributes:
-        name: For people and error messages.
     """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text for the query, `[len(texts)]`, independent of its neighbours."""
-        ...
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> Scorer:
         """Return the scoring function that the search calls with orders over `chunks`.
@@ -309,88 +287,60 @@ class Reranker(Protocol):
         `corag.rerankers.JoinedTextScorer(self, query, chunks)` is right for every reranker. A reranker that can cache
         work per chunk returns a faster one.
         """
-        ...
 
 
 @runtime_checkable
 class IdentifiedReranker(Reranker, Protocol):
-    """A reranker whose values can be kept on disk.
-
-    Attributes:
-        identity: What values depend on besides query and texts: name, hash of the weights, precision, window. Empty for
-            none.
-    """
+    """A reranker whose values can be kept on disk."""
 
     @property
-    def identity(self) -> str: ...  # noqa: D102 - see Attributes
+    def identity(self) -> str:
+        """What values depend on besides query and texts: name, hash of the weights, precision, window; or empty."""
 
 
 @runtime_checkable
 class LimitedReranker(Reranker, Protocol):
-    """A reranker that says how much it sees at once.
-
-    Attributes:
-        max_tokens: The most tokens of a text, in its own tokens; None for no limit.
-    """
+    """A reranker that says how much it sees at once."""
 
     @property
-    def max_tokens(self) -> int | None: ...  # noqa: D102 - see Attributes
+    def max_tokens(self) -> int | None:
+        """The most tokens of a text, in its own tokens; None for no limit."""
 
 
 @runtime_checkable
 class PolicyReranker(Reranker, Protocol):
-    """A reranker that one search policy suits best.
-
-    Attributes:
-        search_policy: The default policy of selector `corag` with this reranker; None for the selector's own.
-    """
+    """A reranker that one search policy suits best."""
 
     @property
-    def search_policy(self) -> Policy | None: ...  # noqa: D102 - see Attributes
+    def search_policy(self) -> Policy | None:
+        """The default policy of selector `corag` with this reranker; None for the selector's own."""
 
 
 @runtime_checkable
-class Selector(Protocol):
+class Selector(Named, Protocol):
     """Chooses chunks for a prompt under a token budget.
 
     `corag.selectors.BudgetedSelector` is a base class that provides all methods and keeps the budget.
-
-    Attributes:
-        name: For people and tables.
     """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
 
     def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return a selection whose text costs at most `budget_tokens`."""
-        ...
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
     ) -> list[Selection]:
         """Return what `select` returns for each query and its candidates."""
-        ...
 
     async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Return what `select` returns, without blocking the event loop."""
-        ...
 
 
 @runtime_checkable
-class Reader(Protocol):
-    """Answers a question from a context.
-
-    Attributes:
-        name: For people.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
+class Reader(Named, Protocol):
+    """Answers a question from a context."""
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer that `context` supports."""
-        ...
 
 
 @runtime_checkable
@@ -399,40 +349,27 @@ class BatchReader(Reader, Protocol):
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         """Return the answer to each question from the context at its place."""
-        ...
 
 
 @runtime_checkable
-class Summarizer(Protocol):
-    """Makes texts shorter; see `corag.summarizers.runs.summarize_all` for many requests, a memory and failures.
-
-    Attributes:
-        name: For people.
-        identity: What a summary depends on besides the request: model, prompt, settings.
-        tokens: Counts tokens.
-        window_tokens: The most tokens of texts that one request may hold, or None for no limit.
-        max_concurrent: Requests that may run at the same time.
-    """
+class Summarizer(Named, Protocol):
+    """Makes texts shorter; see `corag.summarizers.runs.summarize_all` for many requests, a memory and failures."""
 
     @property
-    def name(self) -> str: ...  # noqa: D102 - see Attributes
+    def identity(self) -> str:
+        """What a summary depends on besides the request: model, prompt, settings."""
 
     @property
-    def identity(self) -> str: ...  # noqa: D102 - see Attributes
+    def tokens(self) -> TokenCounter:
+        """Counts tokens."""
 
     @property
-    def tokens(self) -> TokenCounter: ...  # noqa: D102 - see Attributes
+    def window_tokens(self) -> int | None:
+        """The most tokens of texts that one request may hold, or None for no limit."""
 
     @property
-    def window_tokens(self) -> int | None: ...  # noqa: D102 - see Attributes
-
-    @property
-    def max_concurrent(self) -> int: ...  # noqa: D102 - see Attributes
+    def max_concurrent(self) -> int:
+        """Requests that may run at the same time."""
 
     def summarize(self, request: SummaryRequest) -> str:
-        """Return the summary; empty when the texts hold nothing that matters.
-
-        Raises:
-            SummarizerError: There is no summary, and why.
-        """
-        ...
+        """Return the summary, empty if the texts hold nothing that matters, or raise `SummarizerError`."""

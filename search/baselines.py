@@ -10,14 +10,12 @@ from search.config import SearchConfig
 from search.orders import OrderSpace
 from search.rounds import Incumbent, Rounds
 from search.surrogate import Surrogate
-from search.types import IntArray, Order
+from search.types import Order
 
 
-def greedy(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Rounds:
+def greedy(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None) -> Rounds:
     """Extend the best order by every candidate while that improves it."""
-    children = _children(costs, budget, config, surrogate)
+    children = _children(space, surrogate)
     current: Order | None = None
     while incumbent.order != current:
         current = incumbent.order
@@ -26,27 +24,24 @@ def greedy(
         yield orders
 
 
-def beam(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Rounds:
+def beam(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None) -> Rounds:
     """Extend the `beam_width` best orders of each length; of equals, those proposed first."""
-    children = _children(costs, budget, config, surrogate)
+    children = _children(space, surrogate)
     front: list[Order] = [()]
     while orders := [child for order in front for child in children(order)]:
         values = yield orders
         front = [orders[place] for place in np.argsort(-values, kind="stable")[: config.beam_width].tolist()]
 
 
-def best_first(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Rounds:
+def best_first(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None) -> Rounds:
     """Extend the order of largest value plus a bound on what the remaining budget can add.
 
     The bound is that of the fractional knapsack (Dantzig, 1957) over the unused candidates, whose gain is the largest
     that appending them has brought so far. The empty order has value 0.
     """
-    children = _children(costs, budget, config, surrogate)
-    bound = _bounding(costs.tolist(), budget, len(costs) if config.max_length is None else config.max_length)
+    children = _children(space, surrogate)
+    costs = space.costs
+    bound = _bounding(costs.tolist(), space.budget, len(costs) if config.max_length is None else config.max_length)
     gains = np.zeros(len(costs))
     value_of: dict[Order, float] = {(): 0.0}
     while value_of:
@@ -63,25 +58,19 @@ def best_first(
                 break
 
 
-def at_random(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Rounds:
+def at_random(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None) -> Rounds:
     """Propose `batch_size` orders a round, each of random candidates up to a random length.
 
     A round ends after 20 draws per order, the search with an empty round: then hardly any order is left.
     """
     rng = np.random.default_rng(config.seed)
-    space = OrderSpace(costs, budget, config.max_length)
     seen: set[Order] = set()
     while orders := _draws(rng, space, config.batch_size, seen):
         yield orders
 
 
-def _children(
-    costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None
-) -> Callable[[Order], list[Order]]:
-    children = OrderSpace(costs, budget, config.max_length).children
-    return children if surrogate is None else surrogate.thinned(children)
+def _children(space: OrderSpace, surrogate: Surrogate | None) -> Callable[[Order], list[Order]]:
+    return space.children if surrogate is None else surrogate.thinned(space.children)
 
 
 def _draws(rng: np.random.Generator, space: OrderSpace, num_orders: int, seen: set[Order]) -> list[Order]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from search.types import SearchError
 from search.validation import check_at_least, check_not_negative, check_share
@@ -18,6 +18,9 @@ TREE_POLICIES: tuple[Policy, ...] = ("paper", "public-code")
 OLD_POLICIES: dict[str, Policy] = {"model": "bayesian", "carrot": "public-code"}
 """Former names of policies, which settings stored earlier may hold."""
 TREE_CHOICES: tuple[Choice, ...] = ("mean", "utility")
+NAMES = {"policy": Policy, "backup": Backup, "visits": Visits, "choice": Choice, "on_error": OnError}
+LEAST = {"iterations": 1, "max_length": 1, "max_scored": 1, "batch_size": 4, "beam_width": 1, "seed": 0}
+OPTIONAL = ("max_length", "max_scored", "patience", "deadline_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,43 +79,19 @@ class SearchConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_at_least("iterations", self.iterations, 1)
-        check_not_negative("exploration", self.exploration)
-        check_not_negative("cost_weight", self.cost_weight)
         object.__setattr__(self, "policy", OLD_POLICIES.get(self.policy, self.policy))
-        _check_name("backup", self.backup, Backup)
-        _check_name("visits", self.visits, Visits)
-        _check_name("choice", self.choice, Choice)
-        _check_name("on_error", self.on_error, OnError)
-        _check_name("policy", self.policy, Policy)
-        check_at_least("batch_size", self.batch_size, 4)
-        check_at_least("beam_width", self.beam_width, 1)
+        for field, names in NAMES.items():
+            if (name := getattr(self, field)) not in get_args(names):
+                raise SearchError(f"{field} is {name!r}; it must be one of {', '.join(get_args(names))}")
+        for field, least in LEAST.items():
+            if (count := getattr(self, field)) is not None or field not in OPTIONAL:
+                check_at_least(field, count, least)
+        for field in ("exploration", "cost_weight", "patience", "deadline_ms"):
+            if (number := getattr(self, field)) is not None or field not in OPTIONAL:
+                check_not_negative(field, number)
         check_share("prefilter", self.prefilter)
-        check_at_least("seed", self.seed, 0)
         if self.choice in TREE_CHOICES and self.policy not in TREE_POLICIES:
             raise SearchError(
                 f"choice is {self.choice!r}, which policy {self.policy!r} cannot decide by: it keeps no visits; "
                 f"choose by value or value-minus-cost, or set policy to {' or '.join(TREE_POLICIES)}"
             )
-        if self.patience is not None:
-            check_not_negative("patience", self.patience)
-        if self.max_length is not None:
-            check_at_least("max_length", self.max_length, 1)
-        if self.max_scored is not None:
-            check_at_least("max_scored", self.max_scored, 1)
-        if self.deadline_ms is not None:
-            check_not_negative("deadline_ms", self.deadline_ms)
-
-
-def checked_config(config: object) -> SearchConfig:
-    """Return `config` if it is a `SearchConfig`, or raise `SearchError`."""
-    if not isinstance(config, SearchConfig):
-        raise SearchError(
-            f"config is a {type(config).__name__}; it must be a SearchConfig, such as SearchConfig(iterations=20)"
-        )
-    return config
-
-
-def _check_name(field: str, name: object, names: Any) -> None:
-    if name not in get_args(names):
-        raise SearchError(f"{field} is {name!r}; it must be one of {', '.join(get_args(names))}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import accumulate
 from time import perf_counter
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from search.baselines import at_random, beam, best_first, greedy
 from search.bayesian.policy import bayesian
-from search.config import Policy, SearchConfig, checked_config
+from search.config import Policy, SearchConfig
 from search.rounds import run_rounds
 from search.surrogate import Surrogate
 from search.tree.mcts import paper, public_code
@@ -48,19 +50,17 @@ def search_coroutine(
 
     It does no I/O, so that one core serves single searches, lock-step batches and awaited scorers. Each yield is one
     round: a non-empty list of feasible orders, none of which was yielded before. Send one finite value per order,
-    `[len(orders)]`, higher is better, or throw a `StopSearch` to end the search.
-
-    Args:
-        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
-        budget: Upper bound on the cost of an order, a whole number >= 1.
-        config: The settings.
-        surrogate: A cheap scorer on any scale, for `prefilter` below 1; it is called, not yielded to.
+    `[len(orders)]`, higher is better, or throw a `StopSearch` to end the search. The arguments are those of `search`;
+    the surrogate is called, not yielded to.
 
     Raises:
         SearchError: At the call for a bad problem or config, at a `send` for bad values; under `on_error="raise"`
             also at either end of a yield for bad values of the surrogate.
     """
-    config = checked_config(config)
+    if not isinstance(config, SearchConfig):
+        raise SearchError(
+            f"config is a {type(config).__name__}; it must be a SearchConfig, such as SearchConfig(iterations=20)"
+        )
     if config.prefilter < 1 and surrogate is None:
         raise SearchError(
             f"prefilter is {config.prefilter}, but there is no surrogate to rank the orders; "
@@ -73,13 +73,7 @@ def search_coroutine(
 class Run:
     """A search in progress, for any kind of driver: plain, in lock-step, awaited.
 
-    Score `asked` and `send` the values until there is a `result`.
-
-    Args:
-        costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
-        budget: The most that an order may cost, a whole number >= 1.
-        config: The settings.
-        surrogate: A cheap scorer on any scale, asked when `prefilter` is below 1.
+    Score `asked` and `send` the values until there is a `result`. The arguments are those of `search`.
 
     Attributes:
         asked: Orders whose values the search waits for; empty once there is a result.
@@ -87,14 +81,10 @@ class Run:
     """
 
     def __init__(
-        self,
-        costs: ArrayLike,
-        budget: int,
-        config: SearchConfig = _DEFAULT,
-        surrogate: ScoreOrders | None = None,
+        self, costs: ArrayLike, budget: int, config: SearchConfig = _DEFAULT, surrogate: ScoreOrders | None = None
     ) -> None:
-        self._config = checked_config(config)
         self._core = search_coroutine(costs, budget, config, surrogate)
+        self._config = config
         self._started_s = perf_counter()
         self.asked: list[Order] = []
         self.result: SearchResult | None = None
@@ -106,7 +96,9 @@ class Run:
         Bad values raise `SearchError` and lose the search; check them with `checked_values` to `fail` instead.
         """
         self._go_on(lambda: self._core.send(values))
-        if self.result is None and self._is_late():
+        deadline_ms = self._config.deadline_ms
+        is_late = deadline_ms is not None and 1000 * (perf_counter() - self._started_s) >= deadline_ms
+        if self.result is None and is_late:
             self.stop()
 
     def fail(self, error: Exception) -> None:
@@ -118,10 +110,6 @@ class Run:
     def stop(self, error: Exception | None = None) -> None:
         """End the search with what was found."""
         self._go_on(lambda: self._core.throw(StopSearch(error)))
-
-    def _is_late(self) -> bool:
-        deadline_ms = self._config.deadline_ms
-        return deadline_ms is not None and 1000 * (perf_counter() - self._started_s) >= deadline_ms
 
     def _go_on(self, step: Callable[[], list[Order]]) -> None:
         try:
@@ -179,10 +167,10 @@ def search_many(
     Raises:
         SearchError: If a problem or a config breaks a rule, or the scorer's answer does and `on_error` is `raise`.
     """
-    runs = [
-        _started(index, problem, its_config, surrogate)
-        for index, (problem, its_config) in enumerate(zip(problems, _configs(config, len(problems)), strict=True))
-    ]
+    configs = config if isinstance(config, Sequence) else [config] * len(problems)
+    if len(configs) != len(problems):
+        raise SearchError(f"{len(configs)} configs for {len(problems)} problems; give one per problem, or one for all")
+    runs = [_started(index, problem, configs[index], surrogate) for index, problem in enumerate(problems)]
     while waiting := [run for run in runs if run.result is None]:
         asked = [(index, order) for index, run in enumerate(runs) for order in run.asked]
         try:
@@ -191,37 +179,21 @@ def search_many(
             for run in waiting:
                 run.fail(error)
         else:
-            start = 0
-            for run in waiting:
-                stop = start + len(run.asked)
-                run.send(values[start:stop])
-                start = stop
+            ends = list(accumulate(len(run.asked) for run in waiting))
+            for run, own in zip(waiting, np.split(values, ends[:-1]), strict=True):
+                run.send(own)
     return [run.result for run in runs if run.result is not None]
 
 
 def _started(
-    index: int,
-    problem: Problem | tuple[ArrayLike, int],
-    config: SearchConfig,
-    surrogate: ScoreProblemOrders | None,
+    index: int, problem: Problem | tuple[ArrayLike, int], config: SearchConfig, surrogate: ScoreProblemOrders | None
 ) -> Run:
     try:
         costs, budget = problem
     except (TypeError, ValueError) as error:
         raise SearchError(f"problems[{index}] is {problem!r}; it must be Problem(costs, budget)") from error
+    own = None if surrogate is None else lambda orders: surrogate([(index, order) for order in orders])
     try:
-        return Run(costs, budget, config, None if surrogate is None else _of_problem(surrogate, index))
+        return Run(costs, budget, config, own)
     except SearchError as error:
         raise SearchError(f"problems[{index}]: {error}") from error
-
-
-def _of_problem(surrogate: ScoreProblemOrders, index: int) -> ScoreOrders:
-    return lambda orders: surrogate([(index, order) for order in orders])
-
-
-def _configs(config: SearchConfig | Sequence[SearchConfig], num_problems: int) -> Sequence[SearchConfig]:
-    if not isinstance(config, Sequence):
-        return [config] * num_problems
-    if len(config) != num_problems:
-        raise SearchError(f"{len(config)} configs for {num_problems} problems; give one per problem, or one for all")
-    return config

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import islice
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from search.orders import count_orders
+from search.orders import OrderSpace, count_orders
 from search.rounds import Incumbent
-from search.types import IntArray, Order, ScoreOrders, SearchError, SearchResult
+from search.types import Order, ScoreOrders, SearchError, SearchResult
 from search.validation import check_at_least, checked_problem, checked_values
 
 
@@ -50,27 +48,16 @@ def exhaustive(
             f"fit a budget of {budget}, and max_orders allows no more: raise max_orders, lower max_length, "
             f"offer fewer candidates or use a smaller budget"
         )
-    orders = _feasible_orders(costs, budget, max_length, ordered)
+    orders = _feasible_orders(OrderSpace(costs, budget, max_length), ordered)
     incumbent = Incumbent(costs)
     while batch := list(islice(orders, batch_size)):
         incumbent.update(batch, checked_values(score_orders(batch), batch))
     return incumbent.result(utility=incumbent.value, complete=True)
 
 
-def _feasible_orders(costs: IntArray, budget: int, max_length: int, ordered: bool) -> Iterator[Order]:
-    """Every feasible order once; cheapest candidates first, so that what does not fit is never looked at."""
-    by_cost = np.argsort(costs, kind="stable").tolist()
-    sorted_costs = np.sort(costs).tolist()
-
-    def extensions(places: tuple[int, ...], remaining: int) -> Iterator[Order]:
-        first = places[-1] + 1 if places and not ordered else 0
-        for place in range(first, bisect_right(sorted_costs, remaining)):
-            if place in places:
-                continue
-            longer = (*places, place)
-            order = tuple(by_cost[p] for p in longer)
-            yield order if ordered else tuple(sorted(order))
-            if len(longer) < max_length:
-                yield from extensions(longer, remaining - sorted_costs[place])
-
-    return extensions((), budget)
+def _feasible_orders(space: OrderSpace, ordered: bool, prefix: Order = ()) -> Iterator[Order]:
+    """The feasible orders that begin with a prefix, each once; unordered, those whose candidates ascend."""
+    for order in space.children(prefix):
+        if ordered or not prefix or order[-1] > prefix[-1]:
+            yield order
+            yield from _feasible_orders(space, ordered, order)

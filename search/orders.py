@@ -21,11 +21,6 @@ from search.validation import check_at_least, checked_problem
 class OrderSpace:
     """The feasible orders of a problem.
 
-    Args:
-        costs: Cost of each candidate, `[C]`.
-        budget: Upper bound on the cost of an order.
-        max_length: Most candidates in an order, or None.
-
     Attributes:
         fitting: Candidates that fit the budget, best-ranked first.
         max_length: L; at least 1.

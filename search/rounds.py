@@ -13,7 +13,7 @@ from math import inf
 import numpy as np
 
 from search.config import SearchConfig
-from search.orders import count_orders
+from search.orders import OrderSpace, count_orders
 from search.surrogate import Surrogate
 from search.tree.utility import cost_share
 from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult, StopSearch
@@ -26,10 +26,7 @@ class Incumbent:
     Ties: lower cost, then fewer candidates, then the lexicographically smaller order, that is, the better-ranked
     candidates.
 
-    Args:
-        costs: Cost of each candidate, `[num_candidates]`.
-        budget: Upper bound on the cost of an order.
-        cost_weight: Net value is value - cost_weight * cost / budget; >= 0.
+    Its net values are value - cost_weight * cost / budget.
 
     Attributes:
         value: Value of the best order; 0 before any was scored.
@@ -65,10 +62,11 @@ class Incumbent:
         if self._cost_weight:
             costs = np.array([self._costs[list(order)].sum() for order in orders])
             net = values - self._cost_weight * cost_share(costs, self._budget)
-        leaders = np.flatnonzero(net == net.max()).tolist()
-        best = min((self._rank(orders[leader], float(net[leader])), leader) for leader in leaders)
-        if best[0] < self._best:
-            self._best, self.value = best[0], float(values[best[1]])
+        for leader in np.flatnonzero(net == net.max()).tolist():
+            order = orders[leader]
+            rank = (-float(net[leader]), int(self._costs[list(order)].sum()), len(order), order)
+            if rank < self._best:
+                self._best, self.value = rank, float(values[leader])
         self.num_scored += len(orders)
         self.orders.append(self.order)
         return net
@@ -90,13 +88,9 @@ class Incumbent:
             error=error,
         )
 
-    def _rank(self, order: Order, net_value: float) -> tuple[float, int, int, Order]:
-        """Smaller is better."""
-        return -net_value, int(self._costs[list(order)].sum()), len(order), order
-
 
 Rounds = Generator[list[Order], FloatArray, None]
-Policy = Callable[[IntArray, int, SearchConfig, Incumbent, Surrogate | None], Rounds]
+Policy = Callable[[OrderSpace, SearchConfig, Incumbent, Surrogate | None], Rounds]
 
 
 def run_rounds(
@@ -104,7 +98,7 @@ def run_rounds(
 ) -> SearchCoroutine:
     """Run a policy as far as the config allows."""
     incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
-    rounds = policy(costs, budget, config, incumbent, surrogate)
+    rounds = policy(OrderSpace(costs, budget, config.max_length), config, incumbent, surrogate)
     error: Exception | None = None
     try:
         orders = next(rounds, None)

@@ -19,15 +19,7 @@ MIN_CHILDREN = 2
 
 
 class Surrogate:
-    """A checked and counted surrogate.
-
-    Args:
-        score_orders: The surrogate, called like a scorer.
-        config: Its `prefilter` is the share of children to keep, its `on_error` what happens if the surrogate fails.
-
-    Attributes:
-        num_ranked: Orders scored.
-    """
+    """A checked surrogate that counts the orders that it scores, `num_ranked`."""
 
     def __init__(self, score_orders: ScoreOrders, config: SearchConfig) -> None:
         self._score_orders, self._config = score_orders, config

@@ -1,4 +1,4 @@
-"""Checks at the door, shared by every entry: past them the search trusts its input."""
+"""Checks of what enters the search; nothing behind them checks it again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from numpy.typing import ArrayLike
 from search.types import FloatArray, IntArray, SearchError
 
 LARGEST_COST = 2**53
-"""Up to here every whole number is exact as a float, so that sums and shares of costs are too."""
-
-
-def is_whole(value: object) -> bool:
-    """Whether `value` is an integer or a float without a fraction; True and False are neither."""
-    if isinstance(value, bool | np.bool_):
-        return False
-    return isinstance(value, Integral) or (isinstance(value, Real) and float(value).is_integer())
+"""Floats hold every whole number up to here exactly."""
 
 
 def check_at_least(name: str, value: Any, least: int) -> None:
@@ -40,9 +33,28 @@ def check_share(name: str, value: Any) -> None:
         raise SearchError(f"{name} is {value!r}; it must be a number above 0 and at most 1")
 
 
-def checked_problem(costs: ArrayLike, budget: int) -> tuple[IntArray, int]:
+def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
     """Return costs `[num_candidates]` and budget as integers, or raise `SearchError`."""
-    return _checked_costs(costs), _checked_budget(budget)
+    try:
+        array = np.asarray(costs)
+    except ValueError as error:
+        raise SearchError("costs are ragged; give one whole number per candidate") from error
+    if array.ndim != 1:
+        raise SearchError(f"costs have shape {array.shape}; give one number per candidate, one-dimensional")
+    if array.dtype.kind not in "iuf":
+        raise SearchError(f"costs have dtype {array.dtype}; they must be whole numbers, such as token counts")
+    # Comparisons with NaN are false, so NaN is refused, too.
+    fine = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
+    if not fine.all():
+        worst = int(np.argmin(fine))
+        raise SearchError(
+            f"costs[{worst}] is {array[worst]}; every cost must be a whole number from 0 to 2**53: "
+            f"round estimated costs up"
+        )
+    a_number = isinstance(budget, Integral | Real) and not isinstance(budget, bool)
+    if not a_number or not 1 <= budget <= LARGEST_COST or budget != int(budget):
+        raise SearchError(f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs")
+    return array.astype(np.int64), int(budget)
 
 
 def checked_values(
@@ -62,7 +74,11 @@ def checked_values(
     Raises:
         SearchError: It is no array of numbers, has another number of them, or one is not finite.
     """
-    named = named or _number_or_one
+
+    def number_or_one(orders: Sequence[Any]) -> str:
+        return f"{orders[0]!r}" if len(orders) == 1 else f"{len(orders) or 'no'} order{'s' if orders else ''}"
+
+    named = named or number_or_one
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -83,33 +99,3 @@ def checked_values(
             "look for an overflow, a low precision or an empty text in the scorer"
         )
     return array
-
-
-def _number_or_one(asked: Sequence[Any]) -> str:
-    return (f"{asked[0]!r}" if len(asked) == 1 else f"{len(asked)} orders") if len(asked) else "no order"
-
-
-def _checked_costs(costs: ArrayLike) -> IntArray:
-    try:
-        array = np.asarray(costs)
-    except ValueError as error:
-        raise SearchError("costs are ragged; give one whole number per candidate") from error
-    if array.ndim != 1:
-        raise SearchError(f"costs have shape {array.shape}; give one number per candidate, one-dimensional")
-    if array.dtype.kind not in "iuf":
-        raise SearchError(f"costs have dtype {array.dtype}; they must be whole numbers, such as token counts")
-    # A comparison with NaN is false, so this form refuses NaN too.
-    fine = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
-    if not fine.all():
-        worst = int(np.flatnonzero(~fine)[0])
-        raise SearchError(
-            f"costs[{worst}] is {array[worst]}; every cost must be a whole number from 0 to 2**53: "
-            f"round estimated costs up"
-        )
-    return array.astype(np.int64)
-
-
-def _checked_budget(budget: Any) -> int:
-    if not is_whole(budget) or not 1 <= budget <= LARGEST_COST:
-        raise SearchError(f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs")
-    return int(budget)

@@ -36,12 +36,7 @@ def stderr() -> Console:
 
 
 def say(text: str, console: Console | None = None) -> None:
-    """Print one line of plain text, however long, so that a command in it can be copied whole.
-
-    Args:
-        text: The line.
-        console: Where to; standard output by default.
-    """
+    """Print one line of plain text without wrapping, so that a command in it can be copied; by default to stdout."""
     (console or stdout()).print(text, soft_wrap=True, markup=False)
 
 
@@ -77,19 +72,8 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
         yield report
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Mapping[str, str],
-    *,
-    title: str = "",
-) -> Table:
-    """Return a table.
-
-    Args:
-        rows: One mapping per line.
-        columns: Key of a row -> heading.
-        title: Stands above.
-    """
+def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "") -> Table:
+    """Return a table with a line for each row; `columns` maps keys of a row to headings."""
     drawn = Table(title=escape(title) or None, title_justify="left")
     for position, heading in enumerate(columns.values()):
         drawn.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
@@ -99,6 +83,4 @@ def table(
 
 
 def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3f}" if isinstance(value, float) else str(value)
+    return "-" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)

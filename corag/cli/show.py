@@ -12,16 +12,9 @@ from corag.cli.console import say, stdout, table
 from corag.reply import Reply
 
 CHOSEN_BY = (
-    "agent",
-    "policy",
-    "reranker",
-    "iterations",
-    "exploration",
-    "cost_weight",
-    "prefilter",
-    "orders_ranked",
-    "orders_scored",
-)
+    "agent", "policy", "reranker", "iterations", "exploration", "cost_weight", "prefilter",
+    "orders_ranked", "orders_scored",
+)  # fmt: skip
 """Fields of the trace that stand below the table."""
 
 

@@ -150,9 +150,8 @@ class GaussianProcess:
         self._factor[:, : len(self.rows), : len(rows)] = self._factor[:, : len(self.rows), rows]
         self.rows = rows.searchsorted(self.rows).tolist()
         self.open, self._guesses = self.open[rows], self._guesses[rows]
-        self._variance, self._mean, self._novelty = (
-            array[:, rows] for array in (self._variance, self._mean, self._novelty)
-        )
+        for name in ("_variance", "_mean", "_novelty"):
+            setattr(self, name, getattr(self, name)[:, rows])
         self._pool.keep(rows)
 
     def condition(self, rows: Sequence[int]) -> None:
@@ -218,28 +217,28 @@ class GaussianProcess:
 
     def expected_improvement(self, best: float, rows: slice = slice(None)) -> FloatArray:
         """Return the expected improvement on the value `best`, averaged over the priors, `[len(rows)]`."""
-        prior, amplitude, shares, ahead = self._plausible(best, rows)
-        return _improvement(ahead, amplitude * np.sqrt(self._variance[prior][:, rows]), shares)
+        prior, trust = np.nonzero(self._shares > MIN_SHARE)
+        amplitude = self._amplitude[prior, trust, None]
+        ahead = self._mean[prior][:, rows] - float(self._from_origin(best)) / self._unit
+        if len(self._trusts) > 1:
+            ahead += amplitude * self._trusts[trust, None] * self._novelty[prior][:, rows]
+        deviation = amplitude * np.sqrt(self._variance[prior][:, rows]) + 1e-300
+        gains: FloatArray = self._shares[prior, trust] @ (deviation * unit_expected_improvement(ahead / deviation))
+        return gains
 
     def batch(self, gains: FloatArray, size: int, least: float) -> list[int]:
         """Return up to `size` open rows of large expected improvement that tell little about each other.
 
-        One after the other, the order of largest gain times the share of its variance that the rows before it leave
-        unexplained. Values of a batch do not come one by one, but their effect on variances is known beforehand.
-
-        Args:
-            gains: Expected improvement of every order, `[P]`.
-            size: Most rows.
-            least: Gain below which no further row is chosen.
+        Rows are chosen one by one, by gain `[P]` times the share of the variance that the rows before leave
+        unexplained, until it is at most `least`. The effect of a row on variances does not depend on its value.
         """
         shortlist = np.sort(largest(np.where(self.open & (gains > least), gains, -np.inf), SHORTLIST))
         if not len(shortlist):
             return []
         gains = gains[shortlist]
         scale = (self._shares * self._amplitude**2).sum(1)
-        known = (np.sqrt(scale)[:, None, None] * self._factor[:, : len(self.rows), shortlist]).reshape(
-            -1, len(shortlist)
-        )
+        known = np.sqrt(scale)[:, None, None] * self._factor[:, : len(self.rows), shortlist]
+        known = known.reshape(-1, len(shortlist))
         covariance = self._pool.covariance((scale @ self._weights)[None], shortlist, shortlist)[0]
         covariance -= known.T @ known
         variance = covariance.diagonal()  # a view
@@ -273,15 +272,6 @@ class GaussianProcess:
         rounding = 1e-12 * (self._magnitude / self._unit)
         return float(max(10.0**-patience * (self._shares * self._amplitude).sum(), rounding))
 
-    def _plausible(self, best: float, rows: slice | IntArray) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        """For the N pairs of prior and trust that count: prior, amplitude `[N, 1]`, share, mean - `best` `[N, A]`."""
-        prior, trust = np.nonzero(self._shares > MIN_SHARE)
-        amplitude = self._amplitude[prior, trust, None]
-        ahead = self._mean[prior][:, rows] - float(self._from_origin(best)) / self._unit
-        if len(self._trusts) > 1:
-            ahead += amplitude * self._trusts[trust, None] * self._novelty[prior][:, rows]
-        return prior, amplitude, self._shares[prior, trust], ahead
-
     def _from_origin(self, values: FloatArray | float) -> FloatArray:
         # Halves, whose difference cannot overflow.
         return np.asarray(values) / 2 - self._origin / 2
@@ -311,13 +301,6 @@ def first_largest(scores: FloatArray) -> int:
     """Return the place of the largest score, the first of near ties: rounding errors do not decide between them."""
     top = scores.max()
     return int((scores >= top - TIE * abs(top)).argmax()) if np.isfinite(top) else int(scores.argmax())
-
-
-def _improvement(ahead: FloatArray, deviation: FloatArray, shares: FloatArray) -> FloatArray:
-    """Expected improvement of orders `ahead` of the best under each prior, `[N, A]`, averaged by shares, `[A]`."""
-    deviation = deviation + 1e-300
-    gains: FloatArray = shares @ (deviation * unit_expected_improvement(ahead / deviation))
-    return gains
 
 
 def largest(scores: FloatArray, num: int) -> IntArray:

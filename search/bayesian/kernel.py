@@ -18,11 +18,6 @@ class Pool:
 
     A component is the inner product of two orders in one group of features; see `COMPONENTS`.
 
-    Args:
-        costs: Cost of each candidate, `[C]`.
-        budget: Upper bound on the cost of an order.
-        max_length: L.
-
     Attributes:
         rows: The orders, `[P, L]`.
         length: Candidates in each order, `[P]`.
@@ -75,9 +70,8 @@ class Pool:
 
     def keep(self, rows: IntArray) -> None:
         """Drop all orders but those at `rows`; the dropped ones cannot be added again."""
-        self.rows, self.length, self._pairs, self._sets = (
-            array[rows] for array in (self.rows, self.length, self._pairs, self._sets)
-        )
+        for name in ("rows", "length", "_pairs", "_sets"):
+            setattr(self, name, getattr(self, name)[rows])
         self._scalars = self._scalars[:, rows]
 
     def order(self, row: int) -> Order:

@@ -31,28 +31,19 @@ NUM_FILLS = 4
 """Orders filled up in the ranking of the candidates, each without one head more."""
 
 
-def bayesian(
-    costs: IntArray, budget: int, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None
-) -> Rounds:
+def bayesian(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, surrogate: Surrogate | None) -> Rounds:
     """Propose `batch_size` orders a round, until no expected improvement is large enough (`patience`)."""
-    names = np.flatnonzero(costs <= budget)[:MAX_CANDIDATES]
+    names = space.fitting[:MAX_CANDIDATES]
     if not len(names):
         return
-    optimizer = _Optimizer(names, OrderSpace(costs[names], budget, config.max_length), config, incumbent, surrogate)
+    space = OrderSpace(space.costs[names], space.budget, config.max_length)
+    optimizer = _Optimizer(names, space, config, incumbent, surrogate)
     while rows := optimizer.batch():
         optimizer.observe((yield [optimizer.order(row) for row in rows]))
 
 
 class _Optimizer:
-    """The pool, the process and how they grow.
-
-    Args:
-        names: Candidates of the problem that the pool's candidates stand for, `[C]`.
-        space: The feasible orders of the pool's candidates.
-        config: The settings.
-        incumbent: The best order so far.
-        surrogate: Gives the prior mean, if there is one.
-    """
+    """The pool, the process and how they grow; `names` holds the problem's candidates that are in `space`, `[C]`."""
 
     def __init__(
         self,

@@ -20,9 +20,7 @@ SAME = 1e-12
 class PriorMean:
     """What a surrogate says, shifted and scaled so that the orders it is first asked for have standard deviation 1.
 
-    Args:
-        surrogate: The surrogate.
-        names: What it calls the candidates of the pool, `[C]`.
+    The surrogate knows the candidates of the pool by their `names`, `[C]`.
     """
 
     def __init__(self, surrogate: Surrogate, names: IntArray) -> None:

@@ -1,7 +1,6 @@
-"""The final pick: which of all nodes but the root is the answer.
+"""The final pick: which node is the answer; never the root.
 
-Ties: lower cost, then fewer candidates, then the lexicographically smaller order, that is, the
-better-ranked candidates.
+Ties: lower cost, then fewer candidates, then the lexicographically smaller order (better-ranked candidates).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from search.types import FloatArray, IntArray
 
 
 def by_value(tree: SearchTree, nodes: IntArray, config: SearchConfig) -> FloatArray:
-    """Return V, `[len(nodes)]`: found most optima when measured."""
+    """Return V, `[len(nodes)]`; it found the most optima."""
     return tree.value[nodes]
 
 
@@ -38,22 +37,16 @@ SCORES: dict[Choice, Callable[[SearchTree, IntArray, SearchConfig], FloatArray]]
     "utility": utility,  # eq. 6, the paper read literally
 }
 LASTING: tuple[Choice, ...] = ("value", "value-minus-cost")
-"""Choices whose score of a node never changes, so that only a new node can beat the best one."""
+"""Choices that never change a node's score, so only new nodes can beat the best one."""
 
 
 def choose(tree: SearchTree, config: SearchConfig, incumbent: int, new: slice) -> int:
-    """Return the best node, given the best one so far (the root for none yet) and the nodes made since."""
+    """Return the best node, given the best one so far (the root for none) and the `new` nodes since."""
     nodes = np.arange(new.start if config.choice in LASTING else tree.ROOT + 1, len(tree))
     if config.choice in LASTING and incumbent != tree.ROOT:
         nodes = np.append(nodes, incumbent)
     scores = SCORES[config.choice](tree, nodes, config)
-    return _first_of_ties(tree, nodes[scores == scores.max()])
-
-
-def _first_of_ties(tree: SearchTree, nodes: IntArray) -> int:
-    if len(nodes) == 1:
-        return int(nodes[0])
-    for column in (tree.cost, tree.depth):
-        nodes = nodes[column[nodes] == column[nodes].min()]
-    best: int = min(nodes.tolist(), key=tree.order)
-    return best
+    best: list[int] = nodes[scores == scores.max()].tolist()
+    if len(best) == 1:
+        return best[0]
+    return min(best, key=lambda node: (tree.cost[node], tree.depth[node], tree.order(node)))

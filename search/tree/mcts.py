@@ -17,7 +17,7 @@ from search.validation import checked_values
 
 
 def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> SearchCoroutine:
-    """Search the tree as the config's `backup` and `visits` say, by default as the paper does."""
+    """Search the tree, with the config's `backup` and `visits`; the defaults are the paper's."""
     promising = None if surrogate is None else surrogate.promising
     tree = SearchTree(costs, budget, config.max_length)
     best, num_scored = tree.ROOT, 0
@@ -60,16 +60,15 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
 def public_code(
     costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
 ) -> SearchCoroutine:
-    """Search the tree as the paper's public code does, whatever `backup` and `visits` say."""
+    """Search the tree with the `backup` and `visits` of the paper's public code."""
     return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
 
 
 def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
     """Path from the root to a node not yet expanded, by the open child of largest U (paper, algorithm 2).
 
-    Ties: lower cost, then the better-ranked candidate, which is how children lie. An open node has an open
-    child or no children yet, so the walk never ends in a closed node; the paper's public code walks into
-    exhausted nodes for ever.
+    Ties: lower cost, then the better-ranked candidate, the order of the children. An open node has an open child or no
+    children yet, so the walk never ends in a closed node; the paper's public code revisits exhausted nodes for ever.
     """
     path = [tree.ROOT]
     while tree.num_children[path[-1]]:
@@ -80,12 +79,12 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
 
 
 def best_child(values: FloatArray) -> tuple[float, int]:
-    """Reward and visits that go up the path: the best new child's value, one visit (paper, algorithm 3)."""
+    """Return reward and visits to back up: the best new child's value, one visit (paper, algorithm 3)."""
     return float(values.max()), 1
 
 
 def all_children(values: FloatArray) -> tuple[float, int]:
-    """Reward and visits that go up the path: every new child's value, a visit each (paper's public code)."""
+    """Return reward and visits to back up: the sum of the new children's values, one visit each (public code)."""
     return float(values.sum()), len(values)
 
 

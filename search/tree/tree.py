@@ -17,10 +17,9 @@ from search.types import FloatArray, IntArray, Order
 class SearchTree:
     """The orders seen so far; the root is the empty order, a child appends one candidate.
 
-    All children of a node are made at once and lie side by side, cheaper ones first and better-ranked
-    ones first among equally dear ones, so that the first of several best children is the one that the
-    rule for ties asks for. While the tree grows its arrays hold spare room past `len(tree)`; a search
-    hands it out trimmed, with arrays of shape `[N]`. Costs are in the unit of the budget.
+    All children of a node are made at once and lie side by side, cheapest first, then better-ranked, so the first of
+    several best children wins a tie. While the tree grows, its arrays have spare room past `len(tree)`; a search
+    returns it trimmed, with arrays of shape `[N]`. Costs are in the unit of the budget.
 
     Attributes:
         parent: Parent node, `[N]`; `NO_PARENT` for the root.
@@ -28,15 +27,15 @@ class SearchTree:
         depth: Candidates in the node's order, `[N]`.
         cost: Cost of the node's order, `[N]`, never above the budget.
         value: V, what the scorer gave the node's order, `[N]`; 0 for the root.
-        total: W, the reward gathered at and under the node, `[N]`.
+        total: W, the reward at and below the node, `[N]`.
         visits: n, `[N]`.
         first_child: The first of the node's children, `[N]`; `NO_CHILD` before it is expanded.
-        num_children: `[N]`; 0 before the node is expanded.
+        num_children: Number of children, `[N]`; 0 before it is expanded.
         closed: Whether nothing below the node is left to score, `[N]`.
-        num_visits: Sum of `visits` over all nodes, the root included.
-        budget: The most that an order may cost.
-        pruned: Whether an expansion left out children for good because a surrogate ranked them low.
-        cut: Whether the last expansion left out children for want of room; it was then the last of all.
+        num_visits: Sum of `visits` over all nodes.
+        budget: Upper bound on the cost of an order.
+        pruned: Whether an expansion dropped children that a surrogate ranked low.
+        cut: Whether the last expansion dropped children because `max_scored` was reached.
     """
 
     ROOT: ClassVar[int] = 0
@@ -56,21 +55,17 @@ class SearchTree:
     closed: NDArray[np.bool_]
 
     _INTS: ClassVar = ("parent", "chunk", "depth", "cost", "visits", "first_child", "num_children")
-    _FLOATS: ClassVar = ("value", "total")
-    _FLAGS: ClassVar = ("closed",)
+    _DTYPES: ClassVar = dict.fromkeys(_INTS, np.int64) | {"value": np.float64, "total": np.float64, "closed": np.bool_}
 
     def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
-        self.budget = budget
-        self.num_visits = 0
-        self.pruned = False
-        self.cut = False
+        self.budget, self.num_visits = budget, 0
+        self.pruned = self.cut = False
         self._max_length = len(costs) if max_length is None else max_length
         self._by_cost = np.argsort(costs, kind="stable")
         self._sorted_costs = costs[self._by_cost]
         self._size = 1
-        for names, dtype in ((self._INTS, np.int64), (self._FLOATS, np.float64), (self._FLAGS, np.bool_)):
-            for name in names:
-                setattr(self, name, np.zeros(1, dtype))
+        for name, dtype in self._DTYPES.items():
+            setattr(self, name, np.zeros(1, dtype))
         self.parent[self.ROOT] = self.NO_PARENT
         self.chunk[self.ROOT] = self.NO_CHUNK
         self.first_child[self.ROOT] = self.NO_CHILD
@@ -100,11 +95,15 @@ class SearchTree:
     def expand(
         self, node: int, room: int | None = None, promising: Callable[[list[Order]], IntArray] | None = None
     ) -> list[Order]:
-        """Make every feasible child of an open node that has none yet, and return their orders.
+        """Make the feasible children of an open node that has none yet, and return their orders.
 
-        A child is feasible when its candidate is not on the node's path and still fits the budget. A child
-        that has no feasible child itself is made closed. Of more than `room` children the first are made, and with
-        `promising` only those whose places it returns.
+        A child is feasible if its candidate is not on the node's path and fits the budget, and closed if it has no
+        feasible child itself.
+
+        Args:
+            node: The node.
+            room: Number of children to make at most, the first ones.
+            promising: Returns the places of the orders to keep, ascending.
         """
         prefix = self.order(node)
         remaining = self.budget - int(self.cost[node])
@@ -133,7 +132,7 @@ class SearchTree:
         return orders
 
     def retract(self, node: int) -> None:
-        """Unmake the children, if any were made, of the node that was expanded last: their values never came."""
+        """Remove the children of the node that was expanded last, because their values never came."""
         if not self.num_children[node]:
             return
         self._size = int(self.first_child[node])
@@ -141,14 +140,14 @@ class SearchTree:
         self.num_children[node] = 0
 
     def receive(self, children: slice, values: FloatArray) -> None:
-        """Enter the values `[children]` of new children, each of which counts as one visit."""
+        """Store the values of new children, `[num_children]`; each counts as one visit."""
         self.value[children] = values
         self.total[children] = values
         self.visits[children] = 1
         self.num_visits += len(values)
 
     def back_up(self, path: list[int], reward: float, visits: int) -> None:
-        """Add reward and visits to every node of a path from the root, and close exhausted nodes."""
+        """Add reward and visits to every node of a path from the root; close exhausted nodes."""
         self.total[path] += reward
         self.visits[path] += visits
         self.num_visits += visits * len(path)
@@ -160,7 +159,7 @@ class SearchTree:
             self.closed[node] = True
 
     def trim(self) -> None:
-        """Drop the spare room: every array then has shape `[N]`."""
+        """Drop the spare room, so that every array has shape `[N]`."""
         self._resize(self._size)
 
     def _fitting(self, prefix: Order, remaining: int) -> tuple[IntArray, IntArray]:
@@ -175,7 +174,7 @@ class SearchTree:
         return chunks[free_fitting], costs[free_fitting]
 
     def _append(self, num_nodes: int) -> slice:
-        """Take the next `num_nodes` places, all zero."""
+        """Reserve the next `num_nodes` places, all zero."""
         new = slice(self._size, self._size + num_nodes)
         if new.stop > len(self.parent):
             self._resize(max(new.stop, 2 * len(self.parent)))
@@ -183,7 +182,7 @@ class SearchTree:
         return new
 
     def _resize(self, capacity: int) -> None:
-        for name in (*self._INTS, *self._FLOATS, *self._FLAGS):
+        for name in self._DTYPES:
             old = getattr(self, name)
             array = np.zeros(capacity, old.dtype)
             array[: self._size] = old[: self._size]
@@ -191,10 +190,9 @@ class SearchTree:
 
 
 def _without_partner(costs: IntArray, remaining: int) -> NDArray[np.bool_]:
-    """Whether no second of the siblings fits beside each one, `[num_siblings]`, given ascending costs.
+    """Whether no other sibling fits after each one, `[num_siblings]`, given their costs, ascending.
 
-    What follows a child must have fitted its parent too, so only siblings can, and the cheapest other one
-    decides: the first, or for the first the second.
+    A candidate that fits a child also fits its parent, so only siblings can follow, and the cheapest other one decides.
     """
     alone: NDArray[np.bool_] = costs > remaining - costs[0]
     alone[0] = len(costs) == 1 or costs[1] > remaining - costs[0]

@@ -1,7 +1,4 @@
-"""Node utility, eq. 5 of the paper, term by term.
-
-Letters: K nodes that are looked at.
-"""
+"""Node utility, eq. 5 of the paper, term by term, for K nodes."""
 
 from __future__ import annotations
 
@@ -31,12 +28,12 @@ def cost_share(cost: IntArray, budget: int) -> FloatArray:
 
 
 def total_visits(tree: SearchTree, nodes: slice | IntArray) -> int:
-    """Return N as the paper has it: the sum of n over all nodes, the root included."""
+    """Return N of the paper: the sum of n over all nodes, the root included."""
     return tree.num_visits
 
 
 def parent_visits(tree: SearchTree, nodes: slice | IntArray) -> IntArray:
-    """Return N as in UCT and in the paper's public code: n of each node's parent, `[K]`."""
+    """Return N of UCT and of the paper's public code: n of each node's parent, `[K]`."""
     return tree.visits[tree.parent[nodes]]
 
 
@@ -51,5 +48,5 @@ def utility(tree: SearchTree, nodes: slice | IntArray, config: SearchConfig) -> 
     visits = tree.visits[nodes]
     num_visits = NUM_VISITS[config.visits](tree, nodes)
     net = mean_reward(tree.total[nodes], visits) - config.cost_weight * cost_share(tree.cost[nodes], tree.budget)
-    # The bonus comes last: nodes of equal visits and equal net reward then tie exactly, without rounding.
+    # Added last, so that nodes of equal visits and equal net reward tie exactly.
     return net + exploration_bonus(visits, num_visits, config.exploration)

@@ -126,7 +126,7 @@ def test_ask_takes_texts():
     reply = corag.ask(QUERY, TEXTS, budget_tokens=8, num_candidates=2)
     assert reply.answer.text == "Berlin" and reply.selection.text == TEXTS[2]
     assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
-    with pytest.raises(InputError, match="num_candidates must be at least 1, got 0"):
+    with pytest.raises(InputError, match="num_candidates must be a whole number of at least 1, got 0"):
         corag.ask(QUERY, TEXTS, num_candidates=0)
 
 
