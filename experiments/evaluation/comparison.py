@@ -235,6 +235,8 @@ class _Run:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
             return found
         judge = self._make_judge()
+        # Before the journal: a run that is refused leaves no file.
+        _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         sources = tuple(replace(source, limit=0) for source in self.config.sources)
         unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources))

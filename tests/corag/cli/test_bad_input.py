@@ -443,7 +443,7 @@ QUICK_LABELS = ["--rerankers", "bm25,minilm-maxsim", "--iterations", "2", "--cos
 COMMANDS = {
     "index": (600, "index", ["--max_tokens", "24"]),
     "label": (4096, "labels.parquet", QUICK_LABELS),
-    "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "48"]),
+    "evaluate": (3000, "r.json", ["--methods", "naive,corag", "--budget", "96"]),
 }
 """Command: the most bytes of a file, what it writes, and its settings."""
 
