@@ -12,6 +12,7 @@ one more, which is what the text of the paper describes ("the documents before t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -19,10 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from corag.checks import check_choice, check_count, check_range
 from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
-from corag.selectors.base import BudgetedSelector, Choice, keep_best, unscored
+from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
 from corag.selectors.problem import Problem
-from corag.types import Embedder, FloatArray, TokenCounter
+from corag.types import FloatArray
 
 Strategy = Literal["largest-gap", "moving-average", "second-difference"]
 Variant = Literal["code", "paper"]
@@ -61,17 +61,10 @@ def moving_average_cutoff(
 ) -> int:
     """Return how many documents to keep: those before the largest drop of a moving average (public code only).
 
-    The average over documents j to j + window - 1 drops where the gaps between the documents j and j + window are
-    large together. The cut is put at the largest of these gaps. The public code takes j itself, which is up to
-    window - 1 documents too early.
-
-    Args:
-        similarities: As in `largest_gap_cutoff`.
-        head: As there.
-        tail: As there.
-        buffer: As there.
-        window: Documents that are averaged, at least 1. With fewer than window + 1 documents, or none of the drops
-            left by head and tail, the largest gap counts.
+    The average over `window` documents drops where the gaps between the documents j and j + window are large together.
+    The cut is put at the largest of these gaps; the public code takes j itself, up to window - 1 documents too early.
+    With fewer than window + 1 documents, or none of the drops left by head and tail, the largest gap counts. For the
+    other arguments see `largest_gap_cutoff`.
     """
     return _cutoff(similarities, "moving-average", head, tail, buffer, window, "code")
 
@@ -81,13 +74,8 @@ def second_difference_cutoff(similarities: ArrayLike, *, head: float = 0.0, tail
 
     The first positive second difference after any negative one marks the spot; as in the public code the first
     document after the drop is kept too. Without such a spot the largest gap counts, looked for in the same range;
-    the public code looks in what is left of it after cutting it a second time, and forgets the first cut.
-
-    Args:
-        similarities: As in `largest_gap_cutoff`.
-        head: As there.
-        tail: As there.
-        buffer: As there.
+    the public code looks in what is left of it after cutting it a second time. For the arguments see
+    `largest_gap_cutoff`.
     """
     return _cutoff(similarities, "second-difference", head, tail, buffer, 1, "code")
 
@@ -102,19 +90,9 @@ def cutoffs(
     window: int = 5,
     variant: Variant = "code",
 ) -> IntArray:
-    """Return how many documents to keep for each query, `[Q]`.
+    """Return how many documents to keep for each query, `[Q]`, of similarities `[Q, N]`.
 
-    Args:
-        similarities: Similarities of each query's documents, `[Q, N]`.
-        strategy: One of the three above.
-        head: See `largest_gap_cutoff`.
-        tail: See `largest_gap_cutoff`.
-        buffer: See `largest_gap_cutoff`.
-        window: See `moving_average_cutoff`; no other strategy uses it.
-        variant: See `largest_gap_cutoff`; no other strategy uses it.
-
-    Raises:
-        InputError: See `largest_gap_cutoff`.
+    Each strategy has a function above that explains it and its settings; the other settings have no effect on it.
     """
     given = np.asarray(similarities, dtype=np.float64)
     if given.ndim != 2:
@@ -133,11 +111,9 @@ def cutoffs(
         if num_documents < 2:
             continue
         ranked = -np.sort(-block, axis=1)
-        if variant == "paper":
-            # Gaps among the first N - int(N * tail) documents.
-            gaps = slice(int((num_documents - 1) * head), max(num_documents - 1 - int(num_documents * tail), 0))
-        else:
-            gaps = slice(int((num_documents - 1) * head), num_documents - 1 - int((num_documents - 1) * tail))
+        # The paper looks at the gaps among the first N - int(N * tail) documents.
+        dropped = int(num_documents * tail) if variant == "paper" else int((num_documents - 1) * tail)
+        gaps = slice(int((num_documents - 1) * head), max(num_documents - 1 - dropped, 0))
         if gaps.start < gaps.stop:
             last = _STRATEGIES[strategy](ranked, gaps, window)
             kept[start : start + _ROWS] = last + buffer + (variant == "code")
@@ -146,8 +122,7 @@ def cutoffs(
 
 def _largest_gap(ranked: FloatArray, searched: slice, window: int) -> IntArray:
     """Return the last document before the largest of the searched gaps, `[Q]`, for similarities `[Q, N]`."""
-    gaps = ranked[:, searched] - ranked[:, searched.start + 1 : searched.stop + 1]
-    last: IntArray = gaps.argmax(axis=1) + searched.start
+    last: IntArray = np.diff(ranked[:, searched.start : searched.stop + 1], axis=1).argmin(axis=1) + searched.start
     return last
 
 
@@ -197,40 +172,27 @@ def _check_settings(strategy: str, head: float, tail: float, buffer: int, window
     check_count("window", window, "5 is usual")
 
 
-class AdaptiveK(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class AdaptiveK(ComparingSelector):
     """The candidates before the largest drop of similarity, and a few more, as far as they fit.
 
-    Args:
-        strategy: How the drop is found; see the functions of this module.
-        head: Share of the gaps at the top that are not looked at.
-        tail: Share of the gaps at the bottom that are not looked at.
-        buffer: Documents kept beyond the drop.
-        window: Documents that `moving-average` averages.
-        variant: `code` or `paper`; see `largest_gap_cutoff`.
-        embedder: Computes cosines where the candidates come without similarities; name or object.
-        tokens: The answering model's token counter.
+    Settings: see `cutoffs` and `ComparingSelector`.
     """
 
+    strategy: Strategy = "largest-gap"
+    head: float = 0.0
+    tail: float = 0.1
+    buffer: int = 5
+    window: int = 5
+    variant: Variant = "code"
     name = "adaptive-k"
 
-    def __init__(
-        self,
-        *,
-        strategy: Strategy = "largest-gap",
-        head: float = 0.0,
-        tail: float = 0.1,
-        buffer: int = 5,
-        window: int = 5,
-        variant: Variant = "code",
-        embedder: str | Embedder | None = None,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        _check_settings(strategy, head, tail, buffer, window, variant)
-        self._settings = (strategy, head, tail, buffer, window, variant)
-        self._embed = None if embedder is None else CachedEmbedder(embedder).vectors
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._settings = (self.strategy, self.head, self.tail, self.buffer, self.window, self.variant)
+        _check_settings(*self._settings)
 
     def _choose(self, problem: Problem) -> Choice:
-        problem = problem.comparable(self._embed)
+        problem = self._comparable(problem)
         cutoff = _cutoff(problem.relevance, *self._settings)
         return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
+from corag.models.cached import CachedEmbedder
 from corag.optional import warn_once
 from corag.selectors.problem import Problem, check_budget, check_query
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Order, Selection, TokenCounter, Trace
+from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,19 +43,24 @@ class Choice:
     text: str | None = None
 
 
+@dataclass(kw_only=True, eq=False)
 class BudgetedSelector(ABC):
     """A selector whose selections never cost more than their budget.
+
+    Settings are the fields of the class, given by keyword.
 
     Args:
         tokens: The answering model's token counter; MiniLM's by default.
     """
 
-    name: str
+    tokens: TokenCounter = field(default_factory=token_counter)
+
+    name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
 
-    def __init__(self, *, tokens: TokenCounter | None = None) -> None:
-        self.tokens: TokenCounter = tokens or token_counter()
+    def __post_init__(self) -> None:
+        self.tokens = self.tokens or token_counter()
 
     @abstractmethod
     def _choose(self, problem: Problem) -> Choice:
@@ -180,6 +186,24 @@ class BudgetedSelector(ABC):
                 "chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
+
+
+@dataclass(kw_only=True, eq=False)
+class ComparingSelector(BudgetedSelector):
+    """A selector that compares similarities.
+
+    Args:
+        embedder: Computes cosines where the candidates' similarities cannot be compared; name or object.
+    """
+
+    embedder: str | Embedder | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._embed = None if self.embedder is None else CachedEmbedder(self.embedder).vectors
+
+    def _comparable(self, problem: Problem, *, only_cosines: bool = False) -> Problem:
+        return problem.comparable(self._embed, only_cosines=only_cosines)
 
 
 def warn_if_few_fit(problem: Problem) -> None:

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
-from corag.selectors.base import BudgetedSelector, Choice, keep_best, unscored
+from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
 from corag.selectors.clustering import (
     CLUSTERERS,
     IntArray,
@@ -28,7 +27,7 @@ from corag.selectors.clustering import (
     renumbered,
 )
 from corag.selectors.problem import Problem
-from corag.types import Embedder, FloatArray, TokenCounter
+from corag.types import FloatArray
 
 Scaling = Literal["unit", "standard", "rank", "distance"]
 Noise = Literal["cluster", "singletons"]
@@ -101,37 +100,29 @@ def cluster_cutoff(
     normalised = (given - given[0]) / (given[-1] - given[0])
     points = scaled_points(normalised, scaling)
     between = pairwise_distances(points)
-    seen: dict[bytes, float] = {}
+    # Noise is one cluster, -1, or each of its points is one: -1, -2, ...
+    alone, ranks = noise == "singletons", np.arange(1, num_documents + 1)
     best = nothing
     for params, labels in partitions(points, method, seed=seed, solver=solver):
-        clusters = renumbered(_separate(labels) if noise == "singletons" else labels)
-        key = clusters.tobytes()
-        # Settings with the same clusters have the same silhouette, and the first of them wins.
-        if key not in seen:
-            seen[key] = mean_silhouette(between, clusters)
-            # The first comparison is with NaN.
-            if seen[key] > best.silhouette or (best is nothing and not np.isnan(seen[key])):
-                best = Cutoff(boundary_cutoff(normalised, clusters), labels, params, seen[key])
+        clusters = renumbered(np.where(alone & (labels == NOISE), -ranks, labels))
+        silhouette = mean_silhouette(between, clusters)
+        # The first comparison is with NaN.
+        if silhouette > best.silhouette or (best is nothing and not np.isnan(silhouette)):
+            best = Cutoff(boundary_cutoff(normalised, clusters), labels, params, silhouette)
     return best
 
 
 def boundary_cutoff(normalised: FloatArray, labels: IntArray) -> int:
-    """Return the documents before the best boundary (algorithm 1, lines 19 to 29).
+    """Return the documents before the best boundary (algorithm 1, lines 19 to 29), 1 to N.
 
-    Args:
-        normalised: Distances from 0 to 1, nearest first, `[N]`.
-        labels: Cluster of each, `[N]`.
-
-    Returns:
-        1 to N; N without a boundary, or without a step of the distance at any.
+    It is N without a boundary, or without a step of the normalised distances, `[N]`, at any.
     """
-    num_documents = len(normalised)
     # Counted from 0 the first document of a new cluster is also the number of documents before it.
     begins = np.flatnonzero(labels[1:] != labels[:-1]) + 1
     steps = normalised[begins] - normalised[begins - 1]
     if not steps.max(initial=0.0) > 0:
-        return num_documents
-    scores = steps / steps.max() + (begins + 1) / num_documents
+        return len(normalised)
+    scores = steps / steps.max() + (begins + 1) / len(normalised)
     return int(begins[scores.argmax()])
 
 
@@ -144,14 +135,6 @@ def scaled_points(normalised: FloatArray, scaling: Scaling) -> FloatArray:
         return np.column_stack([np.arange(1.0, num_documents + 1), normalised])
     points = np.column_stack([np.arange(num_documents) / (num_documents - 1), normalised])
     return (points - points.mean(axis=0)) / points.std(axis=0) if scaling == "standard" else points
-
-
-def _separate(labels: IntArray) -> IntArray:
-    """Return labels in which every noise point is a cluster of its own."""
-    separate = labels.copy()
-    noise = np.flatnonzero(labels == NOISE)
-    separate[noise] = labels.max() + 1 + np.arange(len(noise))
-    return separate
 
 
 def _checked(distances: ArrayLike) -> FloatArray:
@@ -178,47 +161,35 @@ def _check_names(method: str, scaling: str, noise: str, solver: str) -> None:
     check_choice("solver", solver, Solver)
 
 
-class Car(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class Car(ComparingSelector):
     """The candidates before the clearest boundary between clusters of similarity, as far as they fit.
 
     Args:
-        method: The clusterer; see `cluster_cutoff`.
         max_candidates: Only so many of the most similar candidates are clustered and may be kept; the paper has 40.
-        seed: See `cluster_cutoff`.
-        scaling: See `cluster_cutoff`.
-        noise: See `cluster_cutoff`.
-        solver: See `cluster_cutoff`.
-        embedder: Computes cosines where the candidates come without similarities; name or object.
-        tokens: The answering model's token counter.
+
+    Other settings: see `cluster_cutoff` and `ComparingSelector`.
     """
 
+    method: Method = "bisecting-kmeans"
+    max_candidates: int = 40
+    seed: int = 0
+    scaling: Scaling = "unit"
+    noise: Noise = "cluster"
+    solver: Solver = "exact"
     name = "car"
 
-    def __init__(
-        self,
-        *,
-        method: Method = "bisecting-kmeans",
-        max_candidates: int = 40,
-        seed: int = 0,
-        scaling: Scaling = "unit",
-        noise: Noise = "cluster",
-        solver: Solver = "exact",
-        embedder: str | Embedder | None = None,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        _check_names(method, scaling, noise, solver)
-        check_count("max_candidates", max_candidates, "40 is usual")
-        self._method: Method = method
-        self._max_candidates = max_candidates
-        self._settings: dict[str, Any] = {"seed": seed, "scaling": scaling, "noise": noise, "solver": solver}
-        self._embed = None if embedder is None else CachedEmbedder(embedder).vectors
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_names(self.method, self.scaling, self.noise, self.solver)
+        check_count("max_candidates", self.max_candidates, "40 is usual")
 
     def _choose(self, problem: Problem) -> Choice:
-        problem = problem.comparable(self._embed)
-        ranking = problem.ranking[: self._max_candidates]
-        distances = 1.0 - problem.relevance[ranking]
-        found = cluster_cutoff(distances, method=self._method, **self._settings)
+        problem = self._comparable(problem)
+        distances = 1.0 - problem.relevance[problem.ranking[: self.max_candidates]]
+        found = cluster_cutoff(
+            distances, method=self.method, seed=self.seed, scaling=self.scaling, noise=self.noise, solver=self.solver
+        )
         silhouette = None if np.isnan(found.silhouette) else found.silhouette
         trace = {"cutoff": found.cutoff, "clusterer": dict(found.params), "silhouette": silhouette}
         return unscored(problem, keep_best(problem, found.cutoff), trace)

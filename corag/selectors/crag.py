@@ -6,8 +6,8 @@ a summary of each cluster, the summaries joined. A cluster beyond the summarizer
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,8 +17,8 @@ from corag.errors import InputError
 from corag.optional import require
 from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
 from corag.selectors.problem import Problem
-from corag.selectors.summarizing import Fallback, SummarizingSelector
-from corag.types import Embedder, FloatArray, Summarizer, TokenCounter
+from corag.selectors.summarizing import SummarizingSelector
+from corag.types import FloatArray
 
 ChooseK = Literal["elbow", "silhouette"]
 
@@ -71,6 +71,7 @@ def _check_k(k: int | str, max_k: int) -> None:
     check_count("max_k", max_k, "10 is usual")
 
 
+@dataclass(kw_only=True, eq=False)
 class Crag(SummarizingSelector):
     """A summary of each cluster of candidates; the cluster of the most similar candidate first.
 
@@ -80,40 +81,25 @@ class Crag(SummarizingSelector):
         with_query: Whether summaries keep what matters for the question. The paper's do not know it, so that they
             can be made once for all questions.
         seed: Of the random starts of k-means.
-        embedder, summarizer, store, fallback, min_summary_tokens, tokens, summarizer_settings: See
-            `SummarizingSelector`.
+
+    Other settings: see `SummarizingSelector`.
     """
 
+    k: int | ChooseK = 4
+    max_k: int = 10
+    with_query: bool = False
+    seed: int = 0
     name = "crag"
 
-    def __init__(
-        self,
-        *,
-        k: int | ChooseK = 4,
-        max_k: int = 10,
-        with_query: bool = False,
-        seed: int = 0,
-        embedder: str | Embedder = "minilm",
-        summarizer: str | Summarizer = "extractive",
-        store: str | Path | None = None,
-        fallback: Fallback = "original",
-        min_summary_tokens: int = 32,
-        tokens: TokenCounter | None = None,
-        summarizer_settings: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            embedder=embedder, summarizer=summarizer, store=store, fallback=fallback, tokens=tokens,
-            min_summary_tokens=min_summary_tokens, summarizer_settings=summarizer_settings,
-        )  # fmt: skip
-        _check_k(k, max_k)
-        self._k, self._max_k, self._seed = k, max_k, seed
-        self._with_query = with_query
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_k(self.k, self.max_k)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
-        labels = kmeans(vectors, self._k, max_k=self._max_k, seed=self._seed)
+        labels = kmeans(vectors, self.k, max_k=self.max_k, seed=self.seed)
         groups = [[int(index) for index in (labels == label).nonzero()[0]] for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))
 
     def _query(self, problem: Problem) -> str:
-        return problem.query if self._with_query else ""
+        return problem.query if self.with_query else ""

@@ -7,7 +7,7 @@ documents, D dimensions.
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.selectors.problem import Problem
-from corag.selectors.summarizing import Fallback, SummarizingSelector
+from corag.selectors.summarizing import SummarizingSelector
 from corag.selectors.vectors import unit_vectors
-from corag.types import Embedder, FloatArray, Summarizer, TokenCounter
+from corag.types import FloatArray
 
 Variant = Literal["paper", "code"]
 Clustering = Literal["dynamic", "average", "random"]
@@ -70,14 +70,12 @@ def dynamic_clusters(
     return clusters
 
 
-def average_clusters(
-    query: ArrayLike, vectors: ArrayLike, *, tau: int = 3, max_size: int = 20, variant: Variant = "paper"
-) -> list[list[int]]:
+def average_clusters(query: ArrayLike, vectors: ArrayLike, **sizes: Any) -> list[list[int]]:
     """Return as many clusters as `dynamic_clusters`, of equal sizes, cut from the ranking (section 6.3.1, "Average").
 
     Where the documents cannot be shared out equally the first clusters have one more. Arguments and errors as there.
     """
-    number = len(dynamic_clusters(query, vectors, tau=tau, max_size=max_size, variant=variant))
+    number = len(dynamic_clusters(query, vectors, **sizes))
     if not number:
         return []
     unit = unit_vectors(vectors)
@@ -85,22 +83,15 @@ def average_clusters(
     return [part.tolist() for part in np.array_split(ranking, number)]
 
 
-def random_clusters(
-    query: ArrayLike,
-    vectors: ArrayLike,
-    *,
-    tau: int = 3,
-    max_size: int = 20,
-    variant: Variant = "paper",
-    seed: int = 0,
-) -> list[list[int]]:
+def random_clusters(query: ArrayLike, vectors: ArrayLike, *, seed: int = 0, **sizes: Any) -> list[list[int]]:
     """Return clusters of the sizes of `dynamic_clusters` with documents drawn at random (section 6.3.1, "Random").
 
     Arguments and errors as there; equal seeds give equal clusters.
     """
-    sizes = [len(cluster) for cluster in dynamic_clusters(query, vectors, tau=tau, max_size=max_size, variant=variant)]
-    drawn = np.random.default_rng(seed).permutation(sum(sizes))
-    return [part.tolist() for part in np.split(drawn, np.cumsum(sizes)[:-1])] if sizes else []
+    ends = np.cumsum([len(cluster) for cluster in dynamic_clusters(query, vectors, **sizes)])
+    if not len(ends):
+        return []
+    return [part.tolist() for part in np.split(np.random.default_rng(seed).permutation(ends[-1]), ends[:-1])]
 
 
 def _unit_query(query: ArrayLike, dimensions: int) -> FloatArray:
@@ -123,6 +114,7 @@ def _check_sizes(tau: int, max_size: int, variant: str) -> None:
     check_choice("variant", variant, Variant)
 
 
+@dataclass(kw_only=True, eq=False)
 class Edc2(SummarizingSelector):
     """Each cluster of `dynamic_clusters` compressed with the question in mind (section 4.3).
 
@@ -132,43 +124,28 @@ class Edc2(SummarizingSelector):
         variant: See `dynamic_clusters`.
         clustering: `dynamic`, or one of the paper's ablations, `average` and `random`.
         seed: Of the clustering `random`.
-        embedder, summarizer, store, fallback, min_summary_tokens, tokens, summarizer_settings: See
-            `SummarizingSelector`.
+
+    Other settings: see `SummarizingSelector`.
     """
 
+    tau: int = 3
+    max_size: int = 20
+    variant: Variant = "paper"
+    clustering: Clustering = "dynamic"
+    seed: int = 0
     name = "edc2"
 
-    def __init__(
-        self,
-        *,
-        tau: int = 3,
-        max_size: int = 20,
-        variant: Variant = "paper",
-        clustering: Clustering = "dynamic",
-        seed: int = 0,
-        embedder: str | Embedder = "minilm",
-        summarizer: str | Summarizer = "extractive",
-        store: str | Path | None = None,
-        fallback: Fallback = "original",
-        min_summary_tokens: int = 32,
-        tokens: TokenCounter | None = None,
-        summarizer_settings: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(
-            embedder=embedder, summarizer=summarizer, store=store, fallback=fallback, tokens=tokens,
-            min_summary_tokens=min_summary_tokens, summarizer_settings=summarizer_settings,
-        )  # fmt: skip
-        _check_sizes(tau, max_size, variant)
-        check_choice("clustering", clustering, Clustering)
-        self.clustering: Clustering = clustering
-        self._sizes: dict[str, Any] = {"tau": tau, "max_size": max_size, "variant": variant}
-        self._seed = seed
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_sizes(self.tau, self.max_size, self.variant)
+        check_choice("clustering", self.clustering, Clustering)
 
     def _groups(self, problem: Problem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         query = self._embedder.vectors([problem.query])[0]
+        sizes: dict[str, Any] = {"tau": self.tau, "max_size": self.max_size, "variant": self.variant}
         if self.clustering == "average":
-            return average_clusters(query, vectors, **self._sizes)
+            return average_clusters(query, vectors, **sizes)
         if self.clustering == "random":
-            return random_clusters(query, vectors, **self._sizes, seed=self._seed)
-        return dynamic_clusters(query, vectors, **self._sizes)
+            return random_clusters(query, vectors, **sizes, seed=self.seed)
+        return dynamic_clusters(query, vectors, **sizes)

@@ -6,6 +6,8 @@ Carbonell and Goldstein, "The use of MMR, diversity-based reranking for reorderi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,7 +17,7 @@ from corag.models.cached import CachedEmbedder
 from corag.selectors.base import BudgetedSelector, Choice, unscored
 from corag.selectors.problem import Problem
 from corag.selectors.vectors import unit_vectors
-from corag.types import Embedder, Order, TokenCounter
+from corag.types import Embedder, Order
 
 
 def marginal_relevance(
@@ -73,6 +75,7 @@ def marginal_relevance(
     return tuple(taken)
 
 
+@dataclass(kw_only=True, eq=False)
 class Mmr(BudgetedSelector):
     """Maximal marginal relevance over the candidates that fit.
 
@@ -81,25 +84,19 @@ class Mmr(BudgetedSelector):
         k: The most chunks to take; None for as many as fit.
         embedder: Embeds the chunks; name or object. The candidates' similarities should be its cosines; where they are
             no cosines it computes them.
-        tokens: The answering model's token counter.
     """
 
+    relevance_weight: float = 0.5
+    k: int | None = None
+    embedder: str | Embedder = "minilm"
     name = "mmr"
 
-    def __init__(
-        self,
-        *,
-        relevance_weight: float = 0.5,
-        k: int | None = None,
-        embedder: str | Embedder = "minilm",
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        check_range("relevance_weight", relevance_weight, 0, 1, "0.5 to 0.8 are usual")
-        if k is not None:
-            check_count("k", k, "3 to 20 are usual, None takes as many as fit")
-        self.relevance_weight, self.k = relevance_weight, k
-        self._embedder = CachedEmbedder(embedder)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("relevance_weight", self.relevance_weight, 0, 1, "0.5 to 0.8 are usual")
+        if self.k is not None:
+            check_count("k", self.k, "3 to 20 are usual, None takes as many as fit")
+        self._embedder = CachedEmbedder(self.embedder)
 
     def _choose(self, problem: Problem) -> Choice:
         problem = problem.comparable(self._embedder.vectors, only_cosines=True)

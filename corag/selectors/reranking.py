@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.selectors.problem import Limits, Problem
-from corag.types import Order, Reranker, TokenCounter
+from corag.types import Order, Reranker
 
 TRAINED = "minilm-multihop"
 """Best of six on the mean of eight data sets, and better answers than with `UNTRAINED` on two of three; see
@@ -35,46 +36,42 @@ def default_reranker() -> str:
     return UNTRAINED
 
 
+@dataclass(kw_only=True, eq=False)
 class RerankingSelector(BudgetedSelector):
     """A selector with one reranker.
 
     Args:
         reranker: Name or object; None for `default_reranker`.
         window: What is done with orders longer than the reranker's window; see `corag.rerankers.window`.
-        tokens: The answering model's token counter.
     """
 
-    def __init__(
-        self,
-        *,
-        reranker: str | Reranker | None = None,
-        window: WindowPolicy = DEFAULT_POLICY,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        if reranker is None or isinstance(reranker, str):
-            reranker = make_reranker(reranker or default_reranker())
-        self.reranker = reranker
-        self.window = check_policy(window)
+    reranker: str | Reranker | None = None
+    window: WindowPolicy = DEFAULT_POLICY
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_policy(self.window)
+        given = self.reranker or default_reranker()
+        self.reranker = self._reranker = make_reranker(given) if isinstance(given, str) else given
 
     def _choice(
         self, problem: Problem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
     ) -> Choice:
-        trace: dict[str, Any] = {"reranker": self.reranker.name, **counts, "truncated": scorer.num_truncated}
+        trace: dict[str, Any] = {"reranker": self._reranker.name, **counts, "truncated": scorer.num_truncated}
         return Choice(order, value, {**trace, **problem.window_trace(scorer, limits)})
 
 
 class Naive(RerankingSelector):
     """Reranks chunk by chunk and fills the budget greedily, as most RAG systems do.
 
-    Every chunk that fits is valued by itself; the best that still fits is taken until nothing fits. For the settings
-    see `RerankingSelector`.
+    Every chunk that fits is valued by itself; the best that still fits is taken until nothing fits. Settings: see
+    `RerankingSelector`.
     """
 
     name = "naive"
 
     def _choose(self, problem: Problem) -> Choice:
-        scorer = problem.scorer(self.reranker, self.window)
+        scorer = problem.scorer(self._reranker, self.window)
         limits = problem.limits(scorer)
         offered = limits.fitting
         singles = scorer([(index,) for index in offered.tolist()])
@@ -87,34 +84,24 @@ class Naive(RerankingSelector):
         return self._choice(problem, scorer, limits, order, value, orders_scored=len(singles), scorer_calls=1)
 
 
+@dataclass(kw_only=True, eq=False)
 class Upper(RerankingSelector):
     """Scores every ordered combination of a few chunks: the best value there is, at the price of scoring everything.
 
     Args:
-        reranker: See `RerankingSelector`.
         max_length: The most chunks of a combination.
         max_orders: The most orders to score; with more, an error instead of a run that takes hours. Where the order of
             chunks does not matter to the reranker, each set counts once.
-        window: See `RerankingSelector`.
-        tokens: The answering model's token counter.
+
+    Other settings: see `RerankingSelector`.
     """
 
+    max_length: int = 5
+    max_orders: int = 25_000
     name = "upper"
 
-    def __init__(
-        self,
-        *,
-        reranker: str | Reranker | None = None,
-        max_length: int = 5,
-        max_orders: int = 25_000,
-        window: WindowPolicy = DEFAULT_POLICY,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(reranker=reranker, window=window, tokens=tokens)
-        self.max_length, self.max_orders = max_length, max_orders
-
     def _choose(self, problem: Problem) -> Choice:
-        scorer = problem.scorer(self.reranker, self.window)
+        scorer = problem.scorer(self._reranker, self.window)
         limits = problem.limits(scorer)
         result = search.exhaustive(
             limits.costs, scorer, limits.budget, self.max_length,

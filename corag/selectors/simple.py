@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from corag.checks import check_count, check_range
-from corag.models.cached import CachedEmbedder
-from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
+from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, fill, keep_best, unscored
 from corag.selectors.problem import Problem
-from corag.types import Embedder, TokenCounter
 
 
 class NoContext(BudgetedSelector):
-    """Takes nothing: the reader answers from what it knows.
-
-    Args:
-        tokens: The answering model's token counter.
-    """
+    """Takes nothing: the reader answers from what it knows."""
 
     name = "none"
 
@@ -23,11 +19,7 @@ class NoContext(BudgetedSelector):
 
 
 class Full(BudgetedSelector):
-    """Takes all candidates that fit, in the order in which they were given.
-
-    Args:
-        tokens: The answering model's token counter.
-    """
+    """Takes all candidates that fit, in the order in which they were given."""
 
     name = "full"
 
@@ -35,40 +27,41 @@ class Full(BudgetedSelector):
         return unscored(problem, fill(range(len(problem.chunks)), problem.costs, problem.capacity))
 
 
+@dataclass(kw_only=True, eq=False)
 class TopK(BudgetedSelector):
     """Takes the k most relevant candidates that fit the budget, best first.
 
     Args:
         k: The most chunks to take.
-        tokens: The answering model's token counter.
     """
 
+    k: int = 5
     name = "top-k"
 
-    def __init__(self, *, k: int = 5, tokens: TokenCounter | None = None) -> None:
-        super().__init__(tokens=tokens)
-        check_count("k", k, "3 to 20 are usual")
-        self.k = k
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("k", self.k, "3 to 20 are usual")
 
     def _choose(self, problem: Problem) -> Choice:
         return unscored(problem, fill(problem.ranking, problem.costs, problem.capacity, self.k))
 
 
+@dataclass(kw_only=True, eq=False)
 class TopTokens(BudgetedSelector):
     """Takes the most relevant candidates until a number of tokens is full, even if the budget allows more.
 
     Args:
         num_tokens: Tokens to fill, counted chunk by chunk with a separator between two; at least 1.
         skip: Whether a candidate that no longer fits is passed over, or ends the selection.
-        tokens: The answering model's token counter.
     """
 
+    num_tokens: int = 1024
+    skip: bool = True
     name = "top-tokens"
 
-    def __init__(self, *, num_tokens: int = 1024, skip: bool = True, tokens: TokenCounter | None = None) -> None:
-        super().__init__(tokens=tokens)
-        check_count("num_tokens", num_tokens, "256 to 4096 are usual")
-        self.num_tokens, self.skip = num_tokens, skip
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("num_tokens", self.num_tokens, "256 to 4096 are usual")
 
     def _choose(self, problem: Problem) -> Choice:
         room = min(problem.capacity, self.num_tokens + problem.separator_tokens)
@@ -79,7 +72,8 @@ class TopTokens(BudgetedSelector):
         return unscored(problem, fill(ranking, problem.costs, room), {"num_tokens": self.num_tokens})
 
 
-class SimilarityCutoff(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class SimilarityCutoff(ComparingSelector):
     """Takes the candidates of at least a given similarity, most similar first, as far as they fit.
 
     Args:
@@ -87,29 +81,20 @@ class SimilarityCutoff(BudgetedSelector):
         relative: Whether `minimum` is a share of the best similarity, on any scale. If that is below 0, only candidates
             as similar as the best pass.
         at_least: Candidates to keep even where fewer pass; 0 allows an empty selection.
-        embedder: Computes cosines where the candidates come without similarities that can be compared; name or object.
-        tokens: The answering model's token counter.
     """
 
+    minimum: float = 0.3
+    relative: bool = False
+    at_least: int = 1
     name = "similarity-cutoff"
 
-    def __init__(
-        self,
-        *,
-        minimum: float = 0.3,
-        relative: bool = False,
-        at_least: int = 1,
-        embedder: str | Embedder | None = None,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        check_range("minimum", minimum, 0 if relative else -1, 1, "0.2 to 0.5 are usual")
-        check_count("at_least", at_least, "1 is usual", least=0)
-        self.minimum, self.relative, self.at_least = minimum, relative, at_least
-        self._embed = None if embedder is None else CachedEmbedder(embedder).vectors
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "0.2 to 0.5 are usual")
+        check_count("at_least", self.at_least, "1 is usual", least=0)
 
     def _choose(self, problem: Problem) -> Choice:
-        problem = problem.comparable(self._embed, only_cosines=not self.relative)
+        problem = self._comparable(problem, only_cosines=not self.relative)
         best = float(problem.relevance.max())
         minimum = self.minimum
         if self.relative:

@@ -36,7 +36,37 @@ class Piece:
     kind: Literal["summary", "original"]
 
 
-class SummarizingSelector(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class WithSummarizer(BudgetedSelector):
+    """A selector that embeds candidates and has groups of them summarized.
+
+    Args:
+        embedder: Embeds question, chunks and summaries; name or object.
+        summarizer: Name or object.
+        summarizer_settings: Settings of a summarizer given by name.
+        store: SQLite file that keeps summaries between runs.
+    """
+
+    embedder: str | Embedder = "minilm"
+    summarizer: str | Summarizer = "extractive"
+    summarizer_settings: dict[str, Any] | None = None
+    store: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._embedder = CachedEmbedder(self.embedder)
+        self._store = summary_store(self.store)
+        if isinstance(self.summarizer, str):
+            settings = {"tokens": self.tokens, **(self.summarizer_settings or {})}
+            self._summarizer = make_summarizer(self.summarizer, **settings)
+        elif self.summarizer_settings:
+            raise InputError("summarizer_settings are for a summarizer given by name; build this one with them")
+        else:
+            self._summarizer = self.summarizer
+
+
+@dataclass(kw_only=True, eq=False)
+class SummarizingSelector(WithSummarizer):
     """Groups candidates and puts a summary of each group into the prompt.
 
     The budget is shared out equally among the groups; what a short group does not need goes to the others. Where a
@@ -45,39 +75,20 @@ class SummarizingSelector(BudgetedSelector):
     tokenizer, and parts that no longer fit are left out.
 
     Args:
-        embedder: Embeds question and chunks; name or object.
-        summarizer: Name or object.
-        store: SQLite file that keeps summaries between runs.
         fallback: What replaces a missing summary: the group's chunks (`original`, which the paper of `edc2` found
             better) or nothing (`skip`).
         min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
-        tokens: The answering model's token counter; handed on to a summarizer given by name.
-        summarizer_settings: Settings of a summarizer given by name.
+
+    Other settings: see `WithSummarizer`.
     """
 
-    def __init__(
-        self,
-        *,
-        embedder: str | Embedder = "minilm",
-        summarizer: str | Summarizer = "extractive",
-        store: str | Path | None = None,
-        fallback: Fallback = "original",
-        min_summary_tokens: int = 32,
-        tokens: TokenCounter | None = None,
-        summarizer_settings: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        check_choice("fallback", fallback, Fallback)
-        check_count("min_summary_tokens", min_summary_tokens, "32 is usual")
-        if isinstance(summarizer, str):
-            self.summarizer = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
-        elif summarizer_settings:
-            raise InputError("summarizer_settings are for a summarizer given by name; build this one with them")
-        else:
-            self.summarizer = summarizer
-        self.fallback, self.min_summary_tokens = fallback, min_summary_tokens
-        self._embedder = CachedEmbedder(embedder)
-        self._store = summary_store(store)
+    fallback: Fallback = "original"
+    min_summary_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("fallback", self.fallback, Fallback)
+        check_count("min_summary_tokens", self.min_summary_tokens, "32 is usual")
 
     @abstractmethod
     def _groups(self, problem: Problem) -> list[list[int]]:
@@ -102,7 +113,7 @@ class SummarizingSelector(BudgetedSelector):
             for problem, plan in zip(problems, plans, strict=True)
             for group, share in plan
         ]
-        summaries = iter(summarize_all(self.summarizer, requests, store=self._store))
+        summaries = iter(summarize_all(self._summarizer, requests, store=self._store))
         return [
             self._assembled(problem, [(group, share, next(summaries)) for group, share in plan])
             for problem, plan in zip(problems, plans, strict=True)
@@ -129,7 +140,7 @@ class SummarizingSelector(BudgetedSelector):
         summaries = [summary for *_, summary in parts]
         failures = [summary.failure for summary in summaries if summary.failure is not None]
         trace: dict[str, Any] = {
-            "summarizer": self.summarizer.name,
+            "summarizer": self._summarizer.name,
             "summarizer_calls": sum(summary.num_calls for summary in summaries),
             "summaries_failed": len(failures),
             "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from corag.checks import check_choice, check_range
@@ -12,6 +12,7 @@ from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.problem import Problem
+from corag.text.tokens import token_counter
 from corag.types import Reader, TokenCounter
 
 Item = TypeVar("Item")
@@ -47,7 +48,7 @@ class Reorder(BudgetedSelector):
         tokens: TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(tokens=tokens)
+        super().__init__(tokens=tokens or token_counter())
         check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
 
@@ -69,6 +70,7 @@ class Reorder(BudgetedSelector):
         return replace(choice, order=tuple(best_at_both_ends(ranking)), trace=trace)
 
 
+@dataclass(kw_only=True, eq=False)
 class SelfRoute(BudgetedSelector):
     """Asks the reader once with a small selection; if it cannot answer, takes a large one.
 
@@ -83,41 +85,35 @@ class SelfRoute(BudgetedSelector):
         min_confidence: A reader that reports a confidence cannot answer below this either, in [0, 1].
         part_settings: Settings of a `part` given by name; the default of `top-k` is the paper's k of 5.
         full_settings: Settings of a `full` given by name.
-        tokens: The answering model's token counter; passed on to selectors given by name.
     """
 
+    part: str | BudgetedSelector = "top-k"
+    full: str | BudgetedSelector = "full"
+    reader: str | Reader = "extractive"
+    min_confidence: float = 0.5
+    part_settings: dict[str, Any] | None = None
+    full_settings: dict[str, Any] | None = None
     name = "self-route"
 
-    def __init__(
-        self,
-        *,
-        part: str | BudgetedSelector = "top-k",
-        full: str | BudgetedSelector = "full",
-        reader: str | Reader = "extractive",
-        min_confidence: float = 0.5,
-        part_settings: dict[str, Any] | None = None,
-        full_settings: dict[str, Any] | None = None,
-        tokens: TokenCounter | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        check_range("min_confidence", min_confidence, 0, 1, "0.5 is usual")
-        self.part = _built(part, self.tokens, part_settings or {})
-        self.full = _built(full, self.tokens, full_settings or {})
-        self.reader = make_reader(reader) if isinstance(reader, str) else reader
-        self.min_confidence = min_confidence
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("min_confidence", self.min_confidence, 0, 1, "0.5 is usual")
+        self._part = _built(self.part, self.tokens, self.part_settings or {})
+        self._full = _built(self.full, self.tokens, self.full_settings or {})
+        self._reader = make_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
     def _choose(self, problem: Problem) -> Choice:
-        part, full = self.part._choose(problem), self.full._choose(problem)
+        part, full = self._part._choose(problem), self._full._choose(problem)
         if part.text is None and full.text is None and set(full.order) <= set(part.order):
             # There is nothing more to read, whatever the reader says.
-            return _routed(part, self.part, asked=False)
+            return _routed(part, self._part, asked=False)
         if not part.order:
-            return _routed(full, self.full, asked=False)
-        answer = self.reader.answer(problem.query, problem.text(part.order) if part.text is None else part.text)
+            return _routed(full, self._full, asked=False)
+        answer = self._reader.answer(problem.query, problem.text(part.order) if part.text is None else part.text)
         sure = answer.confidence is None or answer.confidence >= self.min_confidence
         if answer.text.strip() and sure:
-            return _routed(part, self.part, asked=True, answer=answer.text)
-        return _routed(full, self.full, asked=True)
+            return _routed(part, self._part, asked=True, answer=answer.text)
+        return _routed(full, self._full, asked=True)
 
 
 def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:

@@ -26,6 +26,7 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import Problem
 from corag.selectors.reranking import UNTRAINED, default_reranker
+from corag.text.tokens import token_counter
 from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class Corag(BudgetedSelector):
         embedder: Embedder | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
-        super().__init__(tokens=tokens)
+        super().__init__(tokens=tokens or token_counter())
         check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)
@@ -194,6 +195,10 @@ class Corag(BudgetedSelector):
         return SearchPlan(reranker, config, self.window, self._surrogate, trace)
 
 
+class _FixedCorag(Corag):
+    name = "corag-fixed"
+
+
 def corag_fixed(
     *,
     agent: AgentSource,
@@ -221,7 +226,7 @@ def corag_fixed(
             f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
             "or use method 'corag'"
         )
-    selector = Corag(
+    return _FixedCorag(
         reranker=fixed.reranker,
         policy="paper",  # the setting was measured with it
         iterations=fixed.iterations,
@@ -232,5 +237,3 @@ def corag_fixed(
         agent=None,
         tokens=tokens,
     )
-    selector.name = "corag-fixed"
-    return selector

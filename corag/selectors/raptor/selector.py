@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError
 from corag.memory import Memory
-from corag.models.cached import CachedEmbedder
-from corag.registry import summarizer as make_summarizer
-from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.base import Choice
 from corag.selectors.problem import Problem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.retrieve import collapsed, traversal
 from corag.selectors.raptor.tree import RaptorTree
-from corag.selectors.summarizing import Piece, joined
-from corag.summarizers.runs import summary_store
-from corag.types import Embedder, Summarizer, TokenCounter
+from corag.selectors.summarizing import Piece, WithSummarizer, joined
 
 Retrieval = Literal["collapsed", "traversal"]
 
@@ -25,7 +22,8 @@ Retrieval = Literal["collapsed", "traversal"]
 _TREE_BYTES = 64_000_000
 
 
-class Raptor(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class Raptor(WithSummarizer):
     """Nodes of a tree that are most similar to the question, as far as they fit.
 
     Args:
@@ -34,39 +32,22 @@ class Raptor(BudgetedSelector):
         retrieval: `collapsed` (all layers together, the better one in the paper) or `traversal` (from the top down).
         top_k: Nodes of each layer in a traversal.
         config: How trees are grown.
-        embedder: Embeds question, chunks and summaries; name or object.
-        summarizer: Name or object.
-        store: SQLite file that keeps summaries between runs.
-        tokens: The answering model's token counter; handed on to a summarizer given by name.
-        summarizer_settings: Settings of a summarizer given by name.
+
+    Other settings: see `WithSummarizer`.
     """
 
+    tree: str | Path | RaptorTree | None = None
+    retrieval: Retrieval = "collapsed"
+    top_k: int = 5
+    config: RaptorConfig | None = None
     name = "raptor"
 
-    def __init__(
-        self,
-        *,
-        tree: str | Path | RaptorTree | None = None,
-        retrieval: Retrieval = "collapsed",
-        top_k: int = 5,
-        config: RaptorConfig | None = None,
-        embedder: str | Embedder = "minilm",
-        summarizer: str | Summarizer = "extractive",
-        store: str | Path | None = None,
-        tokens: TokenCounter | None = None,
-        summarizer_settings: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__(tokens=tokens)
-        check_choice("retrieval", retrieval, Retrieval)
-        check_count("top_k", top_k, "5 is usual")
-        self.retrieval, self.top_k = retrieval, top_k
-        self.tree = RaptorTree.load(tree) if isinstance(tree, str | Path) else tree
-        self._embedder = CachedEmbedder(embedder)
-        if isinstance(summarizer, str):
-            made = make_summarizer(summarizer, tokens=self.tokens, **(summarizer_settings or {}))
-        else:
-            made = summarizer
-        self.builder = RaptorBuilder(self._embedder, made, config, summary_store(store))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("retrieval", self.retrieval, Retrieval)
+        check_count("top_k", self.top_k, "5 is usual")
+        self._given_tree = RaptorTree.load(self.tree) if isinstance(self.tree, str | Path) else self.tree
+        self.builder = RaptorBuilder(self._embedder, self._summarizer, self.config, self._store)
         self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
 
     def _choose(self, problem: Problem) -> Choice:
@@ -84,13 +65,13 @@ class Raptor(BudgetedSelector):
         return joined(problem, list(pieces.values()), self.tokens, trace)
 
     def _tree(self, problem: Problem) -> RaptorTree:
-        if self.tree is not None:
-            if self.tree.embedder != self._embedder.name:
+        if self._given_tree is not None:
+            if self._given_tree.embedder != self._embedder.name:
                 raise IndexMismatchError(
-                    f"the tree was made with the embedder {self.tree.embedder!r}, not "
+                    f"the tree was made with the embedder {self._given_tree.embedder!r}, not "
                     f"{self._embedder.name!r}; give that one"
                 )
-            return self.tree
+            return self._given_tree
         # Questions about one document have the same candidates in another order: they share a tree.
         chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)
         key = tuple((chunk.id, chunk.text) for chunk in chunks)
