@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, get_args, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,7 +69,7 @@ class Candidate:
     embedder: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        check_choice("Candidate.kind", self.kind, get_args(SimilarityKind))
+        check_choice("Candidate.kind", self.kind, SimilarityKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from corag.checks import check_choice
 from corag.errors import IndexMismatchError, InputError
 from corag.index.manifest import REMEDY, IndexManifest, in_state, read_records
 from corag.index.store import CHUNK_COLUMNS, accessing, connect, local_folder, open_table, to_chunk
@@ -285,8 +286,7 @@ class ChunkIndex:
 
 def check_retrieval(retrieval: str) -> None:
     """Raise `InputError` for what is no `Retrieval`."""
-    if retrieval not in get_args(Retrieval):
-        raise InputError(f"retrieval is {retrieval!r}; it has to be one of {', '.join(get_args(Retrieval))}")
+    check_choice("retrieval", retrieval, Retrieval)
 
 
 def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> list[Item]:

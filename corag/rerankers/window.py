@@ -9,12 +9,12 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import InputError
+from corag.checks import check_choice
 from corag.types import FloatArray, Order
 
 Int64 = NDArray[np.int64]
@@ -35,8 +35,7 @@ def check_policy(policy: WindowPolicy) -> WindowPolicy:
     Raises:
         InputError: There is no such policy.
     """
-    if policy not in get_args(WindowPolicy):
-        raise InputError(f"window is {policy!r}; it must be one of {', '.join(get_args(WindowPolicy))}")
+    check_choice("window", policy, WindowPolicy)
     return policy
 
 

@@ -37,7 +37,6 @@ class Problem:
         budget_tokens: The most tokens that the prompt's text may cost.
 
     Attributes:
-        query: The question.
         chunks: Distinct chunks, best first.
         given_similarities: Similarity of each chunk as it was given, or None.
         kind: What all similarities are; `rank` where there are none.
@@ -45,7 +44,6 @@ class Problem:
         embedders: Names of the embedders of the similarities; None for an unknown one.
         costs: Tokens of each chunk plus one separator, `[n]`.
         separator_tokens: Tokens of one separator.
-        budget_tokens: The most tokens that the prompt's text may cost.
         num_duplicates: Candidates left out because their id or text had occurred before.
 
     Raises:
@@ -60,7 +58,8 @@ class Problem:
         self.given_similarities = [None if one.similarity is None else float(one.similarity) for one in kept]
         self.kind = _kind(kept)
         self.embedders = {candidate.embedder for candidate in kept}
-        self.relevance = _relevance(self.kind, self.given_similarities)
+        ranking = range(0, -len(kept), -1)
+        self.relevance = np.array(ranking if self.kind == "rank" else self.given_similarities, dtype=np.float64)
         self.num_duplicates = len(candidates) - len(kept)
         counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
         self.separator_tokens = int(counts[0])
@@ -128,7 +127,7 @@ class Problem:
 
         Args:
             reranker: The reranker.
-            window: What is done with orders longer than the reranker's window, where it declares one.
+            window: How orders longer than the reranker's window are valued, where it declares one.
         """
         key = (id(reranker), window)
         # The reranker is stored beside its scorer, so that its id is not given to another object.
@@ -217,7 +216,7 @@ class Limits:
 
 
 def combined_limits(costs: Int64, budget: int, lengths: Int64, window: int) -> Limits:
-    """Return one limit that holds only where both do, because a search knows one knapsack: summed costs and lengths.
+    """Return one limit for a search, which knows one knapsack, that holds only where those of budget and window do.
 
     If the budget alone keeps every order within the window, it is returned as it is; if the window alone keeps every
     order within the budget, the window replaces it. Otherwise a candidate costs its share of the budget or of the
@@ -228,7 +227,7 @@ def combined_limits(costs: Int64, budget: int, lengths: Int64, window: int) -> L
     Args:
         costs: Cost of each candidate, `[n]`, at least 0.
         budget: The most that an order may cost, at least 1.
-        lengths: Length of each candidate, `[n]`, at least 0.
+        lengths: Length of each candidate for the reranker, `[n]`, at least 0.
         window: The most that an order's lengths may add up to, at least 1.
     """
     if knapsack_bound(lengths, costs, budget) <= window:
@@ -311,7 +310,6 @@ def _is_finite(similarity: object) -> bool:
 
 
 def _kind(candidates: Sequence[Candidate]) -> SimilarityKind:
-    """Return what the similarities of all candidates are."""
     kinds: set[SimilarityKind] = {"rank" if one.similarity is None else one.kind for one in candidates} or {"rank"}
     if len(kinds) > 1:
         raise InputError(
@@ -319,7 +317,3 @@ def _kind(candidates: Sequence[Candidate]) -> SimilarityKind:
             "(rank is one without a similarity); give all of one kind, or none a similarity"
         )
     return kinds.pop()
-
-
-def _relevance(kind: SimilarityKind, similarities: Sequence[float | None]) -> FloatArray:
-    return np.array(range(0, -len(similarities), -1) if kind == "rank" else similarities, dtype=np.float64)

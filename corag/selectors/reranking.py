@@ -42,7 +42,7 @@ class RerankingSelector(BudgetedSelector):
 
     Args:
         reranker: Name or object; None for `default_reranker`.
-        window: What is done with orders longer than the reranker's window; see `corag.rerankers.window`.
+        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
     """
 
     reranker: str | Reranker | None = None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import get_args
 
+from corag.checks import check_choice
 from corag.errors import InputError, SummarizerError
 from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
@@ -43,8 +43,7 @@ class OllamaSummarizer(OllamaSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.task not in get_args(Task):
-            raise InputError(f"task is {self.task!r}; it must be one of {', '.join(get_args(Task))}")
+        check_choice("task", self.task, Task)
         if self.max_concurrent < 1:
             raise InputError(f"max_concurrent must be at least 1, got {self.max_concurrent!r}; 1 to 8 are usual")
         least = 2 * _PROMPT_TOKENS

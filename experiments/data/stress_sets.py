@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Literal, TypeVar, get_args
+from typing import Literal, TypeVar
 
 import numpy as np
 
 import corag
+from corag.checks import check_choice
 from corag.cli.console import say
 from corag.errors import CoragError, InputError
 from corag.memory import TEXT, Memory
@@ -180,8 +181,7 @@ class StressConfig(CandidateSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kind not in get_args(Kind):
-            raise InputError(f"kind is {self.kind!r}; it must be one of {', '.join(get_args(Kind))}")
+        check_choice("kind", self.kind, Kind)
         if not self.rates or len(set(self.rates)) < len(self.rates):
             raise InputError(f"rates are {self.rates}; give at least one, each once")
 

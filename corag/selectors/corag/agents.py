@@ -48,7 +48,13 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
     if agent is None or agent == NO_AGENT:
         return None
     if agent == DEFAULT_AGENT:
-        agent = shipped_agent_folder()
+        folder = shipped_checkpoint(SHIPPED_AGENT)
+        if folder is None:
+            raise InputError(
+                f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}, where source tree and wheel have it; install corag "
+                "again, or give the folder of a checkpoint"
+            )
+        agent = folder
     loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
     if not set(loaded.config.features) <= set(FEATURES):
         raise InputError(
@@ -64,30 +70,9 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
     return loaded
 
 
-def shipped_agent_folder() -> Path:
-    """Return the folder of the agent that ships with the project.
-
-    Raises:
-        InputError: This copy has none.
-    """
-    folder = shipped_checkpoint(SHIPPED_AGENT)
-    if folder is None:
-        raise InputError(
-            f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}, where source tree and wheel have it; install corag "
-            "again, or give the folder of a checkpoint"
-        )
-    return folder
-
-
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The agent that ships with the project, where it can be used.
-
-    Attributes:
-        agent: The agent, or None.
-        embedder: Embeds questions for it, or None.
-        reason: Why there is none; empty if there is.
-    """
+    """The agent that ships with the project and what embeds questions for it, or the reason why it cannot be used."""
 
     agent: ConfigurationAgent | None = None
     embedder: Embedder | None = None

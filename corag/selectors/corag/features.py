@@ -151,7 +151,7 @@ def question_vectors(
         recipe: The features wanted: candidates are embedded only as far as these need it. What they do not name stays
             zeros (`candidates`) or as given (`curve`).
     """
-    own = [_are_cosines_of(problem, embedder) for problem in problems]
+    own = [problem.has_cosines and problem.embedders <= {None, embedder.name} for problem in problems]
     some = MEAN_OF if "candidates" in recipe else 0
     embedded = [
         [chunk.text for chunk in (problem.chunks[:some] if known or "curve" not in recipe else problem.chunks)]
@@ -175,7 +175,3 @@ def agent_features(problems: Sequence[Problem], embedder: Embedder, recipe: Sequ
     found = question_vectors(problems, embedder, recipe)
     similarities = [one.similarities for one in found]
     return feature_vectors(recipe, [one.query for one in found], [one.candidates for one in found], similarities)
-
-
-def _are_cosines_of(problem: Problem, embedder: Embedder) -> bool:
-    return problem.has_cosines and problem.embedders <= {None, embedder.name}

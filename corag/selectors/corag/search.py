@@ -35,7 +35,7 @@ class SearchPlan:
     Attributes:
         reranker: Values orders.
         config: Settings of the search.
-        window: What is done with orders longer than the reranker's window.
+        window: How orders longer than the reranker's window are valued.
         surrogate: Ranks orders for `config.prefilter` below 1.
         trace: What the selection's trace tells about where the settings come from.
     """

@@ -71,7 +71,7 @@ class Corag(BudgetedSelector):
             this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
             are. Policies to which this makes no difference leave it out, because finding the scale takes the value
             of every single candidate.
-        window: What becomes of orders that are longer than the reranker's window; see `corag.rerankers.window`.
+        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
             each question. None or `none`: all is as given above. `default`: the agent that ships with the project, if
@@ -208,11 +208,7 @@ def corag_fixed(
 ) -> Corag:
     """Return `corag` with the best single setting that an agent's checkpoint records: what the agent has to beat.
 
-    Args:
-        agent: A checkpoint folder, a loaded agent, or `default` for the one that ships with the project.
-        scale: See `Corag`.
-        window: See `Corag`.
-        tokens: The answering model's token counter.
+    For the settings see `Corag`.
 
     Raises:
         InputError: There is no agent, or its checkpoint records no such setting.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from corag.checks import check_choice
+from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
@@ -25,11 +25,9 @@ class RaptorConfig:
         summary_tokens: The most tokens of a summary.
         max_layers: The most layers above the chunks.
         min_nodes: A layer of fewer nodes is not summed up further.
-        reduction: See `corag.selectors.raptor.clusters.soft_clusters`.
-        dimensions: See there.
-        max_components: See there.
-        threshold: See there.
         seed: Of everything random.
+
+    The others are those of `corag.selectors.raptor.clusters.soft_clusters`.
     """
 
     summary_tokens: int = 100
@@ -43,24 +41,17 @@ class RaptorConfig:
 
     def __post_init__(self) -> None:
         check_choice("reduction", self.reduction, Reduction)
-        for name, least in (("summary_tokens", 1), ("max_layers", 0), ("min_nodes", 2), ("dimensions", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
-        if self.max_components < 1:
-            raise InputError(f"max_components must be at least 1, got {self.max_components!r}; 50 is usual")
+        check_count("summary_tokens", self.summary_tokens, "100 is usual")
+        check_count("max_layers", self.max_layers, "5 is usual", least=0)
+        check_count("min_nodes", self.min_nodes, "4 is usual", least=2)
+        check_count("dimensions", self.dimensions, "10 is usual")
+        check_count("max_components", self.max_components, "50 is usual")
         if not 0 < self.threshold <= 1:
             raise InputError(f"threshold must be above 0 and at most 1, got {self.threshold!r}; 0.1 is usual")
 
 
 class RaptorBuilder:
-    """Grows trees.
-
-    Args:
-        embedder: Embeds chunks and summaries.
-        summarizer: Sums clusters up.
-        config: How.
-        store: Keeps summaries, so that an interrupted build goes on where it stopped.
-    """
+    """Grows trees; a `store` keeps summaries, so that an interrupted build goes on where it stopped."""
 
     def __init__(
         self,
@@ -133,32 +124,29 @@ class RaptorBuilder:
         new_vectors = self.embedder.vectors([leaf.text for leaf in leaves])
         parents = tree.layer(1)
         nearest = (new_vectors @ tree.vectors_of(parents).T).argmax(axis=1)
+        # New children of each node that has any.
         joined: dict[str, list[str]] = {}
         for leaf, parent in zip(leaves, nearest.tolist(), strict=True):
             joined.setdefault(parents[parent].id, []).append(leaf.id)
         nodes = {node.id: node for node in (*tree.nodes, *leaves)}
         num_failed = tree.num_failed
         for number in range(1, tree.num_layers):
-            grown = [
-                replace(node, children=(*node.children, *joined.get(node.id, ())))
+            groups = {
+                node.id: [nodes[child] for child in (*node.children, *joined[node.id])]
                 for node in tree.layer(number)
                 if node.id in joined
-            ]
-            made, failed = self._summed_up(
-                [node.id for node in grown], [[nodes[child] for child in node.children] for node in grown]
-            )
+            }
+            made, failed = self._summed_up(list(groups), list(groups.values()))
             num_failed += failed
             nodes.update((node.id, node) for node in made)
-            changed = {node.id for node in made}
             # The parents of what changed are summed up anew, with the children that they have.
-            joined = {node.id: [] for node in tree.layer(number + 1) if changed & set(node.children)}
+            joined = {node.id: [] for node in tree.layer(number + 1) if groups.keys() & set(node.children)}
         ordered = sorted(nodes.values(), key=lambda node: node.layer)
         # What did not change keeps its vector.
-        same = {node.id for node in tree.nodes if nodes[node.id].text == node.text}
-        fresh = [node for node in ordered if node.id not in same]
-        fresh_vectors = self.embedder.vectors([node.text for node in fresh])
-        found = dict(zip((node.id for node in fresh), fresh_vectors, strict=True))
-        vectors = [tree.vectors[tree.places[node.id]] if node.id in same else found[node.id] for node in ordered]
+        known_vectors = {node.text: vector for node, vector in zip(tree.nodes, tree.vectors, strict=True)}
+        fresh = [node.text for node in ordered if node.text not in known_vectors]
+        known_vectors |= zip(fresh, self.embedder.vectors(fresh), strict=True)
+        vectors = [known_vectors[node.text] for node in ordered]
         return RaptorTree(tuple(ordered), np.array(vectors), tree.embedder, num_failed)
 
     def _summed_up(self, names: Sequence[str], groups: Sequence[Sequence[Node]]) -> tuple[list[Node], int]:

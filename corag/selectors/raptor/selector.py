@@ -12,8 +12,7 @@ from corag.memory import Memory
 from corag.selectors.base import Choice
 from corag.selectors.problem import Problem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-from corag.selectors.raptor.retrieve import collapsed, traversal
-from corag.selectors.raptor.tree import RaptorTree
+from corag.selectors.raptor.tree import RaptorTree, collapsed, traversal
 from corag.selectors.summarizing import Piece, WithSummarizer, joined
 
 Retrieval = Literal["collapsed", "traversal"]

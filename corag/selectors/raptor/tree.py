@@ -1,7 +1,4 @@
-"""The tree: nodes and their vectors, kept in a folder of JSON and a NumPy file without pickles.
-
-Knows neither models nor questions.
-"""
+"""The tree: nodes and their vectors, kept in a folder of JSON and a NumPy file without pickles; and its retrieval."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from agent.files import replace_file
+from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError
 from corag.types import FloatArray
 
@@ -124,3 +122,42 @@ class RaptorTree:
             return cls(nodes, vectors, content["embedder"], content["num_failed"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
+
+
+def collapsed(tree: RaptorTree, query: FloatArray) -> list[Node]:
+    """Return all nodes of all layers, most similar to the query's unit vector `[D]` first; of equals the lower one."""
+    return _most_similar(tree, tree.nodes, query)
+
+
+def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5, depth: int | None = None) -> list[Node]:
+    """Return the best nodes of the top layer, the best among their children, and so on down.
+
+    Args:
+        tree: The tree.
+        query: Unit vector of the question, `[D]`.
+        top_k: Nodes of each layer, at least 1.
+        depth: Layers to visit, or None for all.
+
+    Returns:
+        Nodes from the top down, in each layer most similar first.
+
+    Raises:
+        InputError: top_k or depth is below 1.
+    """
+    depth = tree.num_layers if depth is None else depth
+    check_count("top_k", top_k, "5 is usual")
+    check_count("depth", depth, "None visits all layers", least=min(1, tree.num_layers))
+    found: list[Node] = []
+    # A node that no summary took in stands at the top too.
+    below = {child for node in tree.nodes for child in node.children}
+    offered = [node for node in tree.nodes if node.id not in below]
+    for _ in range(depth):
+        chosen = _most_similar(tree, offered, query)[:top_k]
+        found += chosen
+        children = dict.fromkeys(child for node in chosen for child in node.children)
+        offered = [tree.nodes[tree.places[child]] for child in children]
+    return found
+
+
+def _most_similar(tree: RaptorTree, nodes: Sequence[Node], query: FloatArray) -> list[Node]:
+    return [nodes[place] for place in np.argsort(-(tree.vectors_of(nodes) @ query), kind="stable").tolist()]

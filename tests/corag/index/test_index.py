@@ -176,7 +176,7 @@ def test_every_retrieval_refuses_the_same(index: ChunkIndex, retrieval: str):
         index.retrieve("red", np.ones(8), 0, retrieval)
     with pytest.raises(InputError, match="query vector"):
         index.retrieve("red", np.ones(7), 1, retrieval)
-    with pytest.raises(InputError, match="retrieval is 'fuzzy'; it has to be one of vector, text, hybrid"):
+    with pytest.raises(InputError, match="retrieval is 'fuzzy'; it must be one of vector, text, hybrid"):
         index.retrieve("red", np.ones(8), 1, "fuzzy")
 
 

@@ -12,8 +12,7 @@ from corag.errors import DataError, IndexMismatchError, InputError, MissingExtra
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.clusters import reduce_dimensions, soft_clusters
-from corag.selectors.raptor.retrieve import collapsed, traversal
-from corag.selectors.raptor.tree import Node, RaptorTree
+from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
 
 pytest.importorskip("sklearn")
@@ -250,7 +249,7 @@ def test_retrieval_by_hand():
     assert [node.id for node in traversal(tree, query, top_k=2)] == ["1/0", "1/1", "b", "a"]
     assert [node.id for node in traversal(tree, query, top_k=2, depth=1)] == ["1/0", "1/1"]
     for setting in ({"top_k": 0}, {"depth": 0}):
-        with pytest.raises(InputError, match=f"{next(iter(setting))} must be at least 1"):
+        with pytest.raises(InputError, match=f"{next(iter(setting))} must be a whole number of at least 1"):
             traversal(tree, query, **setting)
 
 
@@ -311,9 +310,9 @@ def test_a_tree_over_the_candidates_is_grown_once():
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"summary_tokens": 0}, "summary_tokens must be at least 1"),
-        ({"min_nodes": 1}, "min_nodes must be at least 2"),
-        ({"max_components": 0}, "max_components must be at least 1"),
+        ({"summary_tokens": 0}, "summary_tokens must be a whole number of at least 1"),
+        ({"min_nodes": 1}, "min_nodes must be a whole number of at least 2"),
+        ({"max_components": 0}, "max_components must be a whole number of at least 1"),
         ({"threshold": 0}, "threshold must be above 0"),
         ({"reduction": "none"}, "reduction is 'none'"),
     ],

@@ -130,7 +130,7 @@ def test_words_that_no_candidate_holds_leave_the_order_of_the_cosines(folder):
 
 @pytest.mark.parametrize("pool", ["candidates", "corpus"])
 def test_an_unknown_retrieval_is_refused(folder, small_index, pool):
-    with pytest.raises(InputError, match="retrieval is 'words'; it has to be one of vector, text, hybrid"):
+    with pytest.raises(InputError, match="retrieval is 'words'; it must be one of vector, text, hybrid"):
         open_pool(folder, folder.queries, corag.embedder(), pool=pool, index=small_index, retrieval="words")
 
 
