@@ -16,15 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def require(module: str, extra: str) -> ModuleType:
-    """Import `module`, or say which extra of CORAG brings it.
-
-    Args:
-        module: Dotted module name.
-        extra: Name of the extra in pyproject.toml that installs it.
-
-    Raises:
-        MissingExtraError: The module, or something it needs, is not installed.
-    """
+    """Import `module`, or raise `MissingExtraError`, which says what extra of CORAG to install."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

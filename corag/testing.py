@@ -12,11 +12,9 @@ from corag.types import Chunk, FloatArray, Order
 
 
 class TableReranker:
-    """A reranker whose values are written down: `TableReranker({("a",): 0.3, ("b", "a"): 0.9})`.
+    """A reranker with given values of combinations, by ids of chunks: `TableReranker({("a",): 0.3, ("b", "a"): 0.9})`.
 
-    Args:
-        values: Value of each ordered combination, by the ids of its chunks.
-        default: Value of every other combination.
+    Every other combination has the value `default`.
     """
 
     def __init__(self, values: Mapping[tuple[str, ...], float], *, default: float = 0.0) -> None:

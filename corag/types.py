@@ -1,8 +1,7 @@
 """The values that pass between retriever, search, reader and user, and the protocols of the parts.
 
-A part is a protocol, so any object that behaves like a `Reranker` is one; there is nothing to inherit from. What a
-part may offer beyond that has a protocol of its own, such as `BatchReader`, and is found with `isinstance`. This module
-knows no model, no device and no file.
+Any object with the methods of `Reranker` is one; there is nothing to inherit from. Optional abilities have protocols of
+their own, such as `BatchReader`, and are found with `isinstance`.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def search(
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
         score_orders: Gives one finite value per order, higher is better; called once per round.
-        budget: The most that an order may cost, a whole number >= 1.
+        budget: Upper bound on the cost of an order, in the unit of the costs, a whole number >= 1.
         config: The settings.
         surrogate: A cheap scorer on any scale, asked when `prefilter` is below 1; its answers obey the same rules.
 

@@ -30,7 +30,7 @@ def exhaustive(
     Args:
         costs: Cost of each candidate, best-ranked first, `[num_candidates]`, whole numbers >= 0.
         score_orders: Gives one finite value per order, higher is better.
-        budget: The most that an order may cost, a whole number >= 1.
+        budget: Upper bound on the cost of an order, a whole number >= 1.
         max_length: Most candidates in an order.
         max_orders: Most orders that may be scored; counted before anything is.
         ordered: False scores one ascending order per set, for scorers to which order does not matter.

@@ -60,19 +60,19 @@ class OrderSpace:
         level, spent = self.fitting[:, None], self.costs[self.fitting]
         levels, costs = [level], [spent]
         total = len(level)
-        while total <= limit and len(levels) < self.max_length:
+        if total > limit:
+            return None
+        while len(levels) < self.max_length:
             fits = spent[:, None] + self.costs <= self.budget
             np.put_along_axis(fits, level, False, axis=1)
             total += int(fits.sum())
             if total > limit:
-                break
+                return None
             parent, chunk = np.nonzero(fits)
             level = np.concatenate((level[parent], chunk[:, None]), axis=1)
             spent = spent[parent] + self.costs[chunk]
             levels.append(level)
             costs.append(spent)
-        if total > limit:
-            return None
         padded = [
             np.pad(level, ((0, 0), (0, self.max_length - level.shape[1])), constant_values=len(self.costs))
             for level in levels
@@ -103,9 +103,6 @@ def count_orders(
         max_length: Most candidates in an order.
         ordered: False counts sets.
         limit: Stop at more than this and return `limit + 1`; None counts to the end.
-
-    Raises:
-        SearchError: If an argument breaks a rule.
     """
     check_at_least("max_length", max_length, 1)
     costs, budget = checked_problem(costs, budget)

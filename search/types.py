@@ -28,12 +28,7 @@ ScoreProblemOrders = Callable[[Sequence[tuple[int, Order]]], ArrayLike]
 
 
 class Problem(NamedTuple):
-    """Input of one search; a plain `(costs, budget)` tuple works as well.
-
-    Attributes:
-        costs: Cost of each candidate, best-ranked candidate first, `[num_candidates]`, whole numbers >= 0.
-        budget: Upper bound on the cost of an order, in the unit of `costs`, a whole number >= 1.
-    """
+    """Costs and budget of one search, see `search.search`; a plain tuple works as well."""
 
     costs: ArrayLike
     budget: int
@@ -44,11 +39,7 @@ class SearchError(CoragError, ValueError):
 
 
 class StopSearch(Exception):  # noqa: N818  (a signal to the coroutine, not an error)
-    """Thrown into a search that waits for values: it ends and returns what it has found.
-
-    Args:
-        error: The failure that ends the search, if any; it becomes `SearchResult.error`.
-    """
+    """Thrown into a search that waits for values: it ends and returns what it has found, with `error` in the result."""
 
     def __init__(self, error: Exception | None = None) -> None:
         super().__init__()

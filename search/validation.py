@@ -57,28 +57,25 @@ def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
     return array.astype(np.int64), int(budget)
 
 
+def number_or_one(orders: Sequence[Any]) -> str:
+    """Describe orders in errors by their number, or the only one itself."""
+    return f"{orders[0]!r}" if len(orders) == 1 else f"{len(orders) or 'no'} order{'s' if orders else ''}"
+
+
 def checked_values(
     values: object,
     asked: Sequence[Any],
     source: str = "score_orders",
-    named: Callable[[Sequence[Any]], str] | None = None,
+    named: Callable[[Sequence[Any]], str] = number_or_one,
 ) -> FloatArray:
-    """Return the answer of a scorer as floats, `[len(asked)]`.
+    """Return the values of a scorer for the orders `asked` as floats, `[len(asked)]`, or raise `SearchError`.
 
     Args:
-        values: The answer.
-        asked: The orders that it was asked for.
+        values: Refused if they are no numbers, too few, too many or not finite.
+        asked: The orders.
         source: The scorer's name in errors.
-        named: Names some of these orders in errors; by default their number, or the only one.
-
-    Raises:
-        SearchError: It is no array of numbers, has another number of them, or one is not finite.
+        named: Describes some of these orders in errors.
     """
-
-    def number_or_one(orders: Sequence[Any]) -> str:
-        return f"{orders[0]!r}" if len(orders) == 1 else f"{len(orders) or 'no'} order{'s' if orders else ''}"
-
-    named = named or number_or_one
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -64,11 +64,10 @@ def run(config: AskConfig) -> None:
     from corag.cli.show import show_reply
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
     from corag.selectors.problem import check_budget, check_query
-    from corag.text.tokens import token_counter
 
     check_query(config.question)
     check_budget(config.budget)
-    settings: dict[str, Any] = {"tokens": token_counter(config.tokenizer)}
+    settings: dict[str, Any] = {"tokens": corag.token_counter(config.tokenizer)}
     if config.method in ("corag", "corag-fixed"):
         settings["agent"] = config.agent
     elif config.agent not in (DEFAULT_AGENT, NO_AGENT):

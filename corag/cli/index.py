@@ -39,17 +39,14 @@ def run(config: IndexConfig) -> None:
     """Index a corpus."""
     import corag
     from corag.index import build_index
-    from corag.text.chunking import ChunkConfig
-    from corag.text.tokens import token_counter
 
-    chunking = ChunkConfig(config.max_tokens, config.overlap_tokens)
     with progress("index", quiet=config.quiet) as report:
         index = build_index(
             config.data,
             config.out,
             corag.embedder(config.embedder),
-            chunking,
-            tokens=token_counter(config.tokenizer),
+            corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
+            tokens=corag.token_counter(config.tokenizer),
             overwrite=config.overwrite,
             batch_size=config.batch_size,
             report=report,

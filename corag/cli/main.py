@@ -43,11 +43,7 @@ COMMANDS = {
 
 
 def make_parser(only: str | None = None) -> Any:
-    """Return the parser, with one subcommand for each of `COMMANDS`.
-
-    Args:
-        only: The one command whose settings are wanted; the others are known by name alone. By default all.
-    """
+    """Return the parser, with a subcommand for each of `COMMANDS`; with `only`, the others have no settings."""
     from jsonargparse import ArgumentParser
 
     from corag import __version__
@@ -139,8 +135,8 @@ def _message(error: BaseException) -> str:
 def _configure_logging(debug: bool) -> None:
     handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(message)s", handlers=[handler])
-    logging.getLogger("corag").setLevel(logging.DEBUG if debug else logging.INFO)
-    logging.getLogger("experiments").setLevel(logging.DEBUG if debug else logging.INFO)
+    for package in ("corag", "experiments"):
+        logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
 
 
 if __name__ == "__main__":

@@ -80,11 +80,6 @@ class GaussianProcess:
     It grows a Cholesky factor by a block of orders at a time. Variances do not depend on values, so `condition` may
     come before the values are known, and `observe` after. Call `extend` after each addition to the pool.
 
-    Args:
-        pool: The orders.
-        priors: The priors, M.
-        trusts: Factors on the prior mean, T.
-
     Attributes:
         open: Whether the order is not conditioned on, `[P]`.
         rows: Pool rows of the orders conditioned on.
