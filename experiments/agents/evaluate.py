@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,7 @@ class EvaluateAgentConfig(AgentSettings):
     logger: Tracker = "wandb"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}; tests need at least 5")
         if min(self.shares) <= 0:
@@ -90,17 +91,10 @@ class EvaluateAgentConfig(AgentSettings):
         return [name for name in known if name in {*names, BASE, CEILING}]
 
 
-@dataclass(frozen=True)
-class Part:
-    """One piece of a protocol.
+class Part(NamedTuple):
+    """One piece of a protocol: methods that learn from `known_rows` and choose for `test_rows`.
 
-    Attributes:
-        protocol: Name of the protocol.
-        name: Name of the piece within it.
-        methods: The methods compared.
-        test_rows: The questions to answer.
-        known_rows: The questions to learn from and to validate by.
-        share: Share of the training questions that may be used.
+    They may use this `share` of the training questions.
     """
 
     protocol: str
@@ -193,19 +187,17 @@ def _fold(arrays: LabelArrays, part: Part, seed: int, config: TrainAgentConfig, 
     sides = divide(arrays.data[known], arrays.group[known], shares if unused else shares[:2], seed)
     train, val = known[sides == TRAIN], known[sides == VAL]
     both = np.concatenate([train, val])
-    train_set, val_set, known_set, test_set = (arrays.of(rows) for rows in (train, val, both, part.test_rows))
-    return Fold(train_set, val_set, known_set, test_set, config, seed, folder)
+    return Fold(*map(arrays.of, (train, val, both, part.test_rows)), config=config, seed=seed, folder=folder)
 
 
 def _unit(part: Part, name: str, fold: Fold) -> dict[str, Any]:
     """Return what a method chooses with one seed, or why it cannot."""
     try:
-        chosen = run_method(name, fold)
+        return run_method(name, fold)
     except agent.AgentError as error:
         if part.protocol == HELD_OUT:
             raise
         return {"left_out": str(error)}
-    return {"choices": chosen.choices.tolist(), "fit_s": chosen.fit_s, "predict_us": chosen.predict_us}
 
 
 def _protocols(
@@ -221,15 +213,12 @@ def _protocols(
                 del of_method[name]
                 left_out[name] = f"{len(reasons)} of {config.seeds} seeds: {reasons[0]}"
                 logger.warning("%s, %s: %s is left out: %s", part.protocol, part.name, name, left_out[name])
-        chosen = {
-            name: [np.array(unit["choices"], dtype=np.int64) for unit in of_seeds]
-            for name, of_seeds in of_method.items()
-        }
+        chosen = {name: [np.array(unit["choices"]) for unit in of_seeds] for name, of_seeds in of_method.items()}
         test = arrays.of(part.test_rows)
         rows = method_figures(test, chosen, config.target)
         for row in rows:
-            for figure in ("fit_s", "predict_us"):
-                row[figure] = float(np.median([unit[figure] for unit in of_method[row["method"]]]))
+            units_of = of_method[row["method"]]
+            row |= {name: float(np.median([unit[name] for unit in units_of])) for name in ("fit_s", "predict_us")}
         of_part: dict[str, Any] = {"questions": len(test), "learned_from": len(part.known_rows), "methods": rows}
         if left_out:
             of_part["left_out"] = left_out

@@ -82,43 +82,33 @@ class Fold:
         return features if self.scaling is None else self.scaling(features)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """Choices, `[n]`, seconds to learn, and microseconds to choose for one question, embedding excluded."""
-
-    choices: Choices
-    fit_s: float
-    predict_us: float
-
-
 Chooser = Callable[[LabelArrays], Choices]
 """Chooses for questions."""
 Method = Callable[[Fold], Chooser]
 """Learns from a fold and returns what chooses."""
 
 
-def run_method(name: str, fold: Fold) -> Chosen:
+def run_method(name: str, fold: Fold) -> dict[str, Any]:
     """Train a method and let it choose, on one thread, so that times can be compared.
 
     An unknown method is an `InputError`, too little to learn from an `agent.AgentError`.
+
+    Returns:
+        `choices`, `[n]`; `fit_s`, seconds to learn; `predict_us`, the median time to choose for one question in
+        microseconds, embedding excluded.
     """
     with require("threadpoolctl", "clustering").threadpool_limits(1):
         started = time.perf_counter()
         choose = method(name)(fold)
-        fitted = time.perf_counter()
-        choices = np.asarray(choose(fold.test), dtype=np.int64)
-        return Chosen(choices, fitted - started, _predict_us(choose, fold.test))
-
-
-def _predict_us(choose: Chooser, arrays: LabelArrays) -> float:
-    """Return the median time for one question, in microseconds."""
-    spent = []
-    for row in range(min(TIMED, len(arrays))):
-        one = arrays.of([row])
-        started = time.perf_counter()
-        choose(one)
-        spent.append(time.perf_counter() - started)
-    return float(np.median(spent)) * 1e6
+        fit_s = time.perf_counter() - started
+        choices = np.asarray(choose(fold.test), dtype=np.int64).tolist()
+        spent = []
+        for row in range(min(TIMED, len(fold.test))):
+            one = fold.test.of([row])
+            started = time.perf_counter()
+            choose(one)
+            spent.append(time.perf_counter() - started)
+    return {"choices": choices, "fit_s": fit_s, "predict_us": float(np.median(spent)) * 1e6}
 
 
 def best_single_method(fold: Fold) -> Chooser:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,8 +65,7 @@ class SweepConfig:
                 raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One training: what is varied, by dotted name, all settings, and a fingerprint of settings and labels."""
 
     settings: Mapping[str, Any]
@@ -82,8 +81,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
 
     Returns:
         The content of `summary.json`: a row for each combination, best first, with the `figures` of the best epochs:
-            mean,
-        standard deviation (over seeds, n - 1), lowest and highest.
+        mean, standard deviation (over seeds, n - 1), lowest and highest.
 
     Raises:
         InputError: A name or value is wrong, or there are no validation questions to compare by.
@@ -143,22 +141,11 @@ def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> Train
 
     Values are read as on the command line: a list becomes a tuple where one is expected. Errors are as for `plan`.
     """
-    values = asdict(config)
-    for name, value in changes.items():
-        *groups, last = name.split(".")
-        node = values
-        for depth, part in enumerate((*groups, last)):
-            if not isinstance(node, dict) or part not in node:
-                where = ".".join(groups[:depth]) or "the training"
-                known = f"has {', '.join(node)}; name one of these" if isinstance(node, dict) else "is no group"
-                raise InputError(f"{name!r} is no setting: {where} {known}")
-            if depth < len(groups):
-                node = node[part]
-        if isinstance(node[last], dict):
-            raise InputError(f"{name!r} is a group of settings; name one of them: {', '.join(node[last])}")
-        node[last] = value
+    flat = flattened(asdict(config))
+    if unknown := [name for name in changes if name not in flat]:
+        raise InputError(f"{unknown[0]!r} is no setting; the settings are {', '.join(flat)}")
     try:
-        parsed = _parser().parse_object(values)
+        parsed = _parser().parse_object({**flat, **changes})
     except ArgumentError as error:
         raise InputError(f"{_said(changes)} cannot be: {' '.join(str(error).split())}") from error
     return TrainAgentConfig(**vars(_parser().instantiate(parsed)))
@@ -192,17 +179,15 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         groups.setdefault(json.dumps(record["settings"], sort_keys=True), []).append(record)
     rows = []
     for of_group in groups.values():
-        figures: dict[str, list[float]] = {}
-        for record in of_group:
-            # Seconds are missing where a run was resumed, and all figures where it failed.
-            for name, value in record.get("figures", {}).items():
-                figures.setdefault(name, []).append(value)
+        # Seconds are missing where a run was resumed, and all figures where it failed.
+        found = [record["figures"] for record in of_group if "figures" in record]
+        names = dict.fromkeys(name for figures in found for name in figures)
         rows.append(
             {
                 "settings": of_group[0]["settings"],
                 "runs": len(of_group),
                 "errors": [record["error"] for record in of_group if "error" in record],
-                "figures": {name: _spread(values) for name, values in figures.items()},
+                "figures": {name: _spread([one[name] for one in found if name in one]) for name in names},
             }
         )
     return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)

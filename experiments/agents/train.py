@@ -56,6 +56,14 @@ class AgentSettings:
         """The parts of the feature vector."""
         return check_recipe(comma_separated(self.features))
 
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.shares).all() and min(self.shares) >= 0 and self.shares[TRAIN] > 0):
+            raise InputError(
+                f"shares are {', '.join(map(str, self.shares))}; give three numbers of at least 0 for training, "
+                "validation and test, the first above 0"
+            )
+        _ = self.recipe
+
 
 @dataclass(frozen=True)
 class TrainAgentConfig(AgentSettings):
@@ -72,19 +80,9 @@ class TrainAgentConfig(AgentSettings):
     training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
 
     def __post_init__(self) -> None:
-        check_shares(self.shares)
+        super().__post_init__()
         if self.val_split and not self.train_split:
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
-        _ = self.recipe
-
-
-def check_shares(shares: tuple[float, float, float]) -> None:
-    """Raise `InputError` for shares that are no shares, or leave nothing to learn from."""
-    if not (np.isfinite(shares).all() and min(shares) >= 0 and shares[TRAIN] > 0):
-        raise InputError(
-            f"shares are {', '.join(map(str, shares))}; give three numbers of at least 0 for training, validation and "
-            "test, the first above 0"
-        )
 
 
 def train(config: TrainAgentConfig) -> agent.TrainReport:
@@ -153,17 +151,15 @@ def _of_split(arrays: LabelArrays, split: str, where: str) -> LabelArrays:
 
 
 def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:
-    counts = {str(name): int((arrays.data == name).sum()) for name in sorted(set(arrays.data))}
-    settings = [metadata["settings"] for metadata in arrays.metadata]
-    readers = ", ".join(dict.fromkeys(str(of_table["reader"]) for of_table in settings))
+    counts = ", ".join(f"{name} {(arrays.data == name).sum()}" for name in sorted(set(arrays.data)))
+    readers = ", ".join(dict.fromkeys(str(metadata["settings"]["reader"]) for metadata in arrays.metadata))
     budgets = ", ".join(map(str, arrays.budgets))
     if config.train_split:
         division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
     else:
         division = f"shares {config.shares} by document, seed {config.split_seed}"
     return {
-        "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: "
-        + ", ".join(f"{name} {count}" for name, count in counts.items()),
+        "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {sha256(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
         "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",

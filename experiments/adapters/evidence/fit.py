@@ -22,6 +22,9 @@ from corag.types import FloatArray
 from experiments.adapters.calibration import minimised
 from experiments.adapters.evidence.config import FitSettings
 
+MEMBER_TENSORS = ("linear", "bias", "hidden", "hidden_bias", "output")
+"""Parameters of a network, by their names in `Ensemble`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Example:
@@ -47,16 +50,14 @@ class Table:
     """The hypotheses of an example, H of them, without the empty one.
 
     Attributes:
+        example: The question; its true hypothesis is the empty one if it has no evidence.
         features: The true hypothesis first, unless it is the empty one, `[H, F]`.
         corrections: Logarithm of how many sets each stands for, `[H]`.
-        answerable: Whether the true hypothesis is not the empty one.
-        weight: Of the question in the loss.
     """
 
+    example: Example
     features: NDArray[np.float32]
     corrections: NDArray[np.float32]
-    answerable: bool
-    weight: float = 1.0
 
 
 def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:
@@ -77,12 +78,7 @@ def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | 
         if total:
             blocks.append(features(example.signals, sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
-    return Table(
-        np.concatenate(blocks).astype(np.float32),
-        np.concatenate(corrections).astype(np.float32),
-        bool(example.gold),
-        example.weight,
-    )
+    return Table(example, np.concatenate(blocks).astype(np.float32), np.concatenate(corrections).astype(np.float32))
 
 
 def standards(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:
@@ -153,13 +149,13 @@ def _loss(
     losses = []
     for table, part, (_, corrections) in zip(tables, parts, drawn, strict=True):
         weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
-        losses.append(-table.weight * torch.log_softmax(weighed, 0)[int(table.answerable)])
-    return torch.stack(losses).sum() / sum(table.weight for table in tables)
+        losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[int(bool(table.example.gold))])
+    return torch.stack(losses).sum() / sum(table.example.weight for table in tables)
 
 
 def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return at most so many hypotheses, the true one among them, with their corrections."""
-    kept = int(table.answerable)
+    kept = int(bool(table.example.gold))
     others = len(table.features) - kept
     if len(table.features) <= most:
         return table.features, table.corrections
@@ -175,8 +171,7 @@ def to_ensemble(networks: Sequence[Network], mean: FloatArray, scale: FloatArray
     def stack(name: str) -> FloatArray:
         return np.asarray(torch.stack([getattr(network, name) for network in networks]).detach().double().numpy())
 
-    names = ("linear", "bias", "hidden", "hidden_bias", "output")
-    return Ensemble(mean, scale, **{name: stack(name) for name in names})
+    return Ensemble(mean, scale, **{name: stack(name) for name in MEMBER_TENSORS})
 
 
 def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 
@@ -82,60 +82,54 @@ def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
 
 def pools(corpus: Corpus, source: EvidenceSource, queries: Sequence[Query]) -> list[Pooled]:
     """Return the questions of a source with their candidates, the unanswerable ones after the others."""
-    offers = _Offers(corpus, source)
+    offers = _offers(corpus, source)
     vectors = embed(corpus.encoder, [query.question for query in queries])
-    whole = [
-        _pooled(corpus, query, vector, offers(query, vector)) for query, vector in zip(queries, vectors, strict=True)
-    ]
-    lacking = [
-        _pooled(corpus, query, vector, [name for name in offers(query, vector) if name not in query.gold])
-        for query, vector in zip(queries, vectors, strict=True)
-        if _share(query.id, "unanswerable") < source.unanswerable
-    ]
-    return whole + [pooled for pooled in lacking if pooled.chunks]
+    found, lacking = [], []
+    for query, vector in zip(queries, vectors, strict=True):
+        names = offers(query, vector)
+        found.append(_pooled(corpus, query, vector, names))
+        others = [name for name in names if name not in query.gold]
+        if others and _share(query.id, "unanswerable") < source.unanswerable:
+            lacking.append(_pooled(corpus, query, vector, others))
+    return found + lacking
 
 
-class _Offers:
-    """Returns the ids of the candidates of a question, evidence first."""
+def _offers(corpus: Corpus, source: EvidenceSource) -> Callable[[Query, Float32], list[str]]:
+    """Return what gives the ids of a question's candidates, evidence first."""
+    folder, bm25 = corpus.folder, Bm25(b=0.75)
+    articles: dict[str, dict[str, None]] = {"": dict.fromkeys(folder.documents)}
+    if source.within == "article":
+        for query in folder.queries:
+            known = [name for name in query.gold if name in folder.documents]
+            articles.setdefault(str(query.extra.get("article")), {}).update(dict.fromkeys(known))
 
-    def __init__(self, corpus: Corpus, source: EvidenceSource) -> None:
-        self._corpus, self._source = corpus, source
-        self._articles: dict[str, list[str]] = {}
-        if source.within == "article":
-            for query in corpus.folder.queries:
-                names = self._articles.setdefault(str(query.extra.get("article")), [])
-                names.extend(name for name in query.gold if name in corpus.folder.documents and name not in names)
-        self._pools: dict[str, tuple[list[str], Float32]] = {}
-        self._bm25 = Bm25(b=0.75)
+    @cache
+    def pool(article: str) -> tuple[list[str], Float32]:
+        names = list(articles[article])
+        return names, corpus.vectors(names)
 
-    def __call__(self, query: Query, vector: Float32) -> list[str]:
-        if self._source.within == "candidates":
+    def offers(query: Query, vector: Float32) -> list[str]:
+        if source.within == "candidates":
             if query.candidates is None:
                 raise DataError(
-                    f"question {query.id!r} of {self._corpus.folder.path} has no candidates of its own; take them from "
-                    "within its article or the corpus"
+                    f"question {query.id!r} of {folder.path} has no candidates of its own; take them from within its "
+                    "article or the corpus"
                 )
             return list(query.candidates)
-        article = str(query.extra.get("article")) if self._source.within == "article" else ""
-        names, vectors = self._pool(article)
+        names, vectors = pool(str(query.extra.get("article")) if source.within == "article" else "")
         others = np.array([row for row, name in enumerate(names) if name not in query.gold], dtype=np.intp)
-        room = max(0, self._source.num_candidates - len(query.gold))
-        if not self._source.num_candidates or len(others) <= room:
+        room = max(0, source.num_candidates - len(query.gold))
+        if not source.num_candidates or len(others) <= room:
             return [*query.gold, *(names[row] for row in others.tolist())]
         near = others[np.argsort(-(vectors[others] @ vector), kind="stable")[: 3 * room]].tolist()
         chosen, rest = near[: room - room // 2], near[room - room // 2 :]
         # BM25 ranks only passages near by vector: those that merely share words are easy negatives.
-        texts = [passage(self._corpus.folder.documents[names[row]]) for row in rest]
-        values = self._bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
+        texts = [passage(folder.documents[names[row]]) for row in rest]
+        values = bm25.scorer(query.question, texts)([(row,) for row in range(len(rest))])
         by_words = [rest[row] for row in np.argsort(-values, kind="stable")[: room // 2].tolist()]
         return [*query.gold, *(names[row] for row in chosen + by_words)]
 
-    def _pool(self, article: str) -> tuple[list[str], Float32]:
-        """Return the passages of an article, or of the corpus, with their embeddings."""
-        if article not in self._pools:
-            names = self._articles[article] if article else list(self._corpus.folder.documents)
-            self._pools[article] = (names, self._corpus.vectors(names))
-        return self._pools[article]
+    return offers
 
 
 def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str]) -> Pooled:
@@ -158,8 +152,3 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
 def _share(name: str, purpose: str) -> float:
     """Return a pseudo-random number in [0, 1) from a hash of name and purpose."""
     return int.from_bytes(hashlib.sha256(f"{purpose} {name}".encode()).digest()[:6], "big") / 2**48
-
-
-def open_corpus(data: str | Path, name: str, encoder: TextEncoder) -> Corpus:
-    """Read a data folder."""
-    return Corpus(DataFolder.open(Path(data) / name), encoder)

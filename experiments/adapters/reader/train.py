@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,42 +20,33 @@ from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
+from corag.types import FloatArray
 from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
 from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import adapter_tensors, forward_of
+from experiments.adapters.train import ADAPTER_DIR, AdapterReport, finished_report
+from experiments.data.pools import drawn
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
-from experiments.run.journal import fingerprint, finished_record, write_atomically
+from experiments.run.journal import fingerprint, write_atomically
 
 logger = logging.getLogger(__name__)
 
-Floats = NDArray[np.float64]
-
-ADAPTER_DIR, DONE_FILE = "adapter", "training.json"
+DONE_FILE = "training.json"
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderReport:
-    """The adapter's folder, figures by set of questions, and the reader's settings with its calibration."""
-
-    adapter: Path
-    figures: Mapping[str, Mapping[str, float]]
-    settings: ReaderSettings
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A source, read."""
+class _Part(NamedTuple):
+    """A source, with its held-out questions."""
 
     name: str
     folder: DataFolder
     held: list[Query]
 
 
-def train_reader(config: ReaderTraining) -> ReaderReport:
+def train_reader(config: ReaderTraining) -> AdapterReport:
     """Train the reader, measure it, and save its adapter with a model card.
 
     An interrupted training resumes at its last state; a finished one is not done again.
@@ -68,10 +60,9 @@ def train_reader(config: ReaderTraining) -> ReaderReport:
     parts, learning = _read_sources(config)
     work = _fingerprint(config, learning)
     whole = fingerprint([work, config.epochs, config.decay, [asdict(test) for test in config.tests]])
+    if (finished := finished_report(out, DONE_FILE, whole)) is not None:
+        return finished
     adapter = out / ADAPTER_DIR
-    if (done := finished_record(out / DONE_FILE, whole)) is not None and adapter.is_dir():
-        logger.info("%s is trained already; delete it to train again", adapter)
-        return ReaderReport(adapter, done["figures"], ReaderSettings(**done["settings"]))
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     plain = ReaderSettings(window_tokens=config.window_tokens)
     checks = {part.name: gold_cases(part.folder, part.held[: config.validation]) for part in parts}
@@ -79,7 +70,7 @@ def train_reader(config: ReaderTraining) -> ReaderReport:
     def validate(network: SpanNetwork) -> dict[str, float]:
         network.eval()
         reader = SpanReader(forward_of(network, bf16=config.bf16), tokenizer, plain)
-        figures = {name: _answers(reader, cases) for name, cases in checks.items() if cases}
+        figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
         return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
     network, progress = learn(config, learning, validate, work)
@@ -90,10 +81,9 @@ def train_reader(config: ReaderTraining) -> ReaderReport:
     settings, figures = _measure(reader, parts, config)
     card = reader_card(config, progress, settings, figures, len(learning))
     save_adapter(adapter, tensors, _adapter_config(settings), card)
-    report = ReaderReport(adapter, figures, settings)
     done = {"work": whole, "figures": figures, "settings": asdict(settings), "progress": asdict(progress)}
     write_atomically(out / DONE_FILE, json.dumps(done, indent=2) + "\n")
-    return report
+    return AdapterReport(adapter, figures)
 
 
 def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
@@ -122,12 +112,9 @@ def _fingerprint(config: ReaderTraining, learning: Sequence[Example]) -> str:
     return fingerprint([{name: settings[name] for name in names + more}, [example.id for example in learning]])
 
 
-def _answers(reader: SpanReader, cases: Sequence[ReadingCase]) -> dict[str, float]:
-    return _means(*answer_scores(cases, read(reader, cases), reader.settings))
-
-
-def _means(f1s: Floats, matches: Floats) -> dict[str, float]:
-    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(f1s)}
+def _figures(scores: FloatArray) -> dict[str, float]:
+    f1s, matches = scores.T
+    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(scores)}
 
 
 def _measure(
@@ -135,34 +122,30 @@ def _measure(
 ) -> tuple[ReaderSettings, dict[str, dict[str, float]]]:
     """Return the reader's settings with its confidence fitted, and its figures."""
     figures: dict[str, dict[str, float]] = {}
-    margins: list[float] = []
-    right: list[float] = []
-    answerable: list[bool] = []
+    seen: list[tuple[float, float, bool]] = []
     for part in parts:
         for cases in (gold_cases(part.folder, part.held), foreign_cases(part.folder, part.held, config.seed)):
             if not cases:
                 continue
-            readings = read(reader, cases)
-            f1s, matches = answer_scores(cases, readings, reader.settings)
+            readings, scores = read(reader, cases)
             if cases[0].answers:
-                figures[f"{part.name}, held out"] = _means(f1s, matches)
-            for case, reading, match in zip(cases, readings, matches.tolist(), strict=True):
-                if case.answers[:1] not in (("yes",), ("no",)):
-                    margins.append(reading.margin)
-                    right.append(match)
-                    answerable.append(bool(case.answers))
+                figures[f"{part.name}, held out"] = _figures(scores)
+            seen += [
+                (reading.margin, match, bool(case.answers))
+                for case, reading, match in zip(cases, readings, scores[:, 1].tolist(), strict=True)
+                if case.answers[:1] not in (("yes",), ("no",))
+            ]
     for test in config.tests:
         folder = DataFolder.open(Path(config.data) / test.data)
-        cases = gold_cases(folder, _drawn(folder.split(test.split), test.limit, config.seed))
-        figures[f"{test.data}, {test.split}"] = _answers(reader, cases)
-    settings, figures["calibration"] = _calibrated(
-        reader.settings, np.array(margins), np.array(right), np.array(answerable, dtype=bool)
-    )
+        cases = gold_cases(folder, drawn(folder.split(test.split), test.limit or None, config.seed))
+        figures[f"{test.data}, {test.split}"] = _figures(read(reader, cases)[1])
+    margins, right, answerable = np.array(seen, dtype=np.float64).reshape(-1, 3).T.copy()
+    settings, figures["calibration"] = _calibrated(reader.settings, margins, right, answerable.astype(bool))
     return settings, figures
 
 
 def _calibrated(
-    settings: ReaderSettings, margins: Floats, right: Floats, answerable: NDArray[np.bool_]
+    settings: ReaderSettings, margins: FloatArray, right: FloatArray, answerable: NDArray[np.bool_]
 ) -> tuple[ReaderSettings, dict[str, float]]:
     """Fit the confidence of spans, in contexts with and without the answer.
 
@@ -187,16 +170,6 @@ def _calibrated(
     return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
 
 
-def _drawn(queries: Sequence[Query], limit: int, seed: int) -> list[Query]:
-    if not limit or limit >= len(queries):
-        return list(queries)
-    chosen = np.random.default_rng(seed).choice(len(queries), size=limit, replace=False)
-    return [queries[index] for index in sorted(chosen.tolist())]
-
-
-_LEFT_OUT = ("maybe",)
-
-
 @dataclass(frozen=True, slots=True)
 class ReadingCase:
     """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
@@ -211,7 +184,7 @@ def gold_cases(folder: DataFolder, queries: Sequence[Query]) -> list[ReadingCase
     return [
         ReadingCase(query.question, _context(folder, query.gold), query.answers)
         for query in queries
-        if query.answers and query.gold and query.answers[0] not in _LEFT_OUT
+        if query.answers and query.gold and query.answers[0] != "maybe"
     ]
 
 
@@ -240,16 +213,11 @@ def _context(folder: DataFolder, names: Sequence[str]) -> str:
     return SEPARATOR.join(passage(folder.documents[name]).text for name in names if name in folder.documents)
 
 
-def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> list[Reading]:
-    """Return the reading of each case."""
-    return reader.read([case.question for case in cases], [case.context for case in cases])
-
-
-def answer_scores(
-    cases: Sequence[ReadingCase], readings: Sequence[Reading], settings: ReaderSettings
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return F1 and exact match of each case, `[n]` each, as SQuAD 1.1 counts them."""
-    said = [to_answer(reading, case.context, settings).text for case, reading in zip(cases, readings, strict=True)]
-    f1s = [f1(text, case.answers) for text, case in zip(said, cases, strict=True)]
-    matches = [exact_match(text, case.answers) for text, case in zip(said, cases, strict=True)]
-    return np.array(f1s), np.array(matches)
+def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> tuple[list[Reading], FloatArray]:
+    """Return the reading of each case, and its F1 and exact match as SQuAD 1.1 counts them, `[n, 2]`."""
+    readings = reader.read([case.question for case in cases], [case.context for case in cases])
+    scores = []
+    for case, reading in zip(cases, readings, strict=True):
+        said = to_answer(reading, case.context, reader.settings).text
+        scores.append((f1(said, case.answers), exact_match(said, case.answers)))
+    return readings, np.array(scores)

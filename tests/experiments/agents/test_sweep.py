@@ -92,10 +92,10 @@ def test_nested_settings_are_set_by_dotted_name():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"training.rate": 1}, InputError, r"'training.rate' is no setting: training has lr, .*; name one of these"),
-        ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting: the training has labels, out, .*hidden"),
-        ({"training.lr.x": 1}, InputError, r"'training.lr.x' is no setting: training.lr is no group"),
-        ({"training": 1}, InputError, r"'training' is a group of settings; name one of them: lr, batch_size"),
+        ({"training.rate": 1}, InputError, r"'training.rate' is no setting; the settings are labels, .* training.lr, "),
+        ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting; the settings are labels, out, .*hidden"),
+        ({"training.lr.x": 1}, InputError, r"'training.lr.x' is no setting; .* training.lr, "),
+        ({"training": 1}, InputError, r"'training' is no setting; .* training.lr, training.batch_size, "),
         ({"training.lr": "fast"}, InputError, r"training.lr=fast.* cannot be: .*float.* fast"),
         ({"hidden": "wide"}, InputError, r"hidden=wide.* cannot be: .*tuple.* wide"),
         ({"training.lr": -1}, AgentError, r"lr must be a finite number greater than 0.0, got -1"),
