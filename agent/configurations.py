@@ -85,14 +85,7 @@ def _scaled(settings: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True, slots=True)
 class FixedConfiguration:
-    """One configuration for every question: what the agent has to beat.
-
-    Attributes:
-        reranker: Name of the reranker.
-        iterations: Search iterations, at least 1.
-        exploration: c of eq. 5, at least 0.
-        cost_weight: lambda of eq. 5, at least 0.
-    """
+    """One configuration for every question, which the agent has to beat; settings as in `Ranges`."""
 
     reranker: str
     iterations: int
@@ -127,13 +120,8 @@ class ConfigurationGrid:
     def nearest(self, reranker: ArrayLike, settings: ArrayLike, ranges: Ranges) -> NDArray[np.int64]:
         """Return the measured configuration that stands for each predicted one, `[b]`.
 
-        It has the same reranker, and the settings nearest on the scale [0, 1] of `ranges`; among equals the first
-        counts. A reranker without measured configurations is an `AgentError`.
-
-        Args:
-            reranker: Predicted labels, `[b]`.
-            settings: Predicted settings in natural units, `[b, 3]`.
-            ranges: The agent's ranges.
+        It has the same reranker, `[b]`, and the settings, `[b, 3]`, nearest on the scale [0, 1] of `ranges`; among
+        equals the first counts. A reranker without measured configurations is an `AgentError`.
         """
         labels = np.asarray(reranker)
         missing = np.setdiff1d(labels, self.reranker)

@@ -1,7 +1,9 @@
 """The three losses of the paper (5.2), one that is the regret itself, and their sum, as pure functions.
 
-Letters: `b` rows of a batch, `M` size of the feature map, `R` rerankers. A row of weight 0 counts
-neither for the reranker label nor for pairs; where nothing counts, a loss is 0.
+Letters: `b` rows of a batch, `M` size of the feature map, `R` rerankers. Arguments: feature `maps`, `[b, M]`;
+unnormalised log-probabilities `logits`, `[b, R]`; best `reranker` and `weight` of each row, `[b]`; `quality` with each
+reranker, `[b, R]`. A row of weight 0 counts neither for the reranker label nor for pairs; where nothing counts, a loss
+is 0.
 """
 
 from __future__ import annotations
@@ -29,14 +31,9 @@ def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: flo
     """Eq. 10: pull questions with the same best reranker together, push the others apart.
 
     The paper leaves F_con open; this is the usual margin form on the Euclidean distance D (Hadsell et al.
-    2006): D^2 for a positive pair, max(0, margin - D)^2 for a negative one. All pairs of the batch count;
-    each kind is averaged on its own, so that the many negatives do not drown the positives.
-
-    Args:
-        maps: Feature maps, `[b, M]`.
-        reranker: Best reranker of each row, `[b]`.
-        weight: Weight of each row, `[b]`; a pair weighs the product of its rows.
-        margin: Distance beyond which a negative pair costs nothing.
+    2006): D^2 for a positive pair, max(0, margin - D)^2 for a negative one. All pairs of the batch count, each with the
+    product of its rows' weights; each kind is averaged on its own, so that the many negatives do not drown the few
+    positives.
     """
     maps = maps.float()
     squared = (maps[:, None] - maps[None, :]).square().sum(dim=-1)
@@ -57,12 +54,8 @@ def reranker_loss(
 ) -> Tensor:
     """Eq. 8: cross-entropy of the reranker label, a weighted mean over the rows.
 
-    Args:
-        logits: Unnormalised log-probabilities, `[b, R]`.
-        reranker: Best reranker of each row, `[b]`.
-        weight: Weight of each row, `[b]`.
-        class_weight: Weight of each reranker, `[R]`; None for equal weights.
-        target: A distribution in place of the label, `[b, R]`; see `soft_target`.
+    `class_weight` holds a weight for each reranker, `[R]`; `target` a distribution in place of the label, `[b, R]`, as
+    `soft_target` returns it.
     """
     if class_weight is not None:
         weight = weight * class_weight[reranker]
@@ -82,10 +75,6 @@ def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
     """Expected loss of quality against the best reranker under the predicted probabilities, a mean over the rows.
 
     It is differentiable, needs no label and weighs each question by what is at stake.
-
-    Args:
-        logits: Unnormalised log-probabilities, `[b, R]`.
-        quality: Quality with each reranker, `[b, R]`.
     """
     lost = quality.max(dim=1, keepdim=True).values - quality
     return _weighted_mean((logits.float().softmax(dim=1) * lost).sum(dim=1))

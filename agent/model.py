@@ -35,9 +35,7 @@ class AgentOutput(NamedTuple):
 class AgentModel(nn.Module):  # type: ignore[misc]
     """The encoder (linear layers with ReLU) and its two heads.
 
-    Args:
-        config: Architecture.
-        seed: Seed of the initial weights; the global generator is neither read nor changed.
+    `seed` is that of the initial weights; the global generator is neither read nor changed.
     """
 
     def __init__(self, config: AgentConfig, seed: int) -> None:
@@ -45,7 +43,12 @@ class AgentModel(nn.Module):  # type: ignore[misc]
         self.encoder = nn.ModuleList(_linear(*shape) for shape in config.encoder_shapes)
         self.reranker = _linear(config.map_dim, len(config.rerankers))
         self.settings = _linear(config.map_dim, len(SETTINGS))
-        self._initialise(seed)
+        # As `nn.Linear` draws them, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own.
+        generator = torch.Generator().manual_seed(seed)
+        for layer in (*self.encoder, self.reranker, self.settings):
+            bound = 1 / math.sqrt(layer.in_features)
+            for parameter in (layer.weight, layer.bias):
+                nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
     def forward(self, features: Tensor) -> AgentOutput:
         """Return the output for features `[b, d]`."""
@@ -61,14 +64,6 @@ class AgentModel(nn.Module):  # type: ignore[misc]
     def load_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
         """Take over the tensors that `weights` returned."""
         self.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
-
-    def _initialise(self, seed: int) -> None:
-        """Draw what `nn.Linear` would, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own."""
-        generator = torch.Generator().manual_seed(seed)
-        for layer in (*self.encoder, self.reranker, self.settings):
-            bound = 1 / math.sqrt(layer.in_features)
-            for parameter in (layer.weight, layer.bias):
-                nn.init.uniform_(parameter, -bound, bound, generator=generator)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -44,12 +44,8 @@ class AgentPrediction:
 class ConfigurationAgent:
     """Predicts reranker and search settings from a feature vector.
 
-    Args:
-        config: The architecture, reranker names and ranges.
-        weights: The tensors named in `config.tensor_shapes`, float32.
-
-    Raises:
-        AgentError: A tensor is missing, unknown, of the wrong shape or type, or not finite.
+    Its weights are the float32 tensors named in `config.tensor_shapes`. An `AgentError` says that one is missing,
+    unknown, of the wrong shape or type, or not finite.
     """
 
     def __init__(self, config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
@@ -67,17 +63,14 @@ class ConfigurationAgent:
         """Return the configuration for each feature vector.
 
         Args:
-            features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe
-                `config.features`.
-            available: Names of the rerankers at hand; one of them is chosen. None means all. Equal
-                probabilities go to the first in label order.
+            features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe `config.features`.
+            available: Names of the rerankers to choose from; None for all. Ties go to the first in label order.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
 
         Raises:
-            AgentError: The features have another dimension or are not finite, or the agent knows none
-                of the available rerankers.
+            AgentError: The features have another dimension or are not finite, or no available reranker is known.
         """
         rows, single = self._rows(features)
         names = self.config.rerankers
@@ -164,11 +157,8 @@ def decide(
     with the predicted settings. If it leads the fixed configuration's reranker by less than `config.min_lead`, the
     row is unsure and gets the fixed configuration, provided that its reranker is allowed.
 
-    Args:
-        config: The agent's configuration.
-        probabilities: Of each reranker, `[b, R]`.
-        unit: Predicted settings on the scale [0, 1] of `config.ranges`, `[b, 3]`.
-        allowed: Which rerankers may be chosen, at least one, `[R]`; None for all.
+    `probabilities` are `[b, R]`, the settings `unit`, `[b, 3]`, on the scale [0, 1] of `config.ranges`, and `allowed`,
+    `[R]`, has at least one reranker.
     """
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)

@@ -38,13 +38,10 @@ class HubAgent(
     def save_pretrained(
         self, save_directory: str | Path, *, repo_id: str | None = None, push_to_hub: bool = False, **settings: Any
     ) -> str | None:
-        """Write the checkpoint folder (see `agent.save`), and upload it if asked to.
+        """Write the checkpoint folder (see `agent.save`).
 
-        Args:
-            save_directory: The folder.
-            repo_id: Name on the hub; by default that of the folder.
-            push_to_hub: Whether to upload it too; the address of the commit is then returned.
-            settings: For `push_to_hub`.
+        With `push_to_hub`, upload it as `repo_id`, by default the folder's name, and return the address of the commit;
+        `settings` go to `push_to_hub`.
         """
         self._save_pretrained(Path(save_directory))
         if not push_to_hub:
@@ -53,12 +50,10 @@ class HubAgent(
         return commit
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        save(save_directory, self.agent, self._card_with_metadata())
-
-    def _card_with_metadata(self) -> str:
-        if self.card.startswith(_FENCE):
-            return self.card
-        return f"{_FENCE}\n{self._hub_mixin_info.model_card_data.to_yaml()}\n{_FENCE}\n\n{self.card}"
+        card = self.card
+        if not card.startswith(_FENCE):
+            card = f"{_FENCE}\n{self._hub_mixin_info.model_card_data.to_yaml()}\n{_FENCE}\n\n{card}"
+        save(save_directory, self.agent, card)
 
     # The mixin's own method reads config.json by itself, so that a damaged one would end in a JSON error.
     @classmethod
@@ -68,19 +63,13 @@ class HubAgent(
         `settings` go to `huggingface_hub.snapshot_download`: `revision`, `token`, `cache_dir`, `local_files_only` and
         others. What cannot be fetched, or is no readable checkpoint, is a `CheckpointError`.
         """
-        folder = Path(pretrained_model_name_or_path)
-        if not folder.is_dir():
-            folder = _fetched(str(pretrained_model_name_or_path), **settings)
-        agent = load(folder)
+        name, files = str(pretrained_model_name_or_path), [CONFIG_FILE, WEIGHTS_FILE, CARD_FILE]
+        try:
+            folder = Path(name if Path(name).is_dir() else snapshot_download(name, allow_patterns=files, **settings))
+        except (OSError, HfHubHTTPError, HFValidationError) as error:
+            raise CheckpointError(
+                f"{name!r} is no folder here and cannot be fetched from the hub ({' '.join(str(error).split())}); "
+                f"give the folder that holds {CONFIG_FILE} and {WEIGHTS_FILE}, or a repository that can be reached"
+            ) from error
         card = folder / CARD_FILE
-        return cls(agent, card.read_text(encoding="utf-8") if card.is_file() else "")
-
-
-def _fetched(name: str, **settings: Any) -> Path:
-    try:
-        return Path(snapshot_download(name, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE, CARD_FILE], **settings))
-    except (OSError, HfHubHTTPError, HFValidationError) as error:
-        raise CheckpointError(
-            f"{name!r} is no folder here and cannot be fetched from the hub ({' '.join(str(error).split())}); "
-            f"give the folder that holds {CONFIG_FILE} and {WEIGHTS_FILE}, or a repository that can be reached"
-        ) from error
+        return cls(load(folder), card.read_text(encoding="utf-8") if card.is_file() else "")

@@ -43,13 +43,10 @@ NO_FACTS: Mapping[str, object] = {}
 
 @dataclass(frozen=True)
 class TrainReport:
-    """What a training gave.
+    """The agent with the weights of the best epoch, the folder it was saved to, and the figures of each epoch.
 
-    Attributes:
-        agent: The agent with the weights of the best epoch.
-        checkpoint: The folder it was saved to.
-        history: The figures of each epoch: `train_*`, and `val_*` if there were validation questions.
-        epochs_resumed: Epochs that earlier calls had done; all of them where the training was finished already.
+    These are `train_*`, and `val_*` if there were validation questions. `epochs_resumed` counts the epochs that earlier
+    calls had done: all of them where the training was finished already.
     """
 
     agent: ConfigurationAgent

@@ -25,16 +25,9 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 
 
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
-    """Trains a model from a given epoch on.
+    """Trains a model that has been trained for `first_epoch` epochs.
 
-    Args:
-        model: The network after `first_epoch` epochs.
-        config: The agent's configuration.
-        train_config: How to train.
-        train: Training questions.
-        val: Validation questions, or None.
-        first_epoch: Epochs done before.
-        moments: What `optimizer_arrays` returned after those epochs; empty for a fresh start.
+    `moments` are what `optimizer_arrays` returned after those epochs; empty for a fresh start.
     """
 
     def __init__(
@@ -157,23 +150,14 @@ def balanced_class_weight(table: TrainingTable, num_rerankers: int) -> Tensor:
 
 
 class Batch(NamedTuple):
-    """Rows of a table.
+    """Rows of a `TrainingTable`; settings are on the scale [0, 1] of `Ranges`."""
 
-    Attributes:
-        features: `[b, d]`.
-        reranker: Best reranker, `[b]`.
-        settings: Best settings on the scale [0, 1] of `Ranges`, `[b, 3]`.
-        weight: For the reranker label and for pairs, `[b]`.
-        quality: With each reranker, `[b, R]`, or None.
-        utility: Of each measured configuration, `[b, C]`, or None.
-    """
-
-    features: Tensor
-    reranker: Tensor
-    settings: Tensor
-    weight: Tensor
-    quality: Tensor | None
-    utility: Tensor | None
+    features: Tensor  # [b, d]
+    reranker: Tensor  # [b]
+    settings: Tensor  # [b, 3]
+    weight: Tensor  # [b]
+    quality: Tensor | None  # [b, R]
+    utility: Tensor | None  # [b, C]
 
 
 class Batches:

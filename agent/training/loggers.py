@@ -115,23 +115,18 @@ FloatArray = NDArray[np.float64]
 
 
 class Diagnostics(NamedTuple):
-    """An agent on the questions of a table.
+    """An agent on the questions of a table: best and predicted reranker of each, in label order.
 
-    Attributes:
-        rerankers: Names in label order.
-        best: Best reranker of each question, int64 `[n]`.
-        predicted: Predicted reranker of each question, int64 `[n]`.
-        regret: Utility, or else quality, that each prediction loses to the best, float64 `[n]`, or None without either.
-        before: The features on their two principal axes, float64 `[n, 2]`.
-        after: The feature maps on theirs, float64 `[n, 2]`.
+    `regret` is the utility, or else the quality, that each prediction loses to the best, `before` are the features on
+    their two principal axes, `after` the feature maps on theirs.
     """
 
     rerankers: tuple[str, ...]
-    best: NDArray[np.int64]
-    predicted: NDArray[np.int64]
-    regret: FloatArray | None
-    before: FloatArray
-    after: FloatArray
+    best: NDArray[np.int64]  # [n]
+    predicted: NDArray[np.int64]  # [n]
+    regret: FloatArray | None  # [n]
+    before: FloatArray  # [n, 2]
+    after: FloatArray  # [n, 2]
 
     def tables(self) -> dict[str, list[list[Any]]]:
         """Return heading and rows of each table.

@@ -187,7 +187,7 @@ def _fold(arrays: LabelArrays, part: Part, seed: int, config: TrainAgentConfig, 
     sides = divide(arrays.data[known], arrays.group[known], shares if unused else shares[:2], seed)
     train, val = known[sides == TRAIN], known[sides == VAL]
     both = np.concatenate([train, val])
-    return Fold(*map(arrays.of, (train, val, both, part.test_rows)), config=config, seed=seed, folder=folder)
+    return Fold(arrays.of(train), arrays.of(val), arrays.of(both), arrays.of(part.test_rows), config, seed, folder)
 
 
 def _unit(part: Part, name: str, fold: Fold) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from experiments.labels.arrays import FloatArray, LabelArrays
 
 RESAMPLES = 10_000
 BASE, CEILING = "best-single", "oracle"
+COSTS = ("cost_tokens", "latency_ms", "orders_scored")
 
 Choices = NDArray[np.int64]
 
@@ -28,12 +29,8 @@ def method_figures(
     `gap_closed` is the share of the utility between the best single configuration and the oracle; its interval (95%)
     is a bootstrap over groups of questions that share documents. `p_questions` is a paired sign-flip test of the same
     groups against the best single configuration, on the mean over the seeds; `p_seeds` a paired t-test over the seeds.
-    Both are two-sided.
-
-    Args:
-        arrays: The test questions.
-        chosen: For each method the choices of each seed, `[n]`; `best-single` and `oracle` have to be among them.
-        target: What makes one configuration better than another.
+    Both are two-sided. `chosen` holds for each method, `best-single` and `oracle` among them, the choices of each seed,
+    `[n]`, on the test questions `arrays`.
     """
     values, metric = utility(arrays, target), quality(arrays, target)
     _, groups = np.unique(arrays.group, return_inverse=True)
@@ -44,7 +41,8 @@ def method_figures(
         mine = got[name].mean(axis=0)
         lead, gap = mine - base.mean(axis=0), ceiling - base.mean(axis=0)
         low, high = gap_interval(lead, gap, groups)
-        per_seed = got[name].mean(axis=1)
+        per_seed, base_per_seed = got[name].mean(axis=1), base.mean(axis=1)
+        paired = len(per_seed) == len(base)
         rows.append(
             {
                 "method": name,
@@ -57,11 +55,9 @@ def method_figures(
                 "gap_closed_low": low,
                 "gap_closed_high": high,
                 "p_questions": sign_flip_p(lead, groups),
-                "p_seeds": paired_t_p(per_seed - base.mean(axis=1)) if len(per_seed) == len(base) else None,
-                "seeds_above": int((per_seed > base.mean(axis=1)).sum()) if len(per_seed) == len(base) else None,
-                "cost_tokens": float(_taken(arrays.figures["cost_tokens"], choices).mean()),
-                "latency_ms": float(_taken(arrays.figures["latency_ms"], choices).mean()),
-                "orders_scored": float(_taken(arrays.figures["orders_scored"], choices).mean()),
+                "p_seeds": paired_t_p(per_seed - base_per_seed) if paired else None,
+                "seeds_above": int((per_seed > base_per_seed).sum()) if paired else None,
+                **{figure: float(_taken(arrays.figures[figure], choices).mean()) for figure in COSTS},
             }
         )
     return rows

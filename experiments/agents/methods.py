@@ -37,16 +37,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What a method may learn from, and the questions that it chooses for.
+    """The questions that a method learns from, and those that it chooses a configuration for.
 
-    Attributes:
-        train: Questions to learn from.
-        val: Questions to choose by: the best epoch, the number of neighbours, ...
-        known: Both together, for methods that have nothing to choose, or have chosen.
-        test: Questions to choose for; only the oracle sees their figures.
-        config: How the agent is trained, and what makes a configuration good.
-        seed: Seed of whatever is random.
-        folder: Where a training may keep its files.
+    A method learns from `train` and chooses by `val`, such as the best epoch or the number of neighbours; `known` are
+    both together, for methods that have nothing to choose, or have chosen. Only the oracle sees the figures of `test`.
+    `folder` is where a training may keep its files.
     """
 
     train: LabelArrays

@@ -28,14 +28,10 @@ MEMBER_TENSORS = ("linear", "bias", "hidden", "hidden_bias", "output")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question to learn from.
+    """A question to learn from: signals of its candidates, and its weight in the loss.
 
-    Attributes:
-        id: The question's id.
-        signals: Of its candidates.
-        gold: Indices of the evidence, ascending; empty if it is not among the candidates.
-        ordered: The evidence in reading order; empty where the data gives none.
-        weight: In the loss.
+    `gold` are the indices of the evidence, ascending, empty if it is not among the candidates; `ordered` are the same
+    in reading order, empty where the data gives none.
     """
 
     id: str
@@ -49,15 +45,13 @@ class Example:
 class Table:
     """The hypotheses of an example, H of them, without the empty one.
 
-    Attributes:
-        example: The question; its true hypothesis is the empty one if it has no evidence.
-        features: The true hypothesis first, unless it is the empty one, `[H, F]`.
-        corrections: Logarithm of how many sets each stands for, `[H]`.
+    The true one is first, unless it is the empty one: that of an example without evidence. `corrections` are logarithms
+    of how many sets each stands for.
     """
 
     example: Example
-    features: NDArray[np.float32]
-    corrections: NDArray[np.float32]
+    features: NDArray[np.float32]  # [H, F]
+    corrections: NDArray[np.float32]  # [H]
 
 
 def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:

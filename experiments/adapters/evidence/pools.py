@@ -22,16 +22,10 @@ from experiments.data.splits import held_out
 
 @dataclass(frozen=True, slots=True)
 class Pooled:
-    """A question with its candidates.
+    """A question with its candidates, by cosine, best first.
 
-    Attributes:
-        id: The question's id.
-        question: The question.
-        chunks: The candidates, by cosine, best first.
-        gold: Indices of those that are evidence, ascending; empty when the evidence is not among them.
-        similarities: Cosines of the candidates.
-        ordered: Indices of the evidence in the order in which the data names it.
-        num_gold: Passages of the evidence, found or not.
+    `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
+    of what is found, as the data orders it; `num_gold` counts the passages of the evidence, found or not.
     """
 
     id: str

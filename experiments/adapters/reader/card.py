@@ -71,15 +71,7 @@ def reader_card(
     figures: Mapping[str, Mapping[str, float]],
     num_examples: int,
 ) -> str:
-    """Return the card as Markdown.
-
-    Args:
-        config: The training.
-        progress: Of the training, with its validations.
-        settings: How the reader reads.
-        figures: F1 and exact match by set of questions, and `calibration`.
-        num_examples: Training questions.
-    """
+    """Return the card as Markdown; `figures` hold F1 and exact match by set of questions, and `calibration`."""
     names = [source.data for source in config.sources if f"{source.data}_f1" in (progress.curve or [{}])[-1]]
     facts = {
         "questions learned from": num_examples,
@@ -98,6 +90,7 @@ def reader_card(
         "commit": commit(),
     }
     answers = [(name, row["n"], f"{row['f1']:.1f}", f"{row['em']:.1f}") for name, row in figures.items() if "f1" in row]
+    calibration = {name.replace(" ", "_"): value for name, value in figures.get("calibration", {}).items()}
     curve = [
         (
             point["step"],
@@ -108,14 +101,8 @@ def reader_card(
     ]
     return _TEMPLATE.format(
         figures=markdown_table(("Questions", "Number", "F1", "Exact match"), answers),
-        calibration=_calibration(figures.get("calibration", {})),
+        calibration=_CALIBRATION.format(**calibration) if calibration else "The confidence was not fitted.",
         curve=markdown_table(("Batches", "Tokens", *names), curve),
         validation=config.validation,
         facts=markdown_table(("Fact", "Value"), facts.items()),
     )
-
-
-def _calibration(found: Mapping[str, float]) -> str:
-    if not found:
-        return "The confidence was not fitted."
-    return _CALIBRATION.format(**{name.replace(" ", "_"): value for name, value in found.items()})

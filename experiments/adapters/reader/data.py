@@ -34,15 +34,10 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A question with its passages.
+    """A question, as token ids without special tokens, with its passages.
 
-    Attributes:
-        id: Of the question.
-        question: Token ids, without special tokens.
-        kind: Index in `KINDS`.
-        gold: Passages with the answer.
-        others: Similar passages without the answer, hardest first.
-        repeat: Rows per epoch.
+    `gold` hold the answer; `others`, hardest first, are similar and do not. `kind` is an index in `KINDS`, `repeat` the
+    number of rows per epoch.
     """
 
     id: str
@@ -69,21 +64,17 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of like length: inputs of the network, `[B, L]` each, and targets.
+    """Rows of like length: inputs of the network by name, and targets.
 
-    Attributes:
-        inputs: By name.
-        context: True where an answer may be: context and [CLS], `[B, L]`.
-        starts: True at right starts ([CLS] where there is no answer), `[B, L]`; nowhere in rows of yes and no.
-        ends: Likewise for ends.
-        kinds: Index in `KINDS`, `[B]`.
+    `context` is true where an answer may be: context and [CLS]. `starts` and `ends` are true at right ones ([CLS] where
+    there is no answer), nowhere in rows of yes and no. `kinds` are indices in `KINDS`.
     """
 
-    inputs: Mapping[str, Int64]
-    context: np.ndarray
-    starts: np.ndarray
-    ends: np.ndarray
-    kinds: Int64
+    inputs: Mapping[str, Int64]  # [B, L]
+    context: np.ndarray  # [B, L]
+    starts: np.ndarray  # [B, L]
+    ends: np.ndarray  # [B, L]
+    kinds: Int64  # [B]
 
 
 def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_others: int = 8) -> list[Example]:
@@ -164,7 +155,11 @@ def rows(examples_: Sequence[Example], settings: RowSettings, seed: Sequence[int
     made = []
     for example in examples_:
         for _ in range(example.repeat):
-            made.append(_answerable(example, settings, random))
+            parts = list(example.gold)
+            if example.others and random.random() < settings.distractor:
+                parts.append(_draw(example.others, settings.hard, random))
+            shuffled = [parts[i] for i in random.permutation(len(parts))]
+            made.append(_row(example.question, shuffled, example.kind, settings, random))
             if example.others and random.random() < settings.unanswerable:
                 other = _draw(example.others, settings.hard, random)
                 made.append(_row(example.question, [other], _NONE, settings, random))
@@ -173,14 +168,6 @@ def rows(examples_: Sequence[Example], settings: RowSettings, seed: Sequence[int
 
 def _draw(others: Sequence[Passage], hard: int, random: np.random.Generator) -> Passage:
     return others[int(random.integers(min(hard, len(others))))]
-
-
-def _answerable(example: Example, settings: RowSettings, random: np.random.Generator) -> Row:
-    parts = list(example.gold)
-    if example.others and random.random() < settings.distractor:
-        parts.append(_draw(example.others, settings.hard, random))
-    order = random.permutation(len(parts))
-    return _row(example.question, [parts[i] for i in order], example.kind, settings, random)
 
 
 def _row(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -37,11 +37,7 @@ def learn(
 ) -> tuple[SpanNetwork, Progress]:
     """Train, from where an earlier call was stopped, and return the network and its progress.
 
-    Args:
-        config: The training.
-        learning: What to learn from.
-        validate: Returns figures of a network on held-out questions.
-        fingerprint: Hash of data and settings.
+    `validate` returns figures of a network on held-out questions, `fingerprint` is a hash of data and settings.
     """
     if config.processes == 1:
         return _learn(0, config, learning, validate, fingerprint)
@@ -101,34 +97,26 @@ def _learn(
             save_state(out / STATE_FILE, fingerprint, progress, values, average, optimizer)
 
         saved = before = time.monotonic()
-        while progress.epoch < config.epochs:
-            made = rows(learning, config.rows, (config.seed, progress.epoch))
-            groups = batches(made, config.batch_tokens, (config.seed, progress.epoch, 1))
-            last = math.ceil(min(config.epochs - progress.epoch, 1.0) * len(groups))
-            for group in groups[progress.batch : last]:
-                done = progress.epoch + progress.batch / len(groups)
-                # Dropout draws from PyTorch's own generator.
-                torch.manual_seed(config.seed * 1_000_003 + progress.step * 1_003 + rank)
-                rate = learning_rate(config, progress.step, done)
-                figures = _step(network, optimizer, group, rate, rank, config)
-                average.update(progress.step)
-                now = time.monotonic()
-                progress.batch, progress.step = progress.batch + 1, progress.step + 1
-                progress.tokens += sum(len(row.ids) for row in group)
-                progress.seconds, before = progress.seconds + now - before, now
-                report(int(100 * (progress.epoch + progress.batch / len(groups))), int(100 * config.epochs))
-                if not first:
-                    continue
-                if log is not None and progress.step % _LOG_EVERY == 0:
-                    log.log_metrics(figures, progress.step)
-                if config.validate_every and progress.step % config.validate_every == 0:
-                    check()
-                if now - saved > config.save_every_s:
-                    save()
-                    saved = now
-            if last < len(groups):
-                break
-            progress.epoch, progress.batch = progress.epoch + 1, 0
+        for group, num_batches in _batches_left(config, learning, progress):
+            # Dropout draws from PyTorch's own generator.
+            torch.manual_seed(config.seed * 1_000_003 + progress.step * 1_003 + rank)
+            rate = learning_rate(config, progress.step, progress.epoch + progress.batch / num_batches)
+            figures = _step(network, optimizer, group, rate, rank, config)
+            average.update(progress.step)
+            now = time.monotonic()
+            progress.batch, progress.step = progress.batch + 1, progress.step + 1
+            progress.tokens += sum(len(row.ids) for row in group)
+            progress.seconds, before = progress.seconds + now - before, now
+            report(int(100 * (progress.epoch + progress.batch / num_batches)), int(100 * config.epochs))
+            if not first:
+                continue
+            if log is not None and progress.step % _LOG_EVERY == 0:
+                log.log_metrics(figures, progress.step)
+            if config.validate_every and progress.step % config.validate_every == 0:
+                check()
+            if now - saved > config.save_every_s:
+                save()
+                saved = now
         if first:
             if not progress.curve or progress.curve[-1]["step"] < progress.step:
                 check()
@@ -137,6 +125,21 @@ def _learn(
     if config.processes > 1:
         distributed.destroy_process_group()
     return network, progress
+
+
+def _batches_left(
+    config: ReaderTraining, learning: Sequence[Example], progress: Progress
+) -> Iterator[tuple[list[Row], int]]:
+    """Yield each batch that is not done, with the number of its epoch's; the caller counts `progress.batch`."""
+    while progress.epoch < config.epochs:
+        made = rows(learning, config.rows, (config.seed, progress.epoch))
+        groups = batches(made, config.batch_tokens, (config.seed, progress.epoch, 1))
+        last = math.ceil(min(config.epochs - progress.epoch, 1.0) * len(groups))
+        for group in groups[progress.batch : last]:
+            yield group, len(groups)
+        if last < len(groups):
+            return
+        progress.epoch, progress.batch = progress.epoch + 1, 0
 
 
 def start_from(network: SpanNetwork, folder: str | Path) -> None:

@@ -25,11 +25,7 @@ from experiments.adapters.reader.data import Batch
 def build(encoder: Any, rank: int, seed: int, dropout: float) -> SpanNetwork:
     """Return the network in which low-rank updates, biases, layer norms, token types and the head are trained.
 
-    Args:
-        encoder: A BERT encoder without pooler.
-        rank: Of the updates.
-        seed: Of the weights that start at random.
-        dropout: After every layer except the attention, where it takes a CPU too long.
+    The encoder is a BERT without pooler. Dropout is after every layer but the attention, where it takes a CPU too long.
     """
     torch.manual_seed(seed)
     # Backwards through attention, PyTorch's fused kernel takes a CPU longer than the plain products.
@@ -51,12 +47,7 @@ def loss_of(logits: torch.Tensor, batch: Batch, kind_weight: float) -> dict[str,
     """Return the loss, `loss`, and its parts, `span` and `kind`.
 
     Start and end are cross-entropies over the context and [CLS], which stands for "no answer here". Where several spans
-    are right, their joint probability counts. Rows of yes and no have no span.
-
-    Args:
-        logits: The network's output, `[B, L, NUM_OUTPUTS]`, fp32.
-        batch: What was asked.
-        kind_weight: Weight of the kind of answer.
+    are right, their joint probability counts. Rows of yes and no have no span. Logits are fp32, `[B, L, NUM_OUTPUTS]`.
     """
     context = torch.from_numpy(batch.context)
     losses = []
