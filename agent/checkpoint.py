@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
@@ -50,7 +48,11 @@ def load(path: str | Path) -> ConfigurationAgent:
     path = Path(path)
     _check_files(path)
     config = _read_config(path / CONFIG_FILE)
-    weights = _read_weights(path / WEIGHTS_FILE)
+    try:
+        weights = load_tensors((path / WEIGHTS_FILE).read_bytes())
+    except (SafetensorError, KeyError) as error:
+        # A KeyError is a number type that NumPy lacks, such as bfloat16.
+        raise CheckpointError(f"{path / WEIGHTS_FILE} is damaged ({error}); copy it again or train again") from error
     try:
         return ConfigurationAgent(config, weights)
     except AgentError as error:
@@ -67,12 +69,11 @@ def _check_files(path: Path) -> None:
             f"{path} is not a checkpoint folder; give the folder that holds {CONFIG_FILE} and {WEIGHTS_FILE}"
         )
     for name in (CONFIG_FILE, WEIGHTS_FILE):
-        if (path / name).is_file():
-            continue
-        pickles = sorted(file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES)
-        if name == WEIGHTS_FILE and pickles:
-            raise CheckpointError(_pickle_refusal(pickles[0]))
-        raise CheckpointError(f"{path} lacks {name}; copy the whole checkpoint folder or train again")
+        if not (path / name).is_file():
+            pickles = sorted(file for file in path.iterdir() if file.suffix in PICKLE_SUFFIXES)
+            if name == WEIGHTS_FILE and pickles:
+                raise CheckpointError(_pickle_refusal(pickles[0]))
+            raise CheckpointError(f"{path} lacks {name}; copy the whole checkpoint folder or train again")
 
 
 def _pickle_refusal(path: Path) -> str:
@@ -94,15 +95,6 @@ def _read_config(path: Path) -> AgentConfig:
         return AgentConfig.from_dict(values)
     except AgentError as error:
         raise CheckpointError(f"{path} is not a valid configuration: {error}; correct it or train again") from error
-
-
-def _read_weights(path: Path) -> dict[str, NDArray[np.float32]]:
-    try:
-        weights: dict[str, NDArray[np.float32]] = load_tensors(path.read_bytes())
-    except (SafetensorError, KeyError) as error:
-        # A KeyError is a number type that NumPy lacks, such as bfloat16.
-        raise CheckpointError(f"{path} is damaged ({error}); copy it again or train again") from error
-    return weights
 
 
 TEMPLATE = """\

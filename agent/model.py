@@ -19,17 +19,11 @@ from agent.configurations import SETTINGS
 
 
 class AgentOutput(NamedTuple):
-    """What the network says about a batch.
+    """Feature maps, unnormalised log-probabilities of the rerankers, and settings on the scale [0, 1] of `Ranges`."""
 
-    Attributes:
-        maps: Feature maps, `[b, M]`.
-        logits: Unnormalised log-probabilities of the rerankers, `[b, R]`.
-        settings: Search settings on the scale [0, 1] of `Ranges`, `[b, 3]`.
-    """
-
-    maps: Tensor
-    logits: Tensor
-    settings: Tensor
+    maps: Tensor  # [b, M]
+    logits: Tensor  # [b, R]
+    settings: Tensor  # [b, 3]
 
 
 class AgentModel(nn.Module):  # type: ignore[misc]

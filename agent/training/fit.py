@@ -38,7 +38,6 @@ from agent.training.loggers import diagnose, log_result, open_logger
 from agent.training.resume import History, ResumeState, read_resume, write_resume
 
 CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "training.json"
-NO_FACTS: Mapping[str, object] = {}
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
-    facts: Mapping[str, object] = NO_FACTS,
+    facts: Mapping[str, object] | None = None,
     progress: bool = False,
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
@@ -95,8 +94,7 @@ def fit(
         progress: Show a progress bar.
 
     Raises:
-        AgentError: The tables do not fit the configuration or each other, or hold too little to learn from, or the loss
-            is not finite.
+        AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
     """
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
@@ -124,7 +122,11 @@ def fit(
         agent = ConfigurationAgent(config, state.best)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
         if first:
-            save(report.checkpoint, agent, model_card(config, {**_facts(train, val, train_config, report), **facts}))
+            save(
+                report.checkpoint,
+                agent,
+                model_card(config, _facts(train, val, train_config, report) | dict(facts or {})),
+            )
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
             record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
             replace_file(out_dir / DONE_FILE, record)

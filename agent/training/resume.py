@@ -54,13 +54,11 @@ def read_state(path: Path, fingerprint: str) -> tuple[dict[str, Any], dict[str, 
 
 @dataclass(frozen=True)
 class ResumeState:
-    """The state of an agent's training at the end of an epoch.
+    """The state of an agent's training at the end of an epoch, with the figures of each epoch so far.
 
-    Attributes:
-        history: The figures of each epoch so far.
-        model: Weights after the last epoch, for scaled features where the training scales them.
-        best: Weights after the best epoch, for features as they are.
-        optimizer: Moments and step counts of the optimizer, named `<parameter index>.<name>`.
+    `model` holds the weights after the last epoch, for scaled features where the training scales them; `best` those
+    after the best epoch, for features as they are; `optimizer` its moments and step counts, named `<parameter
+    index>.<name>`.
     """
 
     history: History = ()
@@ -81,8 +79,8 @@ def read_resume(path: Path, fingerprint: str) -> ResumeState | None:
     if (state := read_state(path, fingerprint)) is None:
         return None
     facts, arrays = state
-    groups: dict[str, dict[str, NDArray[np.float32]]] = {"model": {}, "best": {}, "optimizer": {}}
-    for full_name, array in arrays.items():
-        group, name = full_name.split("/", 1)
-        groups[group][name] = array
-    return ResumeState(history=tuple(facts["history"]), **groups)
+    model, best, optimizer = (
+        {name.removeprefix(group): array for name, array in arrays.items() if name.startswith(group)}
+        for group in ("model/", "best/", "optimizer/")
+    )
+    return ResumeState(tuple(facts["history"]), model, best, optimizer)

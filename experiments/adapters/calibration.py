@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,10 +29,7 @@ def minimised(loss: Callable[[torch.Tensor], torch.Tensor], start: FloatArray) -
 def fit_sigmoid(values: FloatArray, right: FloatArray, start: tuple[float, float] = (1.0, 0.0)) -> tuple[float, float]:
     """Return the slope and offset that turn values into log-odds of being right, by maximum likelihood (Platt, 1999).
 
-    Args:
-        values: `[n]`.
-        right: 1 where right, else 0, `[n]`; both have to occur.
-        start: Slope and offset at the start of the optimisation.
+    `right` is 1 where a value, `[n]`, was right, else 0; both have to occur. The optimisation begins at `start`.
     """
     x, y = torch.from_numpy(values).double(), torch.from_numpy(right).double()
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
@@ -40,16 +37,13 @@ def fit_sigmoid(values: FloatArray, right: FloatArray, start: tuple[float, float
     return slope, offset
 
 
-@dataclass(frozen=True, slots=True)
-class Reliability:
-    """How well values agree with how often the evidence was complete.
-
-    `bins` holds mean value, share complete and number of orders for each part of [0, 1] that has any; `error` is the
-    expected calibration error over them (Naeini et al., 2015).
-    """
+class Reliability(NamedTuple):
+    """How well values agree with how often the evidence was complete."""
 
     bins: tuple[tuple[float, float, int], ...]
+    """Mean value, share complete and number of orders, for each part of [0, 1] that has any."""
     error: float
+    """Expected calibration error over the bins (Naeini et al., 2015)."""
 
 
 def reliability(values: FloatArray, complete: FloatArray, bins: int = 10) -> Reliability:

@@ -137,17 +137,12 @@ def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, 
     if not config.train_split:
         parts = parts_of(arrays, config.shares, config.split_seed)
         return arrays.of(parts == TRAIN), arrays.of(parts == VAL) if config.shares[VAL] > 0 else None
-    training = _of_split(arrays, config.train_split, config.labels)
-    return training, _of_split(arrays, config.val_split, config.labels) if config.val_split else None
-
-
-def _of_split(arrays: LabelArrays, split: str, where: str) -> LabelArrays:
-    rows = arrays.split == split
-    if not rows.any():
-        raise DataError(
-            f"{where} has no rows of split {split!r}; its splits are {', '.join(sorted(set(arrays.split)))}"
-        )
-    return arrays.of(rows)
+    for split in filter(None, (config.train_split, config.val_split)):
+        if split not in arrays.split:
+            splits = ", ".join(sorted(set(arrays.split)))
+            raise DataError(f"{config.labels} has no rows of split {split!r}; its splits are {splits}")
+    training = arrays.of(arrays.split == config.train_split)
+    return training, arrays.of(arrays.split == config.val_split) if config.val_split else None
 
 
 def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:

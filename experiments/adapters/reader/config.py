@@ -60,17 +60,6 @@ class ReaderTest:
     limit: int = 0
 
 
-SOURCES = (
-    ReaderSource("squad", held_out=0.03),
-    ReaderSource("nq_qed"),
-    ReaderSource("hotpotqa", held_out=0.0, repeat=3),
-    ReaderSource("2wikimultihopqa", repeat=3),
-    ReaderSource("musique", repeat=3),
-    ReaderSource("pubmedqa"),
-)
-TESTS = (ReaderTest("squad"), ReaderTest("hotpotqa"))
-
-
 @dataclass(frozen=True)
 class ReaderTraining:
     """Train the extractive reader.
@@ -108,8 +97,8 @@ class ReaderTraining:
 
     data: str
     out: str
-    sources: tuple[ReaderSource, ...] = SOURCES
-    tests: tuple[ReaderTest, ...] = TESTS
+    sources: tuple[ReaderSource, ...]
+    tests: tuple[ReaderTest, ...] = ()
     rows: RowSettings = field(default_factory=RowSettings)
     rank: int = 88
     epochs: float = 3.0

@@ -74,14 +74,6 @@ def forward_of(network: SpanNetwork, *, bf16: bool) -> Forward:
     return forward
 
 
-def adapter_tensors(network: SpanNetwork) -> dict[str, NDArray[np.float16]]:
-    """Return what was trained, in half precision, by the names that `corag.models.trained.low_rank.merge` expects."""
-    return {name: tensor.numpy().astype(np.float16) for name, tensor in export(network).items()}
-
-
-DOWN, UP = "down", "up"
-
-
 class LowRank(nn.Module):  # type: ignore[misc]
     """`weight + up @ down`, zero at the start, for a weight of shape (out, in); `generator` draws `down`."""
 

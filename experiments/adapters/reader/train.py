@@ -26,7 +26,7 @@ from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
 from experiments.adapters.reader.loop import learn
-from experiments.adapters.reader.network import adapter_tensors, forward_of
+from experiments.adapters.reader.network import export, forward_of
 from experiments.adapters.train import ADAPTER_DIR, AdapterReport, finished_report
 from experiments.data.pools import drawn
 from experiments.data.splits import held_out
@@ -74,7 +74,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
         return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
     network, progress = learn(config, learning, validate, work)
-    tensors = adapter_tensors(network)
+    tensors = {name: tensor.numpy().astype(np.float16) for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(adapter, tensors, _adapter_config(plain), "Not measured yet.\n")
     reader = span_reader(load_adapter(adapter, FORM), config.backend, "bf16" if config.bf16 else "fp32")
