@@ -9,39 +9,26 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from agent.config import AgentConfig, TrainConfig
-from agent.configurations import FixedConfiguration, Ranges
-from agent.errors import AgentError, CheckpointError
-from agent.predict import AgentPrediction, ConfigurationAgent
-from agent.training.data import TrainingTable
+from agent.config import AgentConfig as AgentConfig
+from agent.config import TrainConfig as TrainConfig
+from agent.configurations import FixedConfiguration as FixedConfiguration
+from agent.configurations import Ranges as Ranges
+from agent.errors import AgentError as AgentError
+from agent.errors import CheckpointError as CheckpointError
+from agent.predict import AgentPrediction as AgentPrediction
+from agent.predict import ConfigurationAgent as ConfigurationAgent
+from agent.training.data import TrainingTable as TrainingTable
 
 if TYPE_CHECKING:
-    from agent.checkpoint import load, model_card, save
-    from agent.export.hub import HubAgent
-    from agent.export.onnx import export_onnx, to_onnx
-    from agent.model import AgentModel
-    from agent.training.fit import TrainReport, fit
-
-__all__ = [
-    "AgentConfig",
-    "AgentError",
-    "AgentModel",
-    "AgentPrediction",
-    "CheckpointError",
-    "ConfigurationAgent",
-    "FixedConfiguration",
-    "HubAgent",
-    "Ranges",
-    "TrainConfig",
-    "TrainReport",
-    "TrainingTable",
-    "export_onnx",
-    "fit",
-    "load",
-    "model_card",
-    "save",
-    "to_onnx",
-]
+    from agent.checkpoint import load as load
+    from agent.checkpoint import model_card as model_card
+    from agent.checkpoint import save as save
+    from agent.export.hub import HubAgent as HubAgent
+    from agent.export.onnx import export_onnx as export_onnx
+    from agent.export.onnx import to_onnx as to_onnx
+    from agent.model import AgentModel as AgentModel
+    from agent.training.fit import TrainReport as TrainReport
+    from agent.training.fit import fit as fit
 
 _LAZY = {
     "AgentModel": "agent.model",
