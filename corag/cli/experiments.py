@@ -54,7 +54,8 @@ def sweep(config: Any) -> None:
     from experiments.agents.sweep import MARKDOWN_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
 
     if config.wandb_sweep is not None:
-        say(f"W&B sweep in {(path := write_wandb_sweep(config))}; start it with: wandb sweep {path}")
+        write_wandb_sweep(config, config.wandb_sweep)
+        say(f"W&B sweep in {config.wandb_sweep}; start it with: wandb sweep {config.wandb_sweep}")
         return
     sweep(config)
     say(f"summary in {config.base.out}: {SUMMARY_FILE} and {MARKDOWN_FILE}")

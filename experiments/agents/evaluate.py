@@ -80,10 +80,7 @@ class EvaluateAgentConfig(AgentSettings):
         return names
 
     def method_list(self) -> list[str]:
-        """Return the methods by name, always with the best single configuration and the oracle.
-
-        An unknown one is an `InputError`.
-        """
+        """Return the methods by name, with the best single configuration and the oracle; or raise `InputError`."""
         known = (*BASELINES, AGENT, *ablations(self.train_config()))
         names = comma_separated(self.methods) or list(known)
         if unknown := [name for name in names if name not in known]:
@@ -112,10 +109,9 @@ class Part(NamedTuple):
 def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     """Compare, write the result into a folder and return it.
 
-    With a part of the questions, or without a data folder, there may be too little to learn from: one reranker may be
-    the best one throughout. A method that then cannot be trained, be it with one of the seeds, is left out of that
-    part, with a warning; the part's `left_out` says why. Of the held-out questions no method is left out: there it is
-    an error.
+    With a part of the questions, or without a data folder, there may be too little to learn from, such as one reranker
+    that is the best throughout. A method that cannot be trained with one of the seeds is left out of that part, with a
+    warning and a reason in `left_out`; for the held-out questions it is an error.
 
     Raises:
         DataError: A table cannot be used, or has too few questions.

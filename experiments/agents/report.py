@@ -21,7 +21,9 @@ SHOWN = {
     "latency_ms": "search ms", "predict_us": "predict us", "fit_s": "fit s",
 }  # fmt: skip
 """Columns of the tables and their headings."""
-FORMATS = {"gap_closed": "+.3f", "cost_tokens": ".1f", "latency_ms": ".1f", "predict_us": ".0f", "fit_s": ".1f"}
+FORMATS = {
+    "method": "", "gap_closed": "+.3f", "cost_tokens": ".1f", "latency_ms": ".1f", "predict_us": ".0f", "fit_s": ".1f",
+}  # fmt: skip
 UNSEEN_SHOWN = (AGENT, WITHOUT_MIN_LEAD, "knn", "ridge")
 """Methods in the figure of unseen data folders."""
 
@@ -31,17 +33,13 @@ Rows = Sequence[Mapping[str, Any]]
 
 def _lines(rows: Rows) -> list[dict[str, str]]:
     """Return figures as tables show them."""
-    lines = []
-    for row in rows:
-        texts = {
-            "method": row["method"],
-            "interval": f"{row['gap_closed_low']:+.2f} to {row['gap_closed_high']:+.2f}",
-        }
-        numbers = {name: row[name] for name in SHOWN if name not in texts}
-        lines.append(
-            texts | {n: "-" if value is None else format(value, FORMATS.get(n, ".4f")) for n, value in numbers.items()}
-        )
-    return lines
+
+    def text(row: Mapping[str, Any], name: str) -> str:
+        if name == "interval":
+            return f"{row['gap_closed_low']:+.2f} to {row['gap_closed_high']:+.2f}"
+        return "-" if row[name] is None else format(row[name], FORMATS.get(name, ".4f"))
+
+    return [{name: text(row, name) for name in SHOWN} for row in rows]
 
 
 def markdown(result: Mapping[str, Any]) -> str:

@@ -230,14 +230,11 @@ def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def write_wandb_sweep(config: SweepConfig) -> Path:
-    """Write the W&B sweep file that a sweep names; return its path."""
+def write_wandb_sweep(config: SweepConfig, path: str) -> None:
+    """Write the sweep as a W&B sweep file."""
     import yaml  # type: ignore[import-untyped]
 
-    assert config.wandb_sweep is not None
-    path = Path(config.wandb_sweep)
-    write_atomically(path, yaml.safe_dump(wandb_sweep(config), sort_keys=False, allow_unicode=True))
-    return path
+    write_atomically(Path(path), yaml.safe_dump(wandb_sweep(config), sort_keys=False, allow_unicode=True))
 
 
 def _trained(run: Run) -> dict[str, Any]:

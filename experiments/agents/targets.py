@@ -54,9 +54,8 @@ class TargetConfig:
         if not all(self.metrics):
             raise InputError(f"metric is {self.metric!r}; give a figure of the labels, or several joined by +")
         for name in ("token_weight", "latency_weight", "noise"):
-            value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise InputError(f"{name} must be a finite number of at least 0, got {value}")
+            if not 0 <= getattr(self, name) < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
         if not 0 <= self.shrink <= 1:
             raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
@@ -171,8 +170,7 @@ def _weights(of_reranker: FloatArray, config: TargetConfig) -> FloatArray:
     first, second = ranked[:, 0], ranked[:, min(1, ranked.shape[1] - 1)]
     if config.weighting == "rule":
         return (first > (1 + config.margin) * second).astype(np.float64)
-    lead = first - second
-    lead = np.where(lead > config.noise, lead, 0.0)
+    lead = np.where(first - second > config.noise, first - second, 0.0)
     if config.weighting == "equal":
         return (lead > 0).astype(np.float64)
     return lead / lead[lead > 0].mean() if (lead > 0).any() else lead

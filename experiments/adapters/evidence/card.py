@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -93,7 +93,7 @@ def evidence_card(
         fit=asdict(config.fit),
         weights=asdict(parts.weights),
         figures="\n\n".join(f"### {name}\n\n{_table('method', methods)}" for name, methods in figures.items()),
-        calibration=_calibration(reliabilities),
+        calibration="\n\n".join(_calibration(reliabilities)) or "not measured",
     )
 
 
@@ -109,15 +109,12 @@ def _number(value: object) -> str:
     return str(value)
 
 
-def _calibration(reliabilities: Mapping[str, Reliability]) -> str:
-    if not reliabilities:
-        return "not measured"
-    errors = {name: {"expected calibration error": found.error} for name, found in reliabilities.items()}
-    parts = [_table("test", errors)]
+def _calibration(reliabilities: Mapping[str, Reliability]) -> Iterator[str]:
+    if reliabilities:
+        yield _table("test", {name: {"expected calibration error": one.error} for name, one in reliabilities.items()})
     for name, found in reliabilities.items():
         rows = {f"{value:.2f}": {"complete": share, "orders": number} for value, share, number in found.bins}
-        parts.append(f"### {name}\n\n{_table('values', rows)}")
-    return "\n\n".join(parts)
+        yield f"### {name}\n\n{_table('values', rows)}"
 
 
 def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:

@@ -75,21 +75,16 @@ def ranking_figures(reranker: EvidenceReranker, questions: Sequence[Pooled]) -> 
     ranks: dict[str, list[int]] = {"minilm-cosine": [], reranker.name: []}
     for pooled in questions:
         values = reranker.scorer(pooled.question, pooled.chunks)([(index,) for index in range(len(pooled.chunks))])
-        for name, scores in (("minilm-cosine", np.array(pooled.similarities)), (reranker.name, values)):
-            ranks[name].append(_rank(scores, pooled.gold))
+        for of_method, scores in zip(ranks.values(), (np.array(pooled.similarities), values), strict=True):
+            # A passage that ties with the best evidence stands before it.
+            others, best = np.delete(scores, list(pooled.gold)), scores[list(pooled.gold)].max()
+            of_method.append(1 + int((others >= best).sum()))
     figures = {
         name: {"mrr": float(np.mean(1 / np.array(of_method))), "first": float(np.mean(np.array(of_method) == 1))}
         for name, of_method in ranks.items()
     }
     sizes = [len(pooled.chunks) for pooled in questions]
     return {**figures, "questions": {"questions": float(len(questions)), "candidates": float(np.mean(sizes))}}
-
-
-def _rank(scores: FloatArray, gold: Sequence[int]) -> int:
-    """Return the best rank of the evidence, from 1; a passage that ties with it stands before it."""
-    best = scores[list(gold)].max()
-    others = np.delete(scores, list(gold))
-    return 1 + int((others >= best).sum())
 
 
 def orders_per_second(scorer: EvidenceScorer, num_candidates: int, seconds: float = 0.2) -> float:
