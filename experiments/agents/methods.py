@@ -1,7 +1,9 @@
 """Methods that choose a configuration for a question: the agent, its ablations, baselines and oracles.
 
-Every method sees the questions of one fold and returns one measured configuration per test question. Predicted settings
-that were not measured count as the nearest ones that were. Letters: `n` questions, `C` configurations, `R` rerankers.
+Every method sees the questions of one fold and returns one measured configuration per test question; it is tuned on the
+validation questions. Predicted settings that were not measured count as the nearest ones that were.
+
+Letters: `n` questions, `C` configurations, `R` rerankers.
 """
 
 from __future__ import annotations
@@ -135,10 +137,7 @@ def best_of_folder(fold: Fold) -> Chooser:
 
 
 def nearest_neighbours(fold: Fold) -> Chooser:
-    """The configuration with the highest mean utility on the nearest known questions, by cosine of the features.
-
-    Their number is chosen on the validation questions.
-    """
+    """The configuration with the highest mean utility on the nearest known questions, by cosine of the features."""
 
     def fit(known: LabelArrays, count: int) -> Chooser:
         vectors, values = _unit(fold.features(known)), fold.training_utility(known)
@@ -153,10 +152,7 @@ def nearest_neighbours(fold: Fold) -> Chooser:
 
 
 def ridge_regression(fold: Fold) -> Chooser:
-    """The configuration with the highest utility as a ridge regression on the features predicts it.
-
-    The penalty is chosen on the validation questions.
-    """
+    """The configuration with the highest utility as a ridge regression on the features predicts it."""
     linear_model = require("sklearn.linear_model", "clustering")
 
     def fit(known: LabelArrays, penalty: float) -> Chooser:
@@ -170,10 +166,7 @@ def ridge_regression(fold: Fold) -> Chooser:
 
 
 def logistic_regression(fold: Fold) -> Chooser:
-    """The most probable best reranker, with its best settings, by logistic regression on the features.
-
-    The regularisation is chosen on the validation questions.
-    """
+    """The most probable best reranker, with its best settings, by logistic regression on the features."""
     linear_model = require("sklearn.linear_model", "clustering")
     makers = [partial(linear_model.LogisticRegression, C=c, max_iter=300) for c in REGULARISATIONS]
     return _classified(fold, makers)

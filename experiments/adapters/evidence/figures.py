@@ -26,10 +26,7 @@ def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], b
 
     The ceiling is the share of the questions whose evidence fits the budget at all.
     """
-    candidates = [
-        [Candidate(chunk, cosine) for chunk, cosine in zip(pooled.chunks, pooled.similarities, strict=True)]
-        for pooled in questions
-    ]
+    candidates = [list(map(Candidate, pooled.chunks, pooled.similarities)) for pooled in questions]
     texts = [pooled.question for pooled in questions]
     selectors: dict[str, BudgetedSelector] = {
         "naive, minilm-cosine": TopK(k=1000),
@@ -90,10 +87,8 @@ def ranking_figures(reranker: EvidenceReranker, questions: Sequence[Pooled]) -> 
 def orders_per_second(scorer: EvidenceScorer, num_candidates: int, seconds: float = 0.2) -> float:
     """Return how many orders of up to four chunks a scorer values in a second, in batches of 64."""
     rng = np.random.default_rng(0)
-    orders = [
-        tuple(rng.permutation(num_candidates)[: rng.integers(1, min(4, num_candidates) + 1)].tolist())
-        for _ in range(64)
-    ]
+    longest = min(4, num_candidates)
+    orders = [tuple(rng.permutation(num_candidates)[: rng.integers(1, longest + 1)].tolist()) for _ in range(64)]
     valued, started = 0, time.perf_counter()
     while (spent := time.perf_counter() - started) < seconds:
         scorer(orders)
