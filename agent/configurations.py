@@ -23,8 +23,8 @@ class Ranges:
     """Lowest and highest value of each search setting that the agent may predict.
 
     Attributes:
-        iterations: Search iterations, integers of at least 1; regressed on a log scale, since ten
-            iterations more matter at 10 and not at 1000.
+        iterations: Search iterations, integers of at least 1; regressed on a log scale, since ten iterations more
+            matter at 10 and not at 1000.
         exploration: c of eq. 5, at least 0; linear scale.
         cost_weight: lambda of eq. 5, at least 0; linear scale.
     """

@@ -10,14 +10,9 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write a file in one step; a kill or a full disk leaves the old file or the new one.
+    """Write a file in one step, text as UTF-8; its folder is made when missing.
 
-    Args:
-        path: The file; its folder is made when missing.
-        content: All of it; text is encoded as UTF-8.
-
-    Raises:
-        OSError: It cannot be written; the old file is unchanged.
+    A kill or a full disk leaves the old file or the new one. After an `OSError` the old file is unchanged.
     """
     # Two processes may write the same file: each a draft of its own.
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -80,8 +80,7 @@ def by_folder(
 def gap_interval(lead: FloatArray, gap: FloatArray, groups: NDArray[np.int64], seed: int = 0) -> tuple[float, float]:
     """Return the 95% interval of sum(lead) / sum(gap), by drawing groups of questions with replacement.
 
-    `lead` and `gap`, `[n]`, are the utility of each question and of the ceiling above the base; `groups` are 0, 1, ...,
-    `[n]`.
+    `lead` and `gap`, `[n]`: the utility of a method and of the ceiling above the base; `groups`, `[n]`, from 0 up.
     """
     leads, gaps = np.bincount(groups, weights=lead), np.bincount(groups, weights=gap)
     drawn = np.random.default_rng(seed).multinomial(len(leads), np.full(len(leads), 1 / len(leads)), size=RESAMPLES)
@@ -92,10 +91,7 @@ def gap_interval(lead: FloatArray, gap: FloatArray, groups: NDArray[np.int64], s
 
 
 def sign_flip_p(lead: FloatArray, groups: NDArray[np.int64], seed: int = 0) -> float:
-    """Return the two-sided p-value of a mean lead of 0, by flipping the signs of whole groups of questions.
-
-    `lead` holds paired differences, `[n]`, `groups` the group of each question, 0, 1, ..., `[n]`.
-    """
+    """Return the two-sided p-value of a mean lead of 0, `[n]`, by flipping the signs of whole groups of questions."""
     sums = np.bincount(groups, weights=lead)
     signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(RESAMPLES, len(sums)))
     # A rounding error must not tell equal sums apart.

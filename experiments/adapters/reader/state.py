@@ -15,7 +15,6 @@ from agent.training.resume import read_state, write_state
 _MOMENTS = ("exp_avg", "exp_avg_sq")
 
 Named = Sequence[tuple[str, torch.Tensor]]
-"""What is trained, by name."""
 
 
 @dataclass
@@ -87,10 +86,7 @@ def save_state(
 def restore_state(
     path: Path, fingerprint: str, named: Named, average: Average, optimizer: torch.optim.Optimizer
 ) -> Progress:
-    """Set values, average and optimizer to the state of the same training, and return its progress.
-
-    A file that is damaged or belongs to other data or settings is ignored with a warning.
-    """
+    """Set values, average and optimizer to the state of the same training, if any, and return its progress."""
     state = read_state(path, fingerprint)
     if state is None or "progress" not in state[0]:
         return Progress()
