@@ -1,4 +1,5 @@
 import os
+import re
 
 import pytest
 from hypothesis import settings
@@ -10,6 +11,18 @@ os.environ["WANDB_MODE"] = "offline"
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+
+WHOLLY_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """A module whose tests are all slow is not even imported where slow tests are left out."""
+    if config.option.markexpr == "not slow" and collection_path.suffix == ".py":
+        return (
+            bool(re.search(r"^pytestmark = \[?\s*pytest.mark.slow", collection_path.read_text(), re.MULTILINE)) or None
+        )
+    return None
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ PUBLIC = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_loading_and_predicting_need_no_torch(tmp_path):
     agent.save(tmp_path / "checkpoint", random_agent(), "")
     code = (

@@ -16,6 +16,8 @@ from agent.losses import (
 from agent.model import AgentModel
 from tests.agent.worlds import DIM, toy_config
 
+pytestmark = pytest.mark.slow
+
 
 def contrastive_by_loops(maps, reranker, weight, margin):
     sums = {True: [0.0, 0.0], False: [0.0, 0.0]}

@@ -5,6 +5,8 @@ import torch
 from agent import AgentModel, ConfigurationAgent
 from tests.agent.worlds import DIM, random_weights, toy_config
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_papers_layers_by_default():
     shapes = AgentModel(toy_config(hidden=(512, 256), map_dim=128), seed=0).weights()

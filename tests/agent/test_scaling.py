@@ -6,6 +6,8 @@ from agent.training.data import FeatureScaling
 from agent.training.loggers import diagnose
 from tests.agent.worlds import random_weights, toy_config, toy_table, toy_train_config
 
+pytestmark = pytest.mark.slow
+
 
 def test_features_come_out_as_long_as_embeddings():
     features = np.random.default_rng(0).normal([0, 5, -3, 1e3], [1, 0.01, 40, 2], size=(500, 4)).astype(np.float32)

@@ -53,6 +53,7 @@ def run(code: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "imports",
     ["import corag", "import search", "import agent", "import corag" + EVERY_MODULE],
@@ -62,6 +63,7 @@ def test_importing_does_nothing(imports):
     run(WATCH + imports + JUDGE.format(heavy=HEAVY))
 
 
+@pytest.mark.slow
 def test_counting_and_cutting_need_no_model():
     use = """
 import corag

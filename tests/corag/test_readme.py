@@ -39,6 +39,7 @@ def run(code):
 PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=[page.stem for page in PAGES_WITH_CODE])
 def test_the_python_blocks_of_a_page_run_one_after_the_other(page):
     run("\n".join(blocks(page, "python")))
@@ -70,6 +71,7 @@ def commands_shown():
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", commands_shown(), ids=" ".join)
 def test_every_command_is_accepted(words, monkeypatch):
     from corag.cli import main

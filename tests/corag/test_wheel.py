@@ -12,6 +12,8 @@ import pytest
 
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 TYPED = """
 import asyncio
 from collections.abc import Sequence
@@ -132,7 +134,6 @@ def python(*arguments, path, cwd):
     )
 
 
-@pytest.mark.slow
 def test_the_wheel_has_the_data_and_no_labels(wheel):
     names = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -145,7 +146,6 @@ def test_the_wheel_has_the_data_and_no_labels(wheel):
     assert not [name for name in names if name.endswith(".parquet") or name.startswith("tests")]
 
 
-@pytest.mark.slow
 def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
     found = {}
     for path in (wheel, ROOT):
@@ -158,7 +158,6 @@ def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
     assert found[wheel][2] == "agent-minilm" and found[wheel][-1] == "310 metres"
 
 
-@pytest.mark.slow
 def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):
     (tmp_path / "typed.py").write_text(TYPED)
     (tmp_path / "mistyped.py").write_text(MISTYPED)

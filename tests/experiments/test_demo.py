@@ -48,6 +48,7 @@ def use_topics(monkeypatch, topics):
     monkeypatch.setattr(pydoc_data.topics, "topics", topics)
 
 
+@pytest.mark.slow
 def test_there_are_enough_questions_of_every_kind(whole):
     assert len(whole.queries) >= 240
     assert sum(len({gold.split("#")[0] for gold in row["gold"]}) > 1 for row in whole.queries) >= 60
@@ -86,6 +87,7 @@ def test_what_is_left_out_is_listed(whole):
     assert all(row["title"].strip() and len(row["title"]) <= 80 and "\n" not in row["title"] for row in whole.documents)
 
 
+@pytest.mark.slow
 def test_the_data_folder_can_be_opened(tmp_path, whole, caplog):
     assert write_data_folder(tmp_path / "data") == whole
     folder = DataFolder.open(tmp_path / "data")
@@ -95,6 +97,7 @@ def test_the_data_folder_can_be_opened(tmp_path, whole, caplog):
     assert folder.queries[0].extra.keys() == {"kind", "topics"}
 
 
+@pytest.mark.slow
 def test_a_question_whose_evidence_is_reworded_is_left_out_with_a_notice(monkeypatch, whole, caplog):
     topics = dict(pydoc_data.topics.topics)
     row = next(row for row in whole.queries if len({gold.split("#")[0] for gold in row["gold"]}) > 1)
@@ -108,6 +111,7 @@ def test_a_question_whose_evidence_is_reworded_is_left_out_with_a_notice(monkeyp
     assert f"{len(doctored.left_out)} of 268 questions are left out" in caplog.text and row["id"] in caplog.text
 
 
+@pytest.mark.slow
 def test_white_space_quotes_and_markup_may_change(monkeypatch, whole):
     changed = {
         name: text.replace('"', "“").replace("'", "`").replace("*", "").replace(" ", "\n  ")
@@ -117,6 +121,7 @@ def test_white_space_quotes_and_markup_may_change(monkeypatch, whole):
     assert [row["id"] for row in load().queries] == [row["id"] for row in whole.queries]
 
 
+@pytest.mark.slow
 def test_evidence_may_have_moved_to_another_topic(monkeypatch, whole):
     topics = dict(pydoc_data.topics.topics)
     topics["moved"] = topics.pop("global")

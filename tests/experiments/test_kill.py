@@ -18,7 +18,7 @@ from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-NUM_KILLS = 5
+NUM_KILLS = 3
 
 
 def kill_when(arguments, progress, units_done, delay_s):
@@ -43,7 +43,7 @@ def killed_again_and_again(arguments, progress, num_units, seed):
     delays = [moments.uniform(0.1, 1.0) if point == 0 else moments.uniform(0, 0.03) for point in points]
     num_killed = sum(kill_when(arguments, progress, *moment) for moment in zip(points, delays, strict=True))
     # One that ended before its signal came was not killed; most are.
-    assert num_killed >= NUM_KILLS - 2
+    assert num_killed >= NUM_KILLS - 1
     done = run_command(*arguments)
     assert done.returncode == 0, done.stderr
 

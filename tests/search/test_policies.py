@@ -15,11 +15,13 @@ every_policy = pytest.mark.parametrize("policy", POLICIES)
 WITHOUT_TREE = [name for name in POLICIES if name not in ("paper", "public-code")]
 
 
+@pytest.mark.slow
 @given(problems, policy_configs, scorers)
 def test_contract(problem, config, scorer):
     check_contract(problem, config, scorer)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(large_problems, policy_configs, scorers)
 def test_contract_on_larger_problems(problem, config, scorer):
@@ -68,6 +70,7 @@ def test_a_cap_cuts_the_same_search_short(problem, config, scorer, max_scored):
     assert capped.asked == full.asked[:max_scored]
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(problems, policy_configs), max_size=5), st.integers(0, 10**6))
 def test_many_equals_one_by_one(work, seed):
     def score_pairs(pairs):

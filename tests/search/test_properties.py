@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,6 +69,7 @@ def test_with_ample_iterations_equals_exhaustive(problem, backup, scorer):
     assert (found.order, found.value, found.cost) == (best.order, best.value, best.cost)
 
 
+@pytest.mark.slow
 @given(problems, configs, st.integers(0, 10**6), st.randoms(use_true_random=False))
 def test_renaming_candidates_renames_the_answer(problem, config, seed, random):
     costs, budget = problem
@@ -87,6 +89,7 @@ def test_renaming_candidates_renames_the_answer(problem, config, seed, random):
     assert renamed.num_scored == plain.num_scored
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(problems, configs), max_size=5), st.integers(0, 10**6))
 def test_many_equals_one_by_one(work, seed):
     calls = []

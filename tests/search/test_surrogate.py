@@ -35,6 +35,7 @@ def test_exact_when_off(problem, config, scorer):
     assert without.num_ranked == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(large_problems, st.sampled_from(list(POLICIES)), st.integers(0, 10**6))
 def test_exact_when_off_on_larger_problems(problem, policy, seed):
@@ -65,11 +66,13 @@ def check_contract(problem, config, scorer, surrogate):
 shares = st.sampled_from([0.01, 0.25, 0.5, 0.999])
 
 
+@pytest.mark.slow
 @given(problems, policy_configs, shares, scorers, st.integers(0, 10**6))
 def test_contract(problem, config, share, scorer, seed):
     check_contract(problem, with_prefilter(config, share), scorer, HashScorer(seed, levels=4))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(large_problems, policy_configs, shares, scorers, st.integers(0, 10**6))
 def test_contract_on_larger_problems(problem, config, share, scorer, seed):
@@ -105,6 +108,7 @@ def test_so_few_children_that_all_are_sent():
     assert result.complete and result.num_scored == 4
 
 
+@pytest.mark.slow
 def test_a_perfect_surrogate_finds_every_optimum_at_once():
     for problem in family(3000, per_size=3):
         best = exhaustive(problem.costs, problem, problem.budget, problem.max_length)
@@ -113,6 +117,7 @@ def test_a_perfect_surrogate_finds_every_optimum_at_once():
         assert (found.value, found.num_scored) == (pytest.approx(best.value, abs=1e-9), 4)
 
 
+@pytest.mark.slow
 def test_a_useless_surrogate_costs_the_model_little():
     num_found = 0
     for number, problem in enumerate(family(3000, per_size=4)):
@@ -162,6 +167,7 @@ def test_a_surrogate_that_knows_no_difference(policy, value):
     assert 0 < result.num_scored <= 20
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(problems, policy_configs, shares), max_size=4), st.integers(0, 10**6))
 def test_many_equals_one_by_one(work, seed):
     def score_pairs(pairs):

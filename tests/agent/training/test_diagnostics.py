@@ -9,6 +9,8 @@ from agent.configurations import ConfigurationGrid
 from agent.training.loggers import Diagnostics, diagnose, principal_axes
 from tests.agent.worlds import random_agent, toy_config, toy_table, toy_train_config
 
+pytestmark = pytest.mark.slow
+
 
 def some_diagnostics():
     axes = np.zeros((4, 2))

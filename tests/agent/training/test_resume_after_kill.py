@@ -3,10 +3,13 @@ import multiprocessing
 import random
 import time
 
+import pytest
 from safetensors import safe_open
 
 from agent.training.fit import RESUME_FILE
 from tests.agent.training.training_job import NUM_EPOCHS, train
+
+pytestmark = pytest.mark.slow
 
 WEIGHTS = "checkpoint/model.safetensors"
 

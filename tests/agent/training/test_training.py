@@ -14,6 +14,8 @@ from agent.training.lightning_module import Batches, balanced_class_weight, whol
 from agent.training.resume import ResumeState, read_resume, write_resume
 from tests.agent.worlds import toy_config, toy_table, toy_train_config
 
+pytestmark = pytest.mark.slow
+
 
 def toy_fit(out_dir, *, train=None, val=None, config=None, **changes):
     return fit(train or toy_table(), val, config or toy_config(), toy_train_config(**changes), out_dir)

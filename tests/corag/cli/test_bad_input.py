@@ -65,6 +65,7 @@ def test_a_question_that_is_no_unicode(refused, small_index):
     all_in(refused("ask", "\udcff", "--index", small_index), "valid Unicode", "decode its source")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [0, -1, -256])
 @pytest.mark.parametrize("command", ["ask", "evaluate", "label"])
 def test_a_budget_below_one(refused, small_data, small_index, command, budget):
@@ -134,6 +135,7 @@ def test_parts_that_do_not_exist_or_fit(refused, small_index, arguments, parts):
 # --- Data ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["index", "evaluate", "label"])
 @pytest.mark.parametrize(
     ("lines", "parts"),
@@ -200,6 +202,7 @@ def test_a_title_that_fills_the_chunk(refused, small_data):
     all_in(said, "document 'varn'", "leaves no room for text within max_tokens=2", "raise max_tokens")
 
 
+@pytest.mark.slow
 def test_an_output_that_is_a_folder(refused, tmp_path, small_data):
     (tmp_path / "folder").mkdir()
     for command in ("evaluate", "label"):
@@ -265,6 +268,7 @@ def test_a_checkpoint_for_vectors_of_another_length(with_checkpoint, tmp_path):
     all_in(with_checkpoint(), "1024", "384")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["ask", "evaluate"])
 def test_a_checkpoint_with_an_unknown_reranker(refused, tmp_path, small_data, small_index, command):
     save_small_agent(tmp_path / "agent", rerankers=("bm25", "my-own"))
@@ -345,6 +349,7 @@ def succeeds(capsys, *arguments):
     return capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_every_chunk_over_the_budget_is_an_empty_selection_with_a_reason(small_index, capsys):
     said = json.loads(succeeds(capsys, "ask", QUESTION, "--index", small_index, "--budget", 2, "--json"))
     assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
@@ -363,6 +368,7 @@ ODD_TEXTS = {
 }
 
 
+@pytest.mark.slow
 def test_any_text_goes_from_corpus_to_answer(tmp_path, capsys):
     documents = [{"id": f"{name} é#1", "title": name, "text": text} for name, text in ODD_TEXTS.items()]
     names = [row["id"] for row in documents]

@@ -70,6 +70,7 @@ def test_help_names_and_explains_every_setting(name, capsys):
         assert re.search(rf" {re.escape(flag)}( \S+)? [A-Z`][^(]{{5,}}.*?\(", text), f"{flag} is not explained"
 
 
+@pytest.mark.slow
 def test_a_switch_needs_no_value(small_index, capsys):
     for switch in (["--json"], ["--json", "true"], ["--json=true"], ["--json", "True"]):
         assert run("ask", *switch, QUESTION, "--index", small_index) == 0
@@ -83,6 +84,7 @@ def test_flags_may_be_spelt_with_dashes(small_index, capsys):
     assert json.loads(capsys.readouterr().out)["trace"]["orders_scored"] > 0
 
 
+@pytest.mark.slow
 def test_ask_takes_a_policy_for_the_window(small_index, capsys):
     ask = ["ask", QUESTION, "--index", small_index, "--json", "--reranker", "minilm-cosine"]
     for policy in ("forbid", "truncate"):
@@ -118,6 +120,7 @@ def test_settings_of_the_training_may_stand_in_a_file(tmp_path):
 # --- What the commands print and write ---
 
 
+@pytest.mark.slow
 def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
     index, labels, agent = tmp_path / "index", tmp_path / "labels.parquet", tmp_path / "agent"
     assert run("index", "--data", small_data, "--out", index, "--max_tokens", 32, "--overlap_tokens", 8) == 0
@@ -152,6 +155,7 @@ def test_from_a_corpus_to_a_report(tmp_path, small_data, capsys):
     assert "of 1024 tokens" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--agent", "none", "--json") == 0
     said = json.loads(capsys.readouterr().out)
@@ -181,6 +185,7 @@ def test_ask_takes_other_methods(small_index, capsys, method):
     assert f"{method}: value" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--budget", 1) == 0
     said = capsys.readouterr().out
@@ -188,6 +193,7 @@ def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert "0 of 1 tokens (0%)" in said
 
 
+@pytest.mark.slow
 def test_bench_prints_and_writes(tmp_path, capsys):
     assert run("bench", "search", "--rounds", 1, "--out", tmp_path) == 0
     assert "us an order" in capsys.readouterr().out
@@ -223,6 +229,7 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(small_index):
     done = run_command("ask", QUESTION, "--index", small_index, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -235,6 +242,7 @@ def test_in_a_process_of_its_own(small_index):
     assert "Traceback" in done.stderr and "InputError: the question is empty" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(small_index):
     with subprocess.Popen(
         command("ask", QUESTION, "--index", small_index, "--json"),

@@ -327,6 +327,7 @@ def build_and_kill(uri: Path, *flags: str, num_stored: int, delay_s: float) -> i
     return int(reports[-1].split()[1])
 
 
+@pytest.mark.slow
 def test_kills_at_any_moment_lose_and_double_nothing(tmp_path: Path, chunks: list[Chunk]):
     delays = random.Random(3)
     # The last kill meets the making of the search structures.
@@ -348,6 +349,7 @@ def chunk_tables(uri: Path) -> list[str]:
     return sorted(path.name for path in uri.glob("corag_chunks_*"))
 
 
+@pytest.mark.slow
 def test_a_killed_replacement_leaves_the_old_index_readable_and_goes_on(tmp_path: Path, chunks: list[Chunk]):
     old = [Chunk("old", "an old text")]
     ChunkIndex.build(tmp_path, old, HashingEmbedder())
@@ -534,6 +536,7 @@ print(embedder.num_embedded, list(index.chunks()) == chunks)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits the size of files by a Linux resource limit")
 def test_a_refused_write_keeps_what_is_stored(tmp_path: Path):
     result = subprocess.run(

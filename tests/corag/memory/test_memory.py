@@ -122,6 +122,7 @@ keys = st.binary(min_size=1, max_size=8)
 entries = st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.booleans())
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(keys, entries, max_size=5), max_size=4), st.lists(keys, max_size=5), st.booleans())
 def test_a_file_is_a_dictionary_that_keeps_what_came_first(tmp_path_factory, batches, others, in_ram):
     path = tmp_path_factory.mktemp("memory") / "values.sqlite"
@@ -218,6 +219,7 @@ def test_threads_share_a_file(tmp_path):
     assert {int(key): value for key, (value, _) in found.items()} == {row: row for row in range(40)}
 
 
+@pytest.mark.slow
 def test_processes_share_a_file(tmp_path):
     path = tmp_path / "values.sqlite"
     code = (

@@ -12,6 +12,8 @@ from corag.models.embedders import BgeM3Embedder, MiniLMEmbedder, SentenceTransf
 from corag.text.tokens import model_folder
 from corag.types import Embedder
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 

@@ -15,6 +15,8 @@ from corag.models.minilm import minilm_encoder
 from corag.rerankers.cosine import MiniLMCosine
 from tests.corag.models.worlds import save_bert
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openvino")
 
 QUESTIONS = ["Which river flows through Berlin?", "What do bananas look like?", "Where is the capital of Germany?"]

@@ -72,6 +72,7 @@ class Adder:
         return np.stack([(ids * mask).sum(axis=1), types.sum(axis=1), (ids * (1 - mask)).sum(axis=1)], axis=1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=30), max_size=20), st.booleans())
 def test_the_engine_gives_each_row_its_own(rows, with_types):
     ids = [np.array(row) for row in rows]

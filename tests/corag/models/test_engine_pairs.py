@@ -11,6 +11,8 @@ from corag.models.engine.pairs import PairTokenizer
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import byte_level, unigram, wordpiece
 
+pytestmark = pytest.mark.slow
+
 FRAGMENTS = st.text(max_size=12) | st.sampled_from(
     ["[SEP]", "[S", "EP]", "</s>", "<mask>", "<", "e", "\u0301", "漢", "\0", "\n", "\r", "\x85", "\u200d", "\u2028",
      " ", "\u3000", "  ", "▁", "##ing", "ing", "x" * 101, ".", "…", "river", " Berlin", "ﬁ", "각", "ᄀ", "ᅡ"]

@@ -32,6 +32,8 @@ from tests.corag.models.worlds import (
     save_xlm_roberta,
 )
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openvino")
 
 QUESTION = "Which river flows through the capital?"

@@ -18,6 +18,8 @@ from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weigh
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import model_folder, token_counter
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openvino")
 
 TEXTS = [
@@ -229,7 +231,6 @@ def test_a_cached_model_needs_neither_torch_nor_transformers(cached):
     subprocess.run([sys.executable, "-c", code], check=True, env={"CORAG_CACHE": str(cached)})
 
 
-@pytest.mark.slow
 def test_a_damaged_cache_is_mended(cached, monkeypatch, caplog):
     (description,) = cached.glob("*.xml")
     whole = description.read_bytes()
@@ -245,7 +246,6 @@ def test_a_damaged_cache_is_mended(cached, monkeypatch, caplog):
     assert caplog.records == []
 
 
-@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "file" / "cache"))

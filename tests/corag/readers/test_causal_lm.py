@@ -14,6 +14,8 @@ from corag.text.documents import SEPARATOR
 from corag.types import Reader
 from tests.corag.models.worlds import save_bert, save_causal_lm
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Who is the mayor of Berlin?"
 CONTEXT = SEPARATOR.join(["Bonn was the capital.", "The mayor of Berlin is Anna Weiss."])
 

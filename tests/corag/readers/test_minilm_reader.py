@@ -19,6 +19,8 @@ from corag.readers.span_reader import KINDS, windows
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.types import Reader
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {"window_tokens": 64, "max_answer_tokens": 5, "slope": 1.0, "offset": 0.0, "kinds": list(KINDS)}
 QUESTION = "Who mapped the river?"
 LONG = "\n\n".join(

@@ -125,6 +125,7 @@ def test_an_answer_that_only_begins_like_not_knowing_is_kept():
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x85"), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(TEXT, max_size=5), st.integers(1, 7))
 def test_any_split_of_any_text_arrives_whole(pieces, write_bytes):
@@ -359,6 +360,7 @@ def test_without_the_package_the_error_gives_the_command(monkeypatch):
         OllamaReader()
 
 
+@pytest.mark.slow
 def test_importing_the_module_loads_no_client():
     code = "import sys, corag.readers.ollama; sys.exit(bool({'ollama', 'httpx'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

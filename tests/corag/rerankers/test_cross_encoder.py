@@ -19,6 +19,8 @@ from corag.rerankers.cross_encoder import CrossEncoder
 from corag.text.documents import SEPARATOR
 from tests.corag.models.worlds import byte_level, change_json, save_bert, save_xlm_roberta
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openvino")
 
 QUESTION = "Which river flows through the capital?"

@@ -22,6 +22,8 @@ from corag.text.documents import SEPARATOR
 from corag.types import Reranker
 from tests.corag.models.worlds import save_bert
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "Which river flows through the capital of Germany?"
 PASSAGES = [
     "Berlin\nBerlin is the capital of Germany. It lies on the river Spree.",

@@ -27,6 +27,8 @@ from corag.text.tokens import CallableCounter
 from tests.corag.models.worlds import byte_level, change_json, save_bert
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
 
+pytestmark = pytest.mark.slow
+
 QUESTION = "which river?"
 
 

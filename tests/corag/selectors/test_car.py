@@ -58,6 +58,7 @@ def naive_cutoff(distances, method):
     return (n, float("nan")) if best_labels is None else (naive_boundary(normalised, best_labels), best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["kmeans", "bisecting-kmeans", "agglomerative", "birch"])
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000))
@@ -89,6 +90,7 @@ def clear_gap(seed):
     return relevant, np.sort(np.r_[rng.uniform(0.2, 0.3, relevant), rng.uniform(0.6, 0.75, 40 - relevant)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["exact", "scikit-learn"])
 def test_clear_gaps_are_found_with_scaled_ranks_and_not_with_raw_ones(solver):
     pytest.importorskip("sklearn")
@@ -162,6 +164,7 @@ def test_scalings():
     assert standard.std(axis=0) == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_random_starts_repeat_with_a_seed():
     pytest.importorskip("sklearn")
     distances = np.sort(np.random.default_rng(0).random(20))

@@ -71,6 +71,7 @@ def builder(summarizer=None, **config):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("number", "size"), [(4, 25), (8, 12)])
 def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):

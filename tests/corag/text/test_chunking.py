@@ -86,6 +86,7 @@ def test_long_hostile_texts_are_cut():
 # --- Chunks ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tokens", COUNTERS.values(), ids=COUNTERS)
 @settings(max_examples=150)
 @given(text=TEXTS, title=TITLES, max_tokens=st.integers(1, 40), overlap=st.integers(0, 39))
@@ -161,6 +162,7 @@ def test_the_overlap_is_at_most_what_was_asked_for(sentences, overlap):
     assert all(before[1] - after[0] <= overlap for before, after in pairwise(spans))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [". ", " "], ids=["sentences", "one endless sentence"])
 def test_a_document_of_100_000_tokens(stop):
     text = ("The quick brown fox jumped over 12 lazy dogs" + stop) * 11_112

@@ -1,5 +1,6 @@
 import gzip
 import json
+from collections import UserDict
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import BatchEncoding
 
 from corag.errors import InputError, ModelError
 from corag.text.tokens import (
@@ -128,7 +128,7 @@ def test_callables_return_numbers_or_tokens(result, expected):
     "result",
     [
         True, np.True_, -1, np.int64(-2), 2.0, np.float64(2.0), float("nan"), None, "some text", b"text",
-        {"input_ids": [1, 2]}, BatchEncoding({"input_ids": [1], "attention_mask": [1]}),
+        {"input_ids": [1, 2]}, UserDict({"input_ids": [1], "attention_mask": [1]}),
         np.array(3), np.array([[1, 2, 3]]), iter([1]),
     ],
     ids=lambda result: type(result).__name__,

@@ -29,6 +29,7 @@ def config_of(data, out, **changes):
     return EvaluateConfig(str(data.parent), out=str(out), **{**settings, **changes})
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
     found = compare(config_of(small_data, tmp_path))
     stored = json.loads((tmp_path / "comparison.json").read_text())
@@ -63,6 +64,7 @@ def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
     assert (tmp_path / f"{small_data.name}.states.sqlite").is_file()
 
 
+@pytest.mark.slow
 def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_data, reader):
     whole = compare(config_of(small_data, tmp_path / "whole"))
     # Enough for the first question, not for all.
@@ -80,6 +82,7 @@ def test_a_stopped_comparison_goes_on_and_another_limit_with_it(tmp_path, small_
     assert len(reader.asked) == num_asked
 
 
+@pytest.mark.slow
 def test_candidates_within_a_corpus_hold_the_evidence(tmp_path, small_data, reader):
     source = EvidenceSource(small_data.name, split="dev", part="all", within="corpus", num_candidates=4)
     [result] = compare(config_of(small_data, tmp_path, sources=(source,), budgets=(10**6,))).results.values()

@@ -30,6 +30,8 @@ from experiments.adapters.evidence.fit import (
 from experiments.adapters.evidence.pools import Corpus, pools, questions_of
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
+pytestmark = pytest.mark.slow
+
 CONFIGS = sorted((Path(training.__file__).parents[2] / "configs" / "adapters").glob("*.yaml"))
 SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)
 PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")

@@ -26,6 +26,8 @@ from experiments.data.splits import held_out
 from tests.experiments.adapters.reader_worlds import small_bert, small_training
 from tests.paths import ROOT
 
+pytestmark = pytest.mark.slow
+
 INPUTS = {name: torch.tensor([[101, 2040, 102, 3000, 4000, 102]]) for name in ("input_ids",)} | {
     "attention_mask": torch.ones((1, 6), dtype=torch.int64),
     "token_type_ids": torch.tensor([[0, 0, 0, 1, 1, 1]]),

@@ -15,6 +15,8 @@ from experiments.agents.methods import BASELINES, ablations
 from experiments.agents.targets import TargetConfig
 from tests.experiments.worlds import label_row, question_row, write_labels
 
+pytestmark = pytest.mark.slow
+
 QUICK = agent.TrainConfig(logger="none", epochs=30, lr=0.02, batch_size=32)
 
 

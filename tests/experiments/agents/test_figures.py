@@ -49,6 +49,7 @@ def test_groups_count_as_one():
     assert sign_flip_p(lead, apart) == pytest.approx(2 / 2**10, abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_share():
     rng = np.random.default_rng(0)
     gap = rng.uniform(0.5, 1.5, size=400)

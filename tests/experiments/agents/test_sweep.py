@@ -148,6 +148,7 @@ def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
     assert (tmp_path / "lr" / "summary.md").read_text() == markdown(summary)
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_not_trained_again(labels, tmp_path, trained):
     first = sweep(config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0, 1)))
     assert sweep(config_of(labels, tmp_path / "s", {"training.lr": [0.01]}, seeds=(0, 1))) == first
@@ -275,6 +276,7 @@ def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, 
     assert "'training.speed' is no setting" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_wandb_file_runs_the_same_trainings(tmp_path, capsys, parse):
     """What W&B's own code makes of the file is read by our own parser."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
@@ -305,6 +307,7 @@ def test_the_wandb_file_runs_the_same_trainings(tmp_path, capsys, parse):
     assert command[:3] == ["${env}", "sh", "-c"] and command[4:] == ["${program}", "${args}"]
 
 
+@pytest.mark.slow
 def test_the_wandb_command_gives_each_run_a_folder_of_its_own():
     command = wandb_sweep(SweepConfig(replace(BASE, out="runs/my sweeps"), {}))["command"]
     filled = ["echo" if part == "${program}" else part for part in command[1:-1]]

@@ -40,6 +40,7 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path):
     assert selector.predict("how many of item 0?") == prediction
 
 
+@pytest.mark.slow
 def test_the_agent_learns_what_the_table_says(tmp_path):
     training = replace(QUICK, epochs=25, batch_size=6)
     train(config_of(write_labels(tmp_path / "labels.parquet"), tmp_path / "out", training=training))

@@ -45,6 +45,7 @@ def tiny(tmp_path, monkeypatch):
     return {"orders": {"rerankers": "bm25,minilm-factoid"}, "real": {"data": str(tmp_path)}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real"])
 def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, capsys):
     result = bench(BenchConfig(part, rounds=1, seeds=1, out=str(tmp_path), **tiny.get(part, {})))
@@ -130,6 +131,7 @@ def test_settings_out_of_range(part, settings, message):
         BenchConfig(part, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "rerankers", "rounds", "message"),
     [(InputError, " , ", 1, "name at least one"), (InputError, "bm25", 10_000, "ask for no more")],
@@ -149,6 +151,7 @@ def lab(tmp_path_factory):
     return scoring_lab.Lab(save_bert(tmp_path_factory.mktemp("model")))
 
 
+@pytest.mark.slow
 def test_scoring(lab, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scoring, "SWEEP", scoring.SWEEP[:2])
     monkeypatch.setattr(scoring, "ITERATIONS", 2)
@@ -172,6 +175,7 @@ def test_scoring(lab, tmp_path, capsys, monkeypatch):
     assert at_once["same"] == "2 of 2"
 
 
+@pytest.mark.slow
 def test_every_way_to_score_gives_the_values_of_the_cross_encoder(lab):
     question, candidates = next(scoring_lab.questions())
     chunks = [candidate.chunk for candidate in candidates]

@@ -40,6 +40,7 @@ class CountingEmbedder:
         return self._embedder.embed(texts)
 
 
+@pytest.mark.slow
 def test_own_candidates_are_ranked_by_cosine(folder):
     embedder = corag.embedder()
     pool = Pool.of_candidates(folder, folder.queries, embedder)
@@ -155,6 +156,7 @@ def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_index_is_kept_and_another_only_replaced_when_told(tmp_path, small_data):
     uri, embedder = tmp_path / "index", CountingEmbedder()
     build_index(small_data, uri, embedder, ChunkConfig(64))
@@ -176,6 +178,7 @@ def test_a_corpus_without_text_is_refused(tmp_path):
     assert not (tmp_path / "index").exists()
 
 
+@pytest.mark.slow
 def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
     def name_of(queries=folder.queries, **settings):
         return open_pool(folder, queries, corag.embedder(), quiet=True, **settings).name

@@ -104,6 +104,7 @@ def test_sets_are_data_folders(folder, tmp_path):
         write_set(folder.queries, {}, tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_from_the_command_line(small_data, tmp_path, capsys):
     arguments = ["--data", str(small_data), "--out", str(tmp_path), "--pool", "candidates", "--quiet", "true"]
     assert main([*arguments, "--split", "train", "--size", "4", "--rates", "[0.5,0.75]"]) == 0

@@ -25,6 +25,7 @@ def config_of(data, out, **settings):
     return EvaluateConfig(**defaults | settings)
 
 
+@pytest.mark.slow
 def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
     out = tmp_path / "out"
     results = compare(config_of(small_data, out, figure=str(tmp_path / "figure.svg"))).results
@@ -67,6 +68,7 @@ def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_is_done_is_not_done_again(tmp_path, small_data, reader):
     config = config_of(small_data, tmp_path / "out", methods="top-k,naive")
     whole = compare(config).results
@@ -87,6 +89,7 @@ def test_what_is_done_is_not_done_again(tmp_path, small_data, reader):
             assert same(result["methods"], other["methods"])
 
 
+@pytest.mark.slow
 def test_one_set_at_a_time(tmp_path, small_data, reader):
     config = config_of(small_data, tmp_path, methods="top-k", only="late")
     assert list(compare(config).results) == ["late"]
@@ -95,6 +98,7 @@ def test_one_set_at_a_time(tmp_path, small_data, reader):
     assert not any(question in dict(reader.asked[:asked]) for question, _ in reader.asked[asked:])
 
 
+@pytest.mark.slow
 def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
     def sets(limit):
         return (QuestionSet("one", small_data.name, "train", limit=limit),)

@@ -55,6 +55,7 @@ def rows_of(out):
     return [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pool", ["candidates", "corpus"])
 def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_index, small_checkpoint, pool):
     out = tmp_path / "runs" / "result.json"
@@ -88,6 +89,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     assert sorted(path.name for path in out.parent.iterdir()) == ["result.json", "result.rows.jsonl"]
 
 
+@pytest.mark.slow
 def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
     out = tmp_path / "result.json"
     result = evaluate(config_of(small_data, methods="top-k,naive", out=str(out)))
@@ -126,6 +128,7 @@ def test_a_limit_takes_the_first_questions(tmp_path, small_data, reader):
     assert [row["query"] for row in rows_of(tmp_path / "r.json")] == ["q6", "q7"] * 2
 
 
+@pytest.mark.slow
 def test_a_sample_is_drawn_by_its_seed_among_the_first_questions(tmp_path, small_data, reader):
     def drawn(**settings):
         out = tmp_path / f"{settings}.json"
@@ -140,11 +143,13 @@ def test_a_sample_is_drawn_by_its_seed_among_the_first_questions(tmp_path, small
     assert drawn(sample=99) == ["q6", "q7", "q8", "q9"]
 
 
+@pytest.mark.slow
 def test_equal_contexts_are_read_once(small_data, reader):
     evaluate(config_of(small_data, methods="top-k,corag,upper", budget=400, reader="first-words"))
     assert len(set(reader.asked)) == len(reader.asked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data, reader, patience):
     config = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "whole.json"))
@@ -167,6 +172,7 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data
     assert len(reader.asked) - len(asked_twice) == num_asked
 
 
+@pytest.mark.slow
 def test_a_comparison_whose_result_is_there_is_not_run_again(tmp_path, small_data, reader, caplog):
     def run(**settings):
         reader.asked = []
@@ -253,6 +259,7 @@ def test_a_question_with_an_empty_pool_is_counted(tmp_path):
     assert row["chunks"] == 0.5 * 2
 
 
+@pytest.mark.slow
 def test_a_budget_that_nothing_fits_gives_empty_selections(small_data):
     for row in evaluate(config_of(small_data, methods="top-k,naive,corag,upper", budget=1))["methods"]:
         assert row["empty"] == 4
@@ -328,6 +335,7 @@ def test_many_methods_stand_below_each_other(capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     # Of six candidates 1,956 orders fit, so that a bound of 9 is passed at once but by the small pool of q9.
     out = tmp_path / "r.json"
@@ -369,6 +377,7 @@ def test_what_is_no_fault_of_a_question_stops_the_comparison(small_data, monkeyp
         evaluate(config_of(small_data, methods="top-k,broken"))
 
 
+@pytest.mark.slow
 def test_all_methods_on_the_passages_of_the_same_document(tmp_path):
     titles = {"varn": "The island", "tolmere": "The island", "choir": "The island", "oro": "Water", "sable": "Water"}
     documents = [row | {"title": titles.get(row["id"], row["title"])} for row in DOCUMENTS]

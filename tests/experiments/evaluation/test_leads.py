@@ -37,6 +37,7 @@ def test_nothing_right_is_no_gain():
     assert diversity(["a", "b"], np.zeros((3, 2)), resamples=10)["gain"] == 0.0
 
 
+@pytest.mark.slow
 @given(arrays(float, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(0, 1)), st.integers(0, 9))
 def test_an_oracle_is_never_worse(scores, seed):
     found = diversity(["a", "b", "c"], scores, resamples=20, seed=seed)
@@ -57,6 +58,7 @@ def rows_of(*figures):
     return [dict(zip(names, row, strict=False)) for row in figures]
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_mean():
     zeros = rows_of(*[(0, 0, 1, 0.0)] * 100)
     found = lead(rows_of(*[(0, 0, 1, 0.25)] * 100), zeros)

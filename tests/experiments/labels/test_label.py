@@ -131,6 +131,7 @@ COUNTERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counter", COUNTERS)
 @pytest.mark.parametrize("budget_tokens", [1, 48, 70])
 def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, reader, counter, budget_tokens):
@@ -170,6 +171,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
         assert sorted(text for _, text in reader.asked) == sorted(texts)
 
 
+@pytest.mark.slow
 def test_counts_of_iterations_equal_runs_of_their_own(tmp_path, small_data, reader):
     together, _ = read_table(label(config_of(small_data, tmp_path / "all.parquet", iterations="4,1,2")))
     for count in (1, 2, 4):
@@ -177,6 +179,7 @@ def test_counts_of_iterations_equal_runs_of_their_own(tmp_path, small_data, read
         assert timeless(row for row in together if row["iterations"] == count) == timeless(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 2, 13])
 def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reader, patience):
     whole = label(config_of(small_data, tmp_path / "whole.parquet"))
@@ -195,6 +198,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reade
     assert not list(tmp_path.glob("*journal*"))
 
 
+@pytest.mark.slow
 def test_a_complete_table_is_not_made_again_unless_something_changed(tmp_path, reader, caplog):
     data, out = write_folder(tmp_path / "data"), tmp_path / "labels.parquet"
 
@@ -309,6 +313,7 @@ def test_tables_survive_the_round_trip(tmp_path):
     assert read_table(tmp_path / "labels") == (rows, {"format_version": FORMAT_VERSION, "note": "é"})
 
 
+@pytest.mark.slow
 def test_several_folders_in_one_table(tmp_path, reader):
     write_folder(tmp_path / "islands")
     moved = [row | {"candidates": None} for row in QUERIES]
@@ -359,6 +364,7 @@ def test_the_same_question_from_two_sources_is_refused(tmp_path, reader):
         label(config_of(tmp_path, tmp_path / "labels.parquet", sources=sources))
 
 
+@pytest.mark.slow
 def test_a_failing_question_is_recorded_and_the_others_go_on(tmp_path, small_data, reader, caplog):
     whole = tables(label(config_of(small_data, tmp_path / "whole.parquet")))
     reader.cannot_read = {QUERIES[2]["question"]: RuntimeError("no tongue")}
@@ -384,6 +390,7 @@ def test_a_reader_that_gives_no_number_fails_its_question(tmp_path, small_data, 
     }
 
 
+@pytest.mark.slow
 def test_a_reader_with_batches_is_asked_once_a_question(tmp_path, small_data, reader):
     whole = tables(label(config_of(small_data, tmp_path / "whole.parquet")))
     calls = []
@@ -399,6 +406,7 @@ def test_a_reader_with_batches_is_asked_once_a_question(tmp_path, small_data, re
     assert [set(queries) for queries in calls] == [{row["question"]} for row in QUERIES[:9]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ModelError("gone"), OSError("disk full"), ReaderError("no server")])
 def test_what_would_fail_for_every_question_stops_the_run(tmp_path, small_data, reader, error):
     config = config_of(small_data, tmp_path / "labels.parquet")
@@ -410,6 +418,7 @@ def test_what_would_fail_for_every_question_stops_the_run(tmp_path, small_data, 
     assert {row["error"] for row in read_table(label(config))[0]} == {None}
 
 
+@pytest.mark.slow
 def test_equal_contexts_are_read_once_and_have_equal_hashes(tmp_path, small_data, reader):
     rows, metadata = read_table(label(config_of(small_data, tmp_path / "labels.parquet", iterations="1,2,3,9")))
     hashes = {(row["query"], row["context"]) for row in rows}
@@ -419,6 +428,7 @@ def test_equal_contexts_are_read_once_and_have_equal_hashes(tmp_path, small_data
         assert len({(row["rougeL"], row["cost_tokens"], row["chunks"]) for row in equals}) == 1
 
 
+@pytest.mark.slow
 def test_latency_grows_with_iterations_and_is_charged_for_what_was_remembered(tmp_path, small_data, reader):
     settings = {"rerankers": "minilm-cosine", "iterations": "1,2,4,8", "limit": 2}
     rows, _ = read_table(label(config_of(small_data, tmp_path / "labels.parquet", **settings)))
@@ -430,6 +440,7 @@ def test_latency_grows_with_iterations_and_is_charged_for_what_was_remembered(tm
     assert second > first / 10
 
 
+@pytest.mark.slow
 def test_work_is_counted_by_hand(tmp_path, reader):
     documents = [
         {"id": "a", "title": "", "text": "one two three four"},  # 4 tokens, and 2 special ones for the encoder
@@ -466,6 +477,7 @@ def test_work_is_counted_by_hand(tmp_path, reader):
     assert found["independent_ratio"] == found["independent_read"] / found["spent"]
 
 
+@pytest.mark.slow
 def test_shards_together_equal_one_run(tmp_path, small_data, reader):
     def config(name, shard=""):
         return config_of(small_data, tmp_path / name / "labels.parquet", shard=shard)
@@ -488,6 +500,7 @@ def test_shards_together_equal_one_run(tmp_path, small_data, reader):
     assert not done & {question for question, _ in reader.asked} and done
 
 
+@pytest.mark.slow
 def test_parts_of_different_work_are_refused(tmp_path, small_data, reader):
     label(config_of(small_data, tmp_path / "labels.parquet", shard="1/2"))
     with pytest.raises(DataError, match=r"labels.1-of-2.journal.jsonl belongs to a run with other settings"):
@@ -498,6 +511,7 @@ def test_parts_of_different_work_are_refused(tmp_path, small_data, reader):
     assert (tmp_path / "labels.more.1-of-2.journal.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_finished_tables_are_merged(tmp_path, reader):
     paths = []
     for name in ("islands", "seas"):

@@ -33,6 +33,7 @@ def test_the_files_are_those_that_the_readme_and_the_agents_card_name():
     assert sum((LABELS / name).stat().st_size for name in FILES) < 5_000_000
 
 
+@pytest.mark.slow
 def test_the_table_is_whole(arrays):
     assert (len(arrays), len(arrays.configurations), arrays.embedder) == (1726, 108, "minilm")
     assert all(np.isfinite(arrays.figures[name]).all() for name in ("f1", "rougeL", "em", "confidence"))

@@ -47,6 +47,7 @@ def test_units_are_found_again(tmp_path):
     assert [line.split(b":")[0] for line in path.read_bytes().splitlines()] == [b'{"work"', b'{"key"', b'{"key"']
 
 
+@pytest.mark.slow
 @given(st.dictionaries(TEXTS, VALUES, max_size=4))
 def test_anything_that_json_can_say_is_found_again(tmp_path_factory, units):
     path = tmp_path_factory.mktemp("journal") / "journal"
@@ -132,6 +133,7 @@ def test_remove_deletes_the_file_and_leaving_does_not(tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_keeps_the_units_before(tmp_path):
     path = tmp_path / "journal"
     done = run_limited(
@@ -167,6 +169,7 @@ def test_a_file_is_replaced_whole(tmp_path):
     assert os.listdir(path.parent) == ["file"]
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path):
     path = tmp_path / "file"
     write_atomically(path, "old")

@@ -109,6 +109,7 @@ def test_the_better_figures_are_bold(tmp_path):
     assert parsed(page.read_text()).best == ["0.600", "20.0"]
 
 
+@pytest.mark.slow
 def test_many_methods_have_a_line_each(tmp_path):
     names = [f"m{number}" for number in range(MOST_COLUMNS + 1)]
     result = result_of(methods=names)
@@ -173,6 +174,7 @@ def texts_of(svg):
     return re.findall(r"<!-- (.*?) -->", svg)
 
 
+@pytest.mark.slow
 def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
     results = [result_of(64), result_of(128, methods=("top-k", "other"))]
     svg = quality_plot({"": results}, metrics=("f1",))

@@ -12,6 +12,7 @@ from tests.search.worlds import HashScorer, TableScorer
 sizes = st.tuples(st.lists(st.integers(1, 6), min_size=1, max_size=14), st.integers(3, 14))
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(sizes, st.integers(0, 10**6), st.sampled_from([(8, 3), (0.25, 0), (1e-7, 0), (3e5, -7e5)]))
 def test_shifting_and_scaling_values_changes_nothing(problem, seed, line):
@@ -75,6 +76,7 @@ def test_additive_values_of_a_large_problem_are_found_out():
     assert result.num_scored == 120
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [3000, 3001])
 def test_finds_most_optima_of_the_family_with_few_orders(seed):
     config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)

@@ -330,6 +330,7 @@ def ask(capsys, *arguments):
     return status, json.loads(captured.out)["trace"] if status == 0 else " ".join(captured.err.split())
 
 
+@pytest.mark.slow
 def test_asking_goes_by_the_shipped_agent(shipped, small_index, capsys):
     save_small_agent(shipped / SHIPPED_AGENT)
     index = ("--index", small_index)
@@ -358,6 +359,7 @@ def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index,
     assert "'lost', which is unknown here" in said
 
 
+@pytest.mark.slow
 def test_comparing_means_by_corag_what_asking_means(shipped, small_data, monkeypatch):
     from experiments.evaluation.comparison import evaluate
     from experiments.evaluation.config import EvaluateConfig
