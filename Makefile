@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-PYTEST := HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+# A process a core: threads of their own would only keep each other waiting.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: demo test quick check fix bench clean

@@ -125,6 +125,7 @@ def test_damaged_weights(folder, keep):
         agent.load(folder)
 
 
+@pytest.mark.slow
 def test_weights_in_a_type_that_numpy_lacks(folder):
     import torch
     from safetensors.torch import save_file as save_torch_file

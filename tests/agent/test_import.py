@@ -26,6 +26,7 @@ def test_loading_and_predicting_need_no_torch(tmp_path):
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there():
     for name in PUBLIC:
         assert getattr(agent, name).__doc__

@@ -118,6 +118,7 @@ def tensors(members=2, units=3, num_features=5, seed=0):
     }
 
 
+@pytest.mark.slow
 def test_the_network_is_what_torch_makes_of_the_same_weights():
     torch = pytest.importorskip("torch")
     given = tensors()

@@ -71,6 +71,7 @@ def test_cutoff_as_in_algorithm_1(method, seed):
     assert found.cutoff == cutoff
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=25)
 @given(distances=DISTANCES)

@@ -136,6 +136,7 @@ def test_grids_are_those_of_the_paper():
         assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(3, 9))
 @pytest.mark.parametrize("method", CLUSTERERS)
 def test_grids_of_few_points(method, number):

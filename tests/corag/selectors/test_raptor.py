@@ -15,6 +15,7 @@ from corag.selectors.raptor.clusters import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
 
+pytestmark = pytest.mark.slow
 pytest.importorskip("sklearn")
 
 
@@ -71,7 +72,6 @@ def builder(summarizer=None, **config):
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("number", "size"), [(4, 25), (8, 12)])
 def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):

@@ -183,6 +183,7 @@ def test_embedder_is_the_one_that_the_checkpoint_names():
         Corag(agent=agent).select("who?", POOL, 40)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_embedder_that_is_not_there(tmp_path):
     agent = sign_agent(embedder=str(tmp_path / "gone"))
