@@ -235,10 +235,9 @@ def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: i
 
 
 def keep_best(problem: Problem, count: int) -> Order:
-    """Return those of the `count` most relevant candidates that fit, best first.
+    """Return those of the `count` most relevant candidates that fit, best first; if none, the best one that does.
 
-    If none of them fits, the most relevant candidate that does is returned: one worse chunk serves a reader better than
-    none.
+    One worse chunk serves a reader better than none.
     """
     ranking = problem.ranking
     return fill(ranking[:count], problem.costs, problem.capacity) or fill(ranking, problem.costs, problem.capacity, 1)

@@ -8,7 +8,7 @@ documents, D dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -102,10 +102,10 @@ def _unit_query(query: ArrayLike, dimensions: int) -> FloatArray:
             "with the same model"
         )
     try:
-        (unit,) = unit_vectors(given[None])
+        unit: FloatArray = unit_vectors(given[None])[0]
     except InputError as error:
         raise InputError(f"the query's vector cannot be compared: {error}") from error
-    return cast(FloatArray, unit)
+    return unit
 
 
 def _check_sizes(tau: int, max_size: int, variant: str) -> None:

@@ -82,14 +82,8 @@ class Shipped:
 def shipped_agent(embedder: Embedder | None = None, *, strict: bool = False) -> Shipped:
     """Return the agent that ships with the project, if it can be used here, else the reason why not.
 
-    A warning says once per process why it cannot.
-
-    Args:
-        embedder: Embeds questions; by default the one that the agent was trained with.
-        strict: Whether a reason is an error.
-
-    Raises:
-        CoragError: With `strict`, it cannot be used.
+    A warning gives the reason once per process; with `strict` it is raised as `CoragError`. `embedder` embeds
+    questions; by default the one that the agent was trained with.
     """
     try:
         loaded = load_agent(DEFAULT_AGENT, strict=strict)
@@ -103,12 +97,9 @@ def shipped_agent(embedder: Embedder | None = None, *, strict: bool = False) -> 
 
 
 def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> Embedder:
-    """Return what embeds questions for an agent.
+    """Return what embeds questions for an agent; `InputError` where another embedder is given than it was trained with.
 
-    Raises:
-        InputError: The embedder given is not the one that the agent was trained with.
-        MissingExtraError: Its packages are not installed.
-        ModelError: Its model is missing.
+    For other errors see `corag.embedder`.
     """
     wanted = agent.config.embedder
     if given is None:

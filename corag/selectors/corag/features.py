@@ -37,11 +37,7 @@ Float32 = NDArray[np.float32]
 
 
 def check_recipe(recipe: Sequence[str]) -> tuple[str, ...]:
-    """Return a recipe as a tuple.
-
-    Raises:
-        InputError: It is empty, names a part twice or one that is unknown.
-    """
+    """Return a recipe as a tuple; `InputError` where it is empty, names a part twice or one that is unknown."""
     parts = tuple(recipe)
     if not parts or len(set(parts)) < len(parts) or not set(parts) <= set(FEATURES):
         raise InputError(
@@ -141,15 +137,10 @@ def question_vectors(
 ) -> list[QuestionVectors]:
     """Return the vectors of questions and of their best candidates, by one embedder.
 
-    The candidates' similarities are used where they are this embedder's cosines, as far as that can be seen: cosines in
-    [-1, 1] that name no other embedder. Otherwise all candidates are embedded and their cosines computed, because an
-    agent trained on cosines would be misled by a BM25 score or a rank.
-
-    Args:
-        problems: Questions with their candidates.
-        embedder: Embeds both.
-        recipe: The features wanted: candidates are embedded only as far as these need it. What they do not name stays
-            zeros (`candidates`) or as given (`curve`).
+    The candidates' similarities are used where they are cosines in [-1, 1] that name no other embedder. Otherwise all
+    candidates are embedded and their cosines computed: a BM25 score or a rank would mislead an agent trained on
+    cosines. Candidates are embedded only as far as the recipe needs it; what it does not name stays zeros
+    (`candidates`) or as given (`curve`).
     """
     own = [problem.has_cosines and problem.embedders <= {None, embedder.name} for problem in problems]
     some = MEAN_OF if "candidates" in recipe else 0

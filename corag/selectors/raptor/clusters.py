@@ -35,7 +35,7 @@ def soft_clusters(
 
     Args:
         points: Embeddings, `[N, D]`.
-        reduction: `umap` (needs the extra `umap`), `pca`, or `auto`: UMAP where it is installed.
+        reduction: `umap` (extra `umap`), `pca`, or `auto`: UMAP where it is installed.
         dimensions: Dimensions to reduce to; never more than the square root of the points.
         max_components: The most components of a mixture. There are never more than the square root of the points,
             nor so many that a component has fewer points than a mean has numbers, and all share one covariance:

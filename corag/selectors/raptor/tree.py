@@ -64,7 +64,7 @@ class RaptorTree:
 
     @property
     def num_layers(self) -> int:
-        """Layers, that of the chunks included."""
+        """Number of layers, with that of the chunks."""
         return max((node.layer for node in self.nodes), default=-1) + 1
 
     def layer(self, number: int) -> list[Node]:
@@ -76,11 +76,7 @@ class RaptorTree:
         return self.vectors[[self.places[node.id] for node in nodes]]
 
     def save(self, folder: str | Path) -> None:
-        """Write the tree into a folder; the file that makes it one is written last.
-
-        Raises:
-            DataError: The folder cannot be written.
-        """
+        """Write the tree into a folder, its index last; `DataError` where it cannot be written."""
         target = Path(folder)
         content = {
             "version": VERSION,
