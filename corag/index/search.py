@@ -85,15 +85,7 @@ class ChunkIndex:
             ModelError: The embedder returned something other than one unit vector per text.
             CoragError: The storage cannot be read or written; what was stored so far is kept.
         """
-        write_index(
-            uri,
-            chunks if isinstance(chunks, Sequence) else list(chunks),
-            embedder,
-            batch_size=batch_size,
-            progress=progress,
-            settings=settings,
-            overwrite=overwrite,
-        )
+        write_index(uri, list(chunks), embedder, settings, batch_size, progress, overwrite)
         return cls.open(uri, embedder)
 
     @classmethod
@@ -245,7 +237,16 @@ class ChunkIndex:
     def _matching(self, query: str, k: int) -> list[_Hit]:
         """Return the `k` rows with the highest BM25 scores."""
         words = query.encode("utf-8", "replace").decode()
-        return _top_k(lambda limit: [self._fetch_matching(words, limit)], k)[0]
+
+        def fetch(limit: int) -> list[list[_Hit]]:
+            from lancedb.query import MatchQuery
+
+            with accessing(self.uri, "read"):
+                query = self._table.search(MatchQuery(words, "text"), query_type="fts").limit(limit)
+                rows = query.select(["position", "_score"]).to_arrow().to_pylist()
+            return [[_Hit(-row["_score"], row["position"]) for row in rows]]
+
+        return _top_k(fetch, k)[0]
 
     def _fetch_nearest(self, queries: NDArray[np.float32], limit: int) -> list[list[_Hit]]:
         with accessing(self.uri, "read"):
@@ -264,14 +265,6 @@ class ChunkIndex:
             # LanceDB leaves the column out when there is one query.
             hits[row.get("query_index", 0)].append(_Hit(row["_distance"], row["position"]))
         return hits
-
-    def _fetch_matching(self, words: str, limit: int) -> list[_Hit]:
-        from lancedb.query import MatchQuery
-
-        with accessing(self.uri, "read"):
-            query = self._table.search(MatchQuery(words, "text"), query_type="fts").limit(limit)
-            rows = query.select(["position", "_score"]).to_arrow().to_pylist()
-        return [_Hit(-row["_score"], row["position"]) for row in rows]
 
     def _chunks_at(self, positions: set[int]) -> dict[int, Chunk]:
         return {position: to_chunk(row) for position, row in self._rows_at(positions).items()}

@@ -41,10 +41,9 @@ def write_index(
     uri: str | Path,
     corpus: Sequence[Chunk],
     embedder: Embedder,
-    *,
+    settings: Mapping[str, Any],
     batch_size: int,
     progress: Callable[[int, int], None] | None,
-    settings: Mapping[str, Any],
     overwrite: bool,
 ) -> None:
     """Embed the chunks and store them, or finish a build that was interrupted; see `ChunkIndex.build`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
 from time import perf_counter
@@ -28,9 +28,6 @@ class CachedEmbedder:
         batch: The most texts that it embeds at once. With 1, the vector of a text is the same to the last bit whatever
             is embedded beside it.
         cache_mb: Megabytes of vectors that are kept; 0 keeps none.
-
-    Raises:
-        InputError: `cache_mb` is negative.
     """
 
     def __init__(self, embedder: str | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
@@ -80,12 +77,7 @@ class EncoderCounts:
     seconds_run: float = 0.0
 
     def __sub__(self, before: EncoderCounts) -> EncoderCounts:
-        return EncoderCounts(
-            self.tokens_asked - before.tokens_asked,
-            self.tokens_run - before.tokens_run,
-            self.seconds_asked - before.seconds_asked,
-            self.seconds_run - before.seconds_run,
-        )
+        return EncoderCounts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
 class CachedEncoder:
@@ -103,7 +95,6 @@ class CachedEncoder:
         counts: Work so far.
 
     Raises:
-        InputError: `cache_mb` is negative.
         DataError: The file cannot be used.
     """
 
@@ -164,9 +155,6 @@ class CachedTokenEmbeddings:
     Args:
         encoder: The encoder; it embeds all new texts together.
         cache_mb: Megabytes of token embeddings that are kept (about 150 KB a text); 0 keeps none.
-
-    Raises:
-        InputError: `cache_mb` is negative.
     """
 
     def __init__(self, encoder: TextEncoder, cache_mb: float) -> None:

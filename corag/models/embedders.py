@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError, ModelError
 from corag.models import minilm
-from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
+from corag.models.engine.backends import Backend, Precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import Engine, Source
 from corag.models.known import BGE_M3, announce
 from corag.optional import require
 from corag.text.tokens import encode
@@ -84,8 +83,6 @@ class BgeM3Embedder:
         max_tokens: Longer texts are cut; by default, and at most, what tokenizer and model allow (8192).
 
     Attributes:
-        name: The model, as given.
-        dimension: Numbers of a vector, 1024 for BAAI/bge-m3.
         card: The model's window and licence.
 
     Raises:
@@ -115,10 +112,8 @@ class BgeM3Embedder:
         self._tokenizer = checkpoint.tokenizer.backend_tokenizer
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(self.card.window_tokens)
-        source = Source("bge-m3", checkpoint.sha256, checkpoint.inputs, checkpoint.load)
         self._takes_types = "token_type_ids" in checkpoint.inputs
-        forward = load_forward(source, runs_on, precision, device)
-        self._engine = Engine(forward, checkpoint.tokenizer.pad_token_id or 0, batch_tokens(device))
+        self._engine = checkpoint.engine("bge-m3", runs_on, precision, device)
 
     def embed(self, texts: Sequence[str]) -> Float32:
         """Return unit vectors, `[len(texts), dimension]`.
@@ -131,8 +126,7 @@ class BgeM3Embedder:
         types = [np.array(encoding.type_ids, dtype=np.int64) for encoding in encodings]
         vectors = np.zeros((len(ids), self.dimension), dtype=np.float32)
         for batch in self._engine.run(ids, types if self._takes_types else None):
-            first = batch.output[:, 0]
-            vectors[batch.rows] = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), np.float32(1e-12))
+            vectors[batch.rows] = minilm.unit(batch.output[:, 0])
         return vectors
 
 

@@ -14,9 +14,6 @@ class CachedReader:
     Args:
         reader: Answers new contexts, together where it has `answer_many`.
         cache_mb: Megabytes of contexts and answers that are kept; 0 keeps none.
-
-    Raises:
-        InputError: `cache_mb` is negative.
     """
 
     def __init__(self, reader: Reader, *, cache_mb: float = 16) -> None:

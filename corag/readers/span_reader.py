@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.models.engine.backends import batch_tokens
-from corag.models.engine.engine import Engine, Float32, Forward, Int64
+from corag.models.engine.engine import Engine, Float32, Forward, Int64, windows
 from corag.readers.context import borders
 from corag.text.chunking import Span
 from corag.text.documents import SEPARATOR
@@ -140,15 +140,6 @@ class SpanReader:
                 f"{self.settings.window_tokens} for the context, which needs at least {MIN_ROOM}; shorten the question"
             )
         return room
-
-
-def windows(num_tokens: int, room: int) -> list[Span]:
-    """Return token spans of at most `room` tokens that overlap by half and cover a context."""
-    if not num_tokens:
-        return []
-    last = max(num_tokens - room, 0)
-    starts = [*range(0, last, max(room // 2, 1)), last]
-    return [(start, min(start + room, num_tokens)) for start in starts]
 
 
 def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:

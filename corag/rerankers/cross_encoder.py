@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from corag.errors import InputError, ModelError
-from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
+from corag.models.engine.backends import Backend, Precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import Engine, Int64, Source
+from corag.models.engine.engine import Int64
 from corag.models.engine.pairs import PairTokenizer, Question
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.window import Window, WindowedScorer
@@ -73,13 +73,10 @@ class CrossEncoder:
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
         self.card = known or ModelCard(str(model), min(allowed, default=self.max_tokens))
         announce(self.card)
-        tokenizer = checkpoint.tokenizer
-        self._tokenizer = PairTokenizer(tokenizer.backend_tokenizer, self.max_tokens)
+        self._tokenizer = PairTokenizer(checkpoint.tokenizer.backend_tokenizer, self.max_tokens)
         self.joins_ids = self._tokenizer.joins(SEPARATOR)
         self._takes_types = "token_type_ids" in checkpoint.inputs
-        source = Source(_KIND, checkpoint.sha256, checkpoint.inputs, checkpoint.load)
-        forward = load_forward(source, self.backend, precision, device)
-        self._engine = Engine(forward, tokenizer.pad_token_id or 0, batch_tokens(device))
+        self._engine = checkpoint.engine(_KIND, self.backend, precision, device)
         self.identity = f"{_KIND} {checkpoint.sha256} {self.backend} {precision} {device} max_tokens={self.max_tokens}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

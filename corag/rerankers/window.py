@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_choice
+from corag.models.engine.engine import Int64, windows
 from corag.types import FloatArray, Order
-
-Int64 = NDArray[np.int64]
 
 WindowPolicy = Literal["forbid", "windows", "truncate"]
 """How an order longer than the window is handled. `forbid` excludes it. `windows` scores overlapping windows and takes
@@ -134,9 +133,4 @@ class WindowedScorer(ABC):
             return []
         if self.policy == "truncate":
             return [ids[:tokens]]
-        return [ids[start : start + tokens] for start in window_starts(len(ids), tokens)]
-
-
-def window_starts(length: int, tokens: int) -> list[int]:
-    """Return where windows of `tokens` begin in a longer text: half a window apart, the last one flush with the end."""
-    return [*range(0, length - tokens, max(1, tokens // 2)), length - tokens]
+        return [ids[start:end] for start, end in windows(len(ids), tokens)]

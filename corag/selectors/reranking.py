@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.models.trained.shipped import FOLDER, shipped_checkpoint
+from corag.models.trained.folder import FOLDER, shipped_checkpoint
 from corag.optional import warn_once
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer

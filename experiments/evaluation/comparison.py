@@ -19,7 +19,7 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.ollama_chat import OllamaChat, OllamaSettings
-from corag.models.trained.shipped import shipped_checkpoint
+from corag.models.trained.folder import shipped_checkpoint
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
 from corag.rerankers.cached import CachedReranker

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.errors import MissingExtraError, ModelError
-from corag.models.engine.engine import quiet
+from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward
+from corag.models.engine.engine import Engine, Source, quiet
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
@@ -106,6 +107,11 @@ class Checkpoint:
     def width(self) -> int:
         """Numbers of a token's state."""
         return int(self._config.hidden_size)
+
+    def engine(self, kind: str, backend: Backend, precision: Precision, device: str) -> Engine:
+        """Return what runs the model; `kind` begins the names of its cached files."""
+        forward = load_forward(Source(kind, self.sha256, self.inputs, self.load), backend, precision, device)
+        return Engine(forward, self.tokenizer.pad_token_id or 0, batch_tokens(device))
 
     def load(self, dtype: str = "float32") -> Any:
         """Return the PyTorch module in evaluation mode, its weights in the type called `dtype`."""

@@ -114,6 +114,14 @@ def pad(rows: Sequence[Int64], value: int) -> tuple[Int64, Int64]:
     return padded, mask.astype(np.int64)
 
 
+def windows(num_tokens: int, size: int) -> list[tuple[int, int]]:
+    """Return spans of at most `size` tokens that cover a text: half a window apart, the last one flush with the end."""
+    if not num_tokens:
+        return []
+    last = max(num_tokens - size, 0)
+    return [(start, min(start + size, num_tokens)) for start in (*range(0, last, max(size // 2, 1)), last)]
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """Silence the notices and progress bars of transformers."""

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from agent.files import replace_folder
 from corag.errors import ModelError
 from corag.models.minilm import WEIGHTS_SHA256
-from corag.models.trained.shipped import CONFIG_FILE, FOLDER, shipped_checkpoint
 from corag.optional import require
 
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"
-WEIGHTS_FILE, CARD_FILE = "model.safetensors", "README.md"
+CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
+FOLDER = Path(__file__).resolve().parents[3] / "checkpoints"
+"""Trained parts that ship with the project: beside the packages, in the source tree and in an installed wheel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,12 @@ def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
     tensors = require("safetensors.numpy", "models").load(weights)
     whole = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
     return Adapter(config, tensors, sha256, whole)
+
+
+def shipped_checkpoint(name: str) -> Path | None:
+    """Return the folder of a part that ships with the project; None if it is not there."""
+    path = FOLDER / name
+    return path if (path / CONFIG_FILE).is_file() else None
 
 
 def shipped_adapter(name: str) -> Path:

@@ -70,9 +70,6 @@ class PassageReader:
     Args:
         encoder: The encoder; it encodes all new texts together.
         cache_mb: Megabytes of passages that are kept (about 200 KB each); 0 keeps none.
-
-    Raises:
-        InputError: `cache_mb` is negative.
     """
 
     def __init__(self, encoder: TextEncoder, cache_mb: float = 400) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
-from corag.models.trained.shipped import FOLDER, shipped_checkpoint
+from corag.models.trained.folder import FOLDER, shipped_checkpoint
 from corag.optional import warn_once
 from corag.registry import RERANKERS, is_reranker
 from corag.registry import embedder as make_embedder

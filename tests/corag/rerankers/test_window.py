@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.errors import InputError
+from corag.models.engine.engine import windows
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, window_starts
+from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
@@ -83,13 +84,13 @@ def chunks_of(texts):
      (5, 1, [0, 1, 2, 3, 4]), (12, 5, [0, 2, 4, 6, 7])],
 )  # fmt: skip
 def test_windows_by_hand(length, tokens, starts):
-    assert window_starts(length, tokens) == starts
+    assert windows(length, tokens) == [(start, start + tokens) for start in starts]
 
 
 @given(st.integers(1, 40), st.integers(1, 200))
 def test_windows_see_every_token_and_every_neighbourhood(tokens, excess):
     length = tokens + excess
-    starts = window_starts(length, tokens)
+    starts = [start for start, _ in windows(length, tokens)]
     assert starts[0] == 0
     assert starts[-1] == length - tokens
     steps = np.diff(starts)
@@ -305,7 +306,7 @@ def by_hand(reranker, joined, room):
     (ids,) = tokenize([joined])
     if len(ids) <= room:
         return reranker.score(QUESTION, [joined])[0]
-    rows = [ids[start : start + room] for start in window_starts(len(ids), room)]
+    rows = [ids[start:end] for start, end in windows(len(ids), room)]
     if isinstance(reranker, MiniLMCosine):
         vectors = reranker.encoder.sentence_embeddings(rows)
         return max(0.0, float((vectors @ reranker.query_vector(QUESTION)).max()))

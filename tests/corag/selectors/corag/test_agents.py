@@ -75,7 +75,7 @@ def shipped(tmp_path, monkeypatch):
     """The folder where parts that ship with the project lie; empty."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    monkeypatch.setattr("corag.models.trained.shipped.FOLDER", folder)
+    monkeypatch.setattr("corag.models.trained.folder.FOLDER", folder)
     return folder
 
 
