@@ -29,7 +29,7 @@ def build_index(
 
     Args:
         folder: Data folder.
-        uri: Where to put the index: a local folder, or object storage (`s3://`, `gs://`, `az://`).
+        uri: Where to put the index; see `ChunkIndex.build`, as for the settings below.
         embedder: Embeds the chunks.
         chunking: Sizes.
         tokens: Counts tokens as the answering model does.

@@ -140,14 +140,9 @@ class ChunkIndex:
         return self.manifest.num_chunks
 
     def search(self, vector: ArrayLike, k: int) -> list[Candidate]:
-        """Return the `k` chunks nearest to a query.
+        """Return the `k` chunks nearest to a query by cosine, best first; ties in the order of the chunks.
 
-        Args:
-            vector: Embedding of the query, `[d]`; its length does not matter, but must not be 0.
-            k: Candidates wanted, at least 1; fewer come back when the index holds fewer.
-
-        Returns:
-            Candidates by cosine similarity, best first; ties in the order in which the chunks were given.
+        `vector`, `[d]`, may have any length but 0. Fewer come back when the index holds fewer.
         """
         return self.search_many(np.asarray(vector)[np.newaxis], k)[0]
 

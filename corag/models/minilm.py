@@ -99,11 +99,7 @@ class MiniLMEncoder:
         self.precision = precision
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
-        """Return the token ids of each text, without special tokens.
-
-        Args:
-            texts: The texts.
-            offsets: Whether to say where each token starts, which takes longer.
+        """Return the token ids of each text and, with `offsets`, where each token starts, which takes longer.
 
         Raises:
             InputError: A text is not valid Unicode.
@@ -154,11 +150,7 @@ class MiniLMEncoder:
 
 
 def minilm_encoder(backend: Backend = "auto", precision: Precision = "fp32") -> MiniLMEncoder:
-    """Return the encoder, loaded once per process, backend and precision.
-
-    Args:
-        backend: `auto` takes OpenVINO where it is installed.
-        precision: `fp32`, with values that do not depend on the machine, or `bf16`; see `corag.models.engine.backends`.
+    """Return the encoder, loaded once per process, backend and precision; see `corag.models.engine.backends`.
 
     Raises:
         InputError: No such backend or precision, or bf16 on a CPU where OpenVINO does not have it.

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,14 +21,8 @@ from corag.types import Answer
 _DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-@dataclass(frozen=True, slots=True)
-class Generated:
-    """A generated text.
-
-    Attributes:
-        text: The text, without special tokens.
-        log_probabilities: Log-probability of each of its tokens given those before it, `[T]`, without the end token.
-    """
+class Generated(NamedTuple):
+    """A text without special tokens, and the log-probability of each of its tokens but the end token, `[T]`."""
 
     text: str
     log_probabilities: tuple[float, ...]
@@ -161,14 +154,11 @@ class TransformersReader:
         """Return the chat by the model's template; without a system role the instructions go before the question."""
         from jinja2 import TemplateError
 
-        apply = self._tokenizer.apply_chat_template
-        user = {"role": "user", "content": asked}
+        apply = partial(self._tokenizer.apply_chat_template, tokenize=False, add_generation_prompt=True)
         try:
-            messages = [{"role": "system", "content": self._system}, user]
-            return str(apply(messages, tokenize=False, add_generation_prompt=True))
+            return str(apply([{"role": "system", "content": self._system}, {"role": "user", "content": asked}]))
         except TemplateError:
-            messages = [{"role": "user", "content": f"{self._system}\n\n{asked}"}]
-            return str(apply(messages, tokenize=False, add_generation_prompt=True))
+            return str(apply([{"role": "user", "content": f"{self._system}\n\n{asked}"}]))
 
     def _as_text(self, text: str) -> str:
         """Return a text whose control tokens are broken up."""

@@ -83,16 +83,13 @@ class MiniLMReader:
         if len(queries) != len(contexts):
             raise InputError(f"got {len(queries)} questions and {len(contexts)} contexts; give one for each")
         settings = self._reader.settings
-        answers = [
-            to_answer(reading, context, settings)
-            for reading, context in zip(self._reader.read(queries, contexts), contexts, strict=True)
+        readings = zip(self._reader.read(queries, contexts), contexts, strict=True)
+        answers = [to_answer(reading, context, settings) for reading, context in readings]
+        sure = [answer.confidence is None or answer.confidence >= self.min_confidence for answer in answers]
+        return [
+            answer if kept else Answer("", confidence=answer.confidence)
+            for answer, kept in zip(answers, sure, strict=True)
         ]
-        return [self._sure_enough(answer) for answer in answers]
-
-    def _sure_enough(self, answer: Answer) -> Answer:
-        if answer.confidence is None or answer.confidence >= self.min_confidence:
-            return answer
-        return Answer("", confidence=answer.confidence)
 
 
 # Loaded networks by weights, backend and precision; at most two of them.
@@ -106,7 +103,10 @@ def span_reader(
     settings = settings_of(adapter)
     if window_tokens is not None:
         settings = replace(settings, window_tokens=window_tokens)
-    _check_window(settings.window_tokens)
+    if not isinstance(settings.window_tokens, int) or not 2 * MIN_ROOM <= settings.window_tokens <= 512:
+        raise InputError(
+            f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {settings.window_tokens!r}"
+        )
     backend = resolve_backend(backend)
 
     def load(_: object) -> list[Forward]:
@@ -146,8 +146,3 @@ def load_network(adapter: Adapter) -> Any:
     network = SpanNetwork(load_bert())
     merge(network, adapter.tensors)
     return network.eval()
-
-
-def _check_window(window_tokens: int) -> None:
-    if not isinstance(window_tokens, int) or not 2 * MIN_ROOM <= window_tokens <= 512:
-        raise InputError(f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {window_tokens!r}")

@@ -69,8 +69,8 @@ class Bm25Scorer:
         lengths: Words of each chunk, `[chunks]`.
         weights: Weight of each term, `[terms]`.
         average_length: Words of an average chunk.
-        k1: Term frequency saturation.
-        b: Length normalisation.
+        k1: See `Bm25`.
+        b: Likewise.
     """
 
     order_matters = False

@@ -69,12 +69,12 @@ class MiniLMPooled:
 
 
 class PooledScorer(ChunkScorer):
-    """Cosines of sums of vectors, from products of their parts.
+    """Cosines of sums of vectors, from products of the chunks' vectors.
 
     Args:
-        with_query: Product of each chunk's vector with the question's unit vector, `[chunks]`.
-        among: Products of the chunks' vectors with one another, `[chunks, chunks]`.
-        truncated: Which chunks did not fit the window, `[chunks]`.
+        with_query: With the question's unit vector, `[chunks]`.
+        among: With one another, `[chunks, chunks]`.
+        truncated: See `ChunkScorer`.
     """
 
     order_matters = False

@@ -18,13 +18,7 @@ from search.validation import checked_values
 
 
 class JoinedTextScorer:
-    """Scores the joined text of each order with `Reranker.score`: right for any reranker, fast for none.
-
-    Args:
-        reranker: Scores texts.
-        query: The question.
-        chunks: What the orders index.
-    """
+    """Scores the joined text of each order with `Reranker.score`: right for any reranker, fast for none."""
 
     order_matters = True
     num_truncated = 0
@@ -40,11 +34,7 @@ class JoinedTextScorer:
 
 
 class ChunkScorer(ABC):
-    """A scorer of orders from what was computed per chunk: a chunk can exceed the window, an order cannot.
-
-    Args:
-        truncated: Which chunks were cut to fit the window, `[chunks]`.
-    """
+    """A scorer of orders from what was computed per chunk; `truncated`, `[chunks]`, tells which chunks were cut."""
 
     def __init__(self, truncated: NDArray[np.bool_]) -> None:
         self._cut_chunks = frozenset(np.flatnonzero(truncated).tolist())
@@ -112,7 +102,7 @@ class CachedScorer:
 
     @property
     def num_computed(self) -> int:
-        """Distinct orders (sets, where order does not matter) that the reranker was asked for."""
+        """Distinct orders, or sets where order does not matter, that the reranker was asked for."""
         return len(self._values)
 
     def __call__(self, orders: Sequence[Order]) -> FloatArray:
@@ -171,13 +161,9 @@ class JointScorer(Protocol):
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
-    """Score orders of many questions, in shared batches where their scorers are `JointScorer`s.
+    """Return the values of the orders of each scorer, in shared batches where scorers are `JointScorer`s.
 
-    Args:
-        requests: Scorers, each at most once, with the orders to score.
-
-    Returns:
-        Per request the values of its orders.
+    Each scorer may stand in at most one request.
 
     Raises:
         ScoringError: A reranker returned the wrong number of values, or one that is not finite.

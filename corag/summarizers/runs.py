@@ -65,11 +65,6 @@ def summarize_all(
     the store as soon as it is there, so that an interrupted run repeats nothing. Texts beyond the summarizer's
     window are summarized in parts, and the summaries of the parts again.
 
-    Args:
-        summarizer: Makes the summaries.
-        requests: What to summarize.
-        store: Keeps summaries between runs.
-
     Raises:
         DataError: The store cannot be used.
     """

@@ -40,11 +40,7 @@ _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Cut a text into sentences.
-
-    Returns:
-        Spans that cover the text without gap or overlap; trailing white space belongs to its sentence.
-    """
+    """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence."""
     spans: list[Span] = []
     start = 0
     for match in _BOUNDARY.finditer(text):
@@ -82,15 +78,9 @@ class ChunkConfig:
 
 
 def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
-    """Cut a document into chunks named `docid#start-end`.
+    """Cut a document into chunks named `docid#start-end`, in document order; without text it has none.
 
-    Args:
-        document: The document. Without text it has no chunks.
-        tokens: The answering model's token counter.
-        config: Sizes of the chunks.
-
-    Returns:
-        Chunks in document order. `document.text[start:end]` is the body of each; the bodies cover the text.
+    `document.text[start:end]` is the body of each; the bodies cover the text.
 
     Raises:
         InputError: The title leaves no room for text, or one character needs more tokens than a chunk has.

@@ -161,13 +161,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 def encode(
     tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False, special_tokens: bool = False
 ) -> list[Encoding]:
-    """Encode texts, by default without special tokens.
-
-    Args:
-        tokenizer: The tokenizer.
-        texts: The texts.
-        offsets: Whether the encodings say which characters each token came from, which takes longer.
-        special_tokens: Whether the tokenizer adds its own, such as [CLS].
+    """Encode texts; with `offsets` the encodings say which characters each token came from, which takes longer.
 
     Raises:
         InputError: A text is not valid Unicode.

@@ -45,13 +45,7 @@ def resolve_backend(backend: Backend, device: str = "cpu") -> Literal["openvino"
 
 
 def load_forward(source: Source, backend: Backend, precision: Precision = "fp32", device: str = "cpu") -> Forward:
-    """Load a model.
-
-    Args:
-        source: The model.
-        backend: See `resolve_backend`.
-        precision: `fp32`, or `bf16`, which OpenVINO takes only where the CPU has it; PyTorch emulates it.
-        device: `cpu`, `cuda` or `cuda:N`.
+    """Load a model. OpenVINO takes `bf16` only where the CPU has it; PyTorch emulates it.
 
     Raises:
         InputError: No such backend, precision or device, or they do not go together here.
@@ -64,11 +58,7 @@ def load_forward(source: Source, backend: Backend, precision: Precision = "fp32"
 
 
 def check_precision(precision: Precision) -> None:
-    """Check that a precision exists.
-
-    Raises:
-        InputError: No such precision.
-    """
+    """Raise `InputError` unless the precision exists."""
     if precision not in get_args(Precision):
         raise InputError(f"precision {precision!r} is unknown; use 'fp32' or 'bf16'")
 
@@ -110,11 +100,7 @@ def _use_bfloat16_in_layers(torch: Any, model: Any) -> None:
 
 
 def check_cuda(torch: Any, device: str) -> None:
-    """Check that PyTorch sees a device.
-
-    Raises:
-        InputError: It is a CUDA device, and not there.
-    """
+    """Raise `InputError` for a CUDA device that PyTorch does not see."""
     kind, _, index = device.partition(":")
     num_devices = torch.cuda.device_count()
     if kind == "cuda" and int(index or 0) >= num_devices:

@@ -41,10 +41,6 @@ def openvino_forward(source: Source, precision: str) -> Forward:
     One request runs at a time, on all cores. Two streams of one core each gave between 14% fewer and 8% more tokens
     per second on batches packed by length and two idle cores; they won only where other programs held the cores.
 
-    Args:
-        source: The model.
-        precision: `fp32` or `bf16`; the same converted file serves both.
-
     Raises:
         InputError: bf16 on a CPU without it, where OpenVINO would quietly compute something else.
         MissingExtraError: OpenVINO, or what converting needs, is not installed.

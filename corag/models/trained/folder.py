@@ -65,13 +65,7 @@ class Adapter:
 
 
 def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config: AdapterConfig, card: str) -> None:
-    """Write an adapter; one that is already there is replaced only by a complete one.
-
-    Args:
-        folder: Where.
-        tensors: By name.
-        config: What it is.
-        card: The model card, Markdown.
+    """Write an adapter with its model card; one that is already there is replaced only by a complete one.
 
     Raises:
         ModelError: The folder holds something else, which would be lost.
@@ -97,11 +91,7 @@ def save_adapter(folder: str | Path, tensors: Mapping[str, NDArray[Any]], config
 
 
 def load_adapter(folder: str | Path, form: str | None = None) -> Adapter:
-    """Read an adapter and check that it is whole and made for the encoder that is here.
-
-    Args:
-        folder: Where.
-        form: The form that is wanted; any, if None.
+    """Read an adapter, of any form if None, and check that it is whole and made for the encoder that is here.
 
     Raises:
         MissingExtraError: safetensors is not installed.

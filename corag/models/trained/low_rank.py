@@ -18,11 +18,7 @@ DOWN, UP = ".down", ".up"
 
 
 def merge(network: Any, tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Update a network in place.
-
-    Args:
-        network: A PyTorch module in fp32.
-        tensors: By name, in any precision.
+    """Update a PyTorch module in fp32, in place, with tensors in any precision.
 
     Raises:
         ModelError: A tensor lacks its other half, or the network has none of its name and shape.
