@@ -18,8 +18,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from corag.checks import check_choice
 from corag.errors import IndexMismatchError, InputError
-from corag.index.manifest import REMEDY, IndexManifest, in_state, read_records
-from corag.index.store import CHUNK_COLUMNS, accessing, connect, local_folder, open_table, to_chunk
+from corag.index.store import (
+    CHUNK_COLUMNS,
+    REMEDY,
+    IndexManifest,
+    accessing,
+    connect,
+    in_state,
+    local_folder,
+    open_table,
+    read_records,
+    to_chunk,
+)
 from corag.index.write import write_index
 from corag.types import Candidate, Chunk, Embedder
 

@@ -17,17 +17,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError, IndexMismatchError, InputError, ModelError
-from corag.index.manifest import FORMAT_VERSION, REMEDY, IndexManifest, in_state, read_records, write_records
 from corag.index.store import (
+    FORMAT_VERSION,
+    REMEDY,
+    IndexManifest,
     accessing,
     chunk_table_names,
     connect,
     create_chunk_table,
+    in_state,
     metadata_json,
     new_chunk_table_name,
     open_table,
+    read_records,
     to_json,
     to_rows,
+    write_records,
 )
 from corag.types import Chunk, Embedder
 

@@ -28,7 +28,11 @@ def check_template(template: str) -> None:
     Raises:
         InputError: It lacks `{context}` or `{query}`, or has other fields.
     """
-    if _fields(template) != {"context", "query"}:
+    try:
+        fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
+    except ValueError:  # the braces do not match
+        fields = set()
+    if fields != {"context", "query"}:
         raise InputError(f"template must be a text with {{context}} and {{query}}, got {template!r}")
 
 
@@ -47,11 +51,3 @@ def user_message(template: str, query: str, context: str) -> str:
 def says_no_answer(reply: str) -> bool:
     """Return whether a reply is `NO_ANSWER`."""
     return reply.rstrip(".").replace("\u2019", "'").casefold() == NO_ANSWER.casefold()
-
-
-def _fields(template: str) -> set[str]:
-    """Return the names in braces; empty when the braces do not match."""
-    try:
-        return {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
-    except ValueError:
-        return set()

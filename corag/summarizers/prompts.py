@@ -45,11 +45,13 @@ class Prompt:
     def messages(self, documents: Sequence[str], query: str, words: int) -> Messages:
         """Return what to send: the task, the example, the material."""
         shown, asked, reply = self.example
+        # Documents must not close their own tag and continue as the user.
+        quoted = _CLOSING_TAG.sub("< ", "\n\n".join(documents))
         return [
             {"role": "system", "content": self.system.format(words=words)},
             {"role": "user", "content": self.user.format(documents=shown, query=asked)},
             {"role": "assistant", "content": reply},
-            {"role": "user", "content": self.user.format(documents=_quoted("\n\n".join(documents)), query=query)},
+            {"role": "user", "content": self.user.format(documents=quoted, query=query)},
         ]
 
 
@@ -112,11 +114,6 @@ PROMPTS: dict[Task, Prompt] = {
 }
 
 _CLOSING_TAG = re.compile(r"<(?=\s*/\s*documents\s*>)", re.IGNORECASE)
-
-
-def _quoted(text: str) -> str:
-    """Return a text that cannot close its own tag and continue as the user."""
-    return _CLOSING_TAG.sub("< ", text)
 
 
 def says_nothing(reply: str) -> bool:

@@ -106,7 +106,7 @@ def token_counter(
     if spec == ESTIMATE:
         return CallableCounter(estimated_tokens, name=ESTIMATE, exact=False)
     if spec == MINILM:
-        return _file_counter(model_folder() / "tokenizer.json", MINILM)
+        return _file_counter(model_folder() / "tokenizer.json", name=MINILM)
     file = Path(spec) if isinstance(spec, str | Path) else None
     if file and file.is_dir():
         file = file / "tokenizer.json"
@@ -115,12 +115,10 @@ def token_counter(
             f"tokenizer {spec!r:.200} is neither {MINILM!r}, {ESTIMATE!r}, a function nor an existing "
             "tokenizer.json; give the path of the answering model's tokenizer.json (or of its folder)"
         )
-    return _file_counter(file.resolve(), str(spec))
+    return _file_counter(file.resolve(), name=str(spec))
 
 
-@lru_cache(maxsize=8)
-def _file_counter(file: Path, name: str) -> TokenizerFileCounter:
-    return TokenizerFileCounter(file, name=name)
+_file_counter = lru_cache(maxsize=8)(TokenizerFileCounter)
 
 
 def model_folder() -> Path:

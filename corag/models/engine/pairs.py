@@ -72,13 +72,14 @@ class PairTokenizer:
         self._tokenizer = tokenizer
         self._max_tokens = max_tokens
         probe = tokenizer.encode("a", "a")
-        members, ids, types = probe.sequence_ids, np.array(probe.ids, dtype=np.int64), np.array(probe.type_ids)
-        if not 0 <= _first(members, 0) < _first(members, 1):
+        ids, types = np.array(probe.ids, dtype=np.int64), np.array(probe.type_ids)
+        first, second = (np.flatnonzero([member == one for member in probe.sequence_ids]) for one in (0, 1))
+        if not (len(first) and len(second) and first[0] < second[0]):
             raise ModelError(
                 "the model's tokenizer does not make pairs of a question and a text; use a model that was "
                 "trained as a reranker of pairs"
             )
-        ends = [_first(members, 0), _last(members, 0) + 1, _first(members, 1), _last(members, 1) + 1]
+        ends = [first[0], first[-1] + 1, second[0], second[-1] + 1]
         self._before, _, self._between, _, self._after = np.split(ids, ends)
         self._types = [part.astype(np.int64) for part in np.split(types, ends)]
 
@@ -139,11 +140,3 @@ def _steps(part: dict[str, Any] | None, members: str) -> list[dict[str, Any]]:
 def _is_even_metaspace(step: dict[str, Any]) -> bool:
     """Return whether a step marks every word alike, wherever in the text it stands."""
     return step["type"] == "Metaspace" and step["prepend_scheme"] in ("always", "never")
-
-
-def _first(members: Sequence[int | None], member: int) -> int:
-    return members.index(member) if member in members else -1
-
-
-def _last(members: Sequence[int | None], member: int) -> int:
-    return len(members) - 1 - members[::-1].index(member)

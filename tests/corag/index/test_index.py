@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
-from corag.index.manifest import FORMAT_VERSION
 from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
+from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
 from tests.corag.index.worlds import WORDS, HashingEmbedder, make_chunks
 from tests.paths import ROOT
