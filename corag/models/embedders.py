@@ -43,11 +43,8 @@ class MiniLMEmbedder:
 class SentenceTransformerEmbedder:
     """Any sentence-transformers model, by hub name or local folder.
 
-    Args:
-        model: Name or folder.
-        device: `cpu`, `cuda`, ...; by default what sentence-transformers chooses.
-        batch_size: Texts per batch.
-        trust_remote_code: Whether code that comes with the model may run.
+    `device` is by default what sentence-transformers chooses. `trust_remote_code` lets code that comes with the model
+    run.
     """
 
     def __init__(

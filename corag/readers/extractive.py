@@ -63,6 +63,5 @@ class ExtractiveReader:
 
 def _stripped(text: str, start: int, end: int) -> Span | None:
     """Return the span without white space at its ends; None if nothing is left."""
-    body = text[start:end].strip()
-    start += len(text[start:end]) - len(text[start:end].lstrip())
-    return (start, start + len(body)) if body else None
+    start = end - len(text[start:end].lstrip())
+    return (start, start + len(text[start:end].rstrip())) if start < end else None

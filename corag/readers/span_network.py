@@ -11,11 +11,7 @@ from corag.readers.span_reader import NUM_OUTPUTS
 
 
 class SpanNetwork(nn.Module):  # type: ignore[misc]
-    """Question and context in; per token the logits of a span's start and end, and of the kind of answer.
-
-    Args:
-        encoder: A BERT encoder without pooler.
-    """
+    """A BERT encoder without pooler, and logits of a span's start and end and of the kind of answer for each token."""
 
     def __init__(self, encoder: Any) -> None:
         super().__init__()

@@ -42,8 +42,7 @@ class WindowAnswer:
     """The network's answer from one window.
 
     Attributes:
-        start: First token of the best span, counted in the window.
-        end: Its last token.
+        start: First token of the best span, counted in the window; `end` is its last.
         margin: Start and end logit of the span less those of [CLS], which means "no answer here".
         kinds: Log-probability of each of `KINDS`, `[4]`.
     """
@@ -87,14 +86,7 @@ class Reading:
 
 
 class SpanReader:
-    """Questions and contexts in, spans out.
-
-    Args:
-        forward: The span network.
-        tokenizer: Tokenizer of the network's encoder.
-        settings: How contexts are read.
-        device: Device of the network; sets the size of batches.
-    """
+    """Questions and contexts in, spans out; `forward` is the span network on `device`."""
 
     def __init__(self, forward: Forward, tokenizer: Tokenizer, settings: ReaderSettings, device: str = "cpu") -> None:
         self._engine = Engine(forward, PAD, batch_tokens(device))

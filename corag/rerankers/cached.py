@@ -57,9 +57,7 @@ class CachedReranker:
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CachedRerankerScorer:
         """Return a scoring function that asks the reranker only for orders that are not in the file.
 
-        Raises:
-            DataError: (When called) the file cannot be used.
-            ScoringError: (When called) the reranker returned values that cannot be ranked; they are not kept.
+        It raises `DataError` where the file cannot be used, and `ScoringError` for values that cannot be ranked.
         """
         return CachedRerankerScorer(self, self._reranker.scorer(query, chunks), query, chunks)
 
@@ -87,12 +85,9 @@ class CachedReranker:
 
 
 class CachedRerankerScorer(WindowedScorer):
-    """A scorer with a file before it.
+    """A scorer with a file before it; scorers of one reranker share look-ups and batches.
 
-    Attributes:
-        reranker: Scorers of one reranker share look-ups and batches.
-        window: How much of an order the reranker sees; None where it declares no window.
-        overlong_orders: Orders so far that were longer, computed or found in the file.
+    Its `window` is None where the reranker declares none.
     """
 
     def __init__(self, reranker: CachedReranker, scorer: Scorer, query: str, chunks: Sequence[Chunk]) -> None:

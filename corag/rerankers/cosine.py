@@ -28,7 +28,6 @@ class MiniLMCosine:
             trained on even shorter texts.
 
     Attributes:
-        max_tokens: The window; see `corag.rerankers.window`.
         identity: Everything that values depend on besides question and texts; see `corag.rerankers.cached`.
     """
 
@@ -49,8 +48,7 @@ class MiniLMCosine:
 
     def query_vector(self, query: str) -> FloatArray:
         """Return the embedding of a question, `[384]`."""
-        vector: FloatArray = self.encoder.sentence_embeddings(self.encoder.tokenize([query]).ids)[0].astype(float)
-        return vector
+        return np.asarray(self.encoder.sentence_embeddings(self.encoder.tokenize([query]).ids)[0].astype(float))
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CosineScorer:
         """Return a scoring function that tokenises each chunk once."""
@@ -58,11 +56,7 @@ class MiniLMCosine:
 
 
 class CosineScorer(WindowedScorer):
-    """Joins the token ids of chunks; with this tokenizer that equals tokenising the joined text.
-
-    Attributes:
-        reranker: Scorers of one reranker share batches.
-    """
+    """Joins the token ids of chunks; with this tokenizer that equals tokenising the joined text."""
 
     def __init__(self, reranker: MiniLMCosine, query: str, chunks: Sequence[Chunk]) -> None:
         self.reranker = reranker

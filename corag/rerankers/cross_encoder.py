@@ -118,9 +118,6 @@ class CrossEncoderScorer(WindowedScorer):
     Some tokenizers give the joined text other ids than its chunks side by side. Then the joined text of each order is
     tokenised: slower, with equal values. The lengths in `window` are then approximate: under `forbid`, an order that
     fits by these lengths but is in fact longer gets the value 0 and does not reach the model.
-
-    Attributes:
-        reranker: Scorers of one reranker share batches.
     """
 
     def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:

@@ -74,18 +74,16 @@ class MiniLMMaxSim:
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""
         maxima, _ = self.token_maxima(query, texts)
-        values: FloatArray = maxima.mean(axis=1)
-        return values
+        return np.asarray(maxima.mean(axis=1))
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> MaxSimScorer:
         """Return a scoring function over the maxima of each chunk, computed here once."""
         return MaxSimScorer(*self.token_maxima(query, [chunk.text for chunk in chunks]), self.sharpness)
 
     def token_maxima(self, query: str, texts: Sequence[str]) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return the best cosine of each question token in each text, and which texts were cut.
+        """Return the best cosine of each question token in each text, and which texts were cut, `[len(texts)]`.
 
-        Returns:
-            `[len(texts), question tokens]` in [0, 1] (0 for an empty text), and `[len(texts)]`.
+        The cosines, `[len(texts), question tokens]`, are in [0, 1]; 0 for an empty text.
         """
         query_tokens = self._embeddings.of_query(query)
         embeddings, truncated = self._embeddings(texts)
@@ -101,13 +99,7 @@ minilm_softsim = partial(MiniLMMaxSim, sharpness=SOFT)
 
 
 class MaxSimScorer(ChunkScorer):
-    """Late interaction over precomputed maxima.
-
-    Args:
-        maxima: Best cosine of each question token in each chunk, `[chunks, question tokens]`.
-        truncated: Which chunks did not fit the window, `[chunks]`.
-        sharpness: See `MiniLMMaxSim`.
-    """
+    """Late interaction over the best cosine of each question token in each chunk, `[chunks, question tokens]`."""
 
     order_matters = False
 

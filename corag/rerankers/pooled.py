@@ -69,13 +69,7 @@ class MiniLMPooled:
 
 
 class PooledScorer(ChunkScorer):
-    """Cosines of sums of vectors, from products of the chunks' vectors.
-
-    Args:
-        with_query: With the question's unit vector, `[chunks]`.
-        among: With one another, `[chunks, chunks]`.
-        truncated: See `ChunkScorer`.
-    """
+    """Cosines of sums of vectors, from products of the chunks' vectors with the question, `[n]`, and `among` them."""
 
     order_matters = False
 

@@ -29,11 +29,7 @@ DEFAULT_POLICY: WindowPolicy = "windows"
 
 
 def check_policy(policy: WindowPolicy) -> WindowPolicy:
-    """Return the policy.
-
-    Raises:
-        InputError: There is no such policy.
-    """
+    """Return the policy, or raise `InputError` where there is none of that name."""
     check_choice("window", policy, WindowPolicy)
     return policy
 
@@ -79,11 +75,8 @@ class Rows:
 class WindowedScorer(ABC):
     """Base of scorers whose reranker has a window. A scorer that looks at one chunk at a time declares none.
 
-    Args:
-        window: How much of an order the reranker sees.
-
     Attributes:
-        window: The same.
+        window: How much of an order the reranker sees.
         policy: How orders longer than the window are handled.
         overlong_orders: Such orders so far.
     """

@@ -112,11 +112,7 @@ class DataFolder:
 
 
 def read_corpus(path: str | Path) -> dict[str, Document]:
-    """Read the corpus of a data folder.
-
-    Raises:
-        DataError: The file is missing or empty, or a line breaks a rule.
-    """
+    """Read the corpus of a data folder; a missing, empty or broken file is a `DataError`."""
     file = _find(Path(path), "corpus")
     return _unique(file, _read(file, _document))
 
