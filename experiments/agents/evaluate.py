@@ -22,8 +22,9 @@ from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold,
 from experiments.agents.report import markdown, plot, show, to_wandb
 from experiments.agents.targets import make_targets
 from experiments.agents.train import TEST, TRAIN, VAL, AgentSettings, TrainAgentConfig, parts_of
+from experiments.data.config import comma_separated
 from experiments.data.splits import divide
-from experiments.labels.arrays import LabelArrays, comma_separated, read_labels
+from experiments.labels.arrays import LabelArrays, read_labels
 from experiments.run.journal import Journal, fingerprint, versions, write_atomically
 
 logger = logging.getLogger(__name__)

@@ -15,8 +15,9 @@ import agent
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import check_recipe, feature_dim
 from experiments.agents.targets import TargetConfig, best_single, make_targets, utility
+from experiments.data.config import comma_separated
 from experiments.data.splits import divide
-from experiments.labels.arrays import LabelArrays, comma_separated, label_paths, read_labels
+from experiments.labels.arrays import LabelArrays, label_paths, read_labels
 
 TRAIN, VAL, TEST = 0, 1, 2
 

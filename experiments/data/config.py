@@ -12,6 +12,11 @@ from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 from experiments.data.pools import PoolName, check_counts
 
 
+def comma_separated(text: str | None) -> list[str]:
+    """Return the parts of a text between commas, without spaces around them and without empty ones."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CandidateSettings:
     """Which questions of a split, and where the candidates of each come from.

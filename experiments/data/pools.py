@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -33,12 +33,10 @@ class Pool:
     Attributes:
         name: `candidates`, `document` or `corpus`, as results record it.
         by_query: The candidates by the question's id.
-        embeddings: Embedding of each question by its id, `[d]`, where they are known.
     """
 
     name: PoolName
     by_query: Mapping[str, list[Candidate]]
-    embeddings: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
     @classmethod
     def of_candidates(
@@ -54,18 +52,8 @@ class Pool:
     ) -> Pool:
         """Return a pool of each question's own passages, each one chunk; every passage is embedded once.
 
-        Args:
-            folder: The data.
-            queries: The questions.
-            embedder: Embeds questions and passages.
-            retrieval: Ranks by cosine (`vector`, the default), by BM25 with term weights of the question's own passages
-                (`text`), or by both rankings joined (`hybrid`).
-            num_candidates: The best so many only; by default all.
-            name: The pool's name.
-            report: Told about progress.
-
-        Raises:
-            DataError: A question has no list of candidates.
+        By default all are ranked by cosine (`vector`); `text` ranks by BM25 with term weights of the question's own
+        passages, and `hybrid` joins both rankings. A question without a list of candidates is a `DataError`.
         """
         retrieval = retrieval or "vector"
         check_retrieval(retrieval)
@@ -73,11 +61,10 @@ class Pool:
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
         chunks = {name: passage(folder.documents[name]) for name in ids}
         vectors = dict(zip(ids, embed_all(embedder, [chunk.text for chunk in chunks.values()], report), strict=True))
-        questions = _embed_questions(embedder, queries)
         candidates = {}
-        for query in queries:
+        for query, question in zip(queries, _embed_questions(embedder, queries), strict=True):
             names = query.candidates or ()
-            cosines = [float(vectors[name] @ questions[query.id]) for name in names]
+            cosines = [float(vectors[name] @ question) for name in names]
             ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))
             if retrieval != "vector":
                 scores = Bm25().scorer(query.question, [chunks[name] for name in names])([(i,) for i in ranking])
@@ -86,7 +73,7 @@ class Pool:
             candidates[query.id] = [
                 Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking[:num_candidates]
             ]
-        return cls(name, candidates, questions)
+        return cls(name, candidates)
 
     @classmethod
     def of_index(
@@ -98,39 +85,17 @@ class Pool:
         retrieval: Retrieval | None = None,
     ) -> Pool:
         """Return a pool of the best chunks of an index; see `ChunkIndex.retrieve`."""
-        questions = _embed_questions(embedder, queries)
-        vectors = np.array([questions[query.id] for query in queries]).reshape(len(queries), embedder.dimension)
-        found = index.retrieve_many(
-            [query.question for query in queries], vectors, num_candidates, retrieval or "hybrid"
-        )
-        return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)}, questions)
+        vectors, texts = _embed_questions(embedder, queries), [query.question for query in queries]
+        found = index.retrieve_many(texts, vectors, num_candidates, retrieval or "hybrid")
+        return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)})
 
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
         return self.by_query[query.id]
 
-    def query_embedding(self, query: Query) -> NDArray[np.float32]:
-        """Return the embedding of a question, `[d]`."""
-        return self.embeddings[query.id]
 
-
-def _embed_questions(embedder: Embedder, queries: Sequence[Query]) -> dict[str, NDArray[np.float32]]:
-    vectors = embed_all(embedder, [query.question for query in queries])
-    return {query.id: vector for query, vector in zip(queries, vectors, strict=True)}
-
-
-def check_candidates(folder: DataFolder, queries: Sequence[Query]) -> None:
-    """Check that questions have candidates of their own.
-
-    Raises:
-        DataError: A question has no list of candidates, or all lists are empty.
-    """
-    _check_lists(folder, queries)
-    if not any(query.candidates for query in queries):
-        raise DataError(
-            f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
-            "them, or use --pool corpus"
-        )
+def _embed_questions(embedder: Embedder, queries: Sequence[Query]) -> NDArray[np.float32]:
+    return embed_all(embedder, [query.question for query in queries])
 
 
 def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
@@ -142,10 +107,8 @@ def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
 def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     """Return questions with the passages of their documents as candidates.
 
-    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD.
-
-    Raises:
-        DataError: A question's document is not known: no gold, none of it in the corpus, or without a title.
+    The passages of a document are those with the same title, as the paragraphs of an article in SQuAD. A document that
+    is not known (no gold, none of it in the corpus, or without a title) is a `DataError`.
     """
     by_title: dict[str, list[str]] = {}
     for document_id, document in folder.documents.items():
@@ -205,6 +168,26 @@ def embed_all(
     return np.concatenate(vectors)
 
 
+def resolve(pool: PoolName, queries: Sequence[Query], index: str | Path | None) -> PoolName:
+    """Return the pool that `auto` stands for: the questions' own candidates if all have some and there is no index."""
+    if pool != "auto":
+        return pool
+    return "candidates" if index is None and all(query.candidates is not None for query in queries) else "corpus"
+
+
+def check_pool(pool: PoolName, folder: DataFolder, queries: Sequence[Query]) -> None:
+    """Raise `DataError` where a question has no list of candidates, all lists are empty, or a document is not known."""
+    if pool == "document":
+        with_documents(folder, queries)
+    elif pool == "candidates":
+        _check_lists(folder, queries)
+        if not any(query.candidates for query in queries):
+            raise DataError(
+                f"none of the {len(queries)} questions of {folder.path} has a candidate: every list is empty; fill "
+                "them, or use --pool corpus"
+            )
+
+
 def open_pool(
     folder: DataFolder,
     queries: Sequence[Query],
@@ -214,18 +197,25 @@ def open_pool(
     retrieval: Retrieval | None = None,
     index: str | Path | None = None,
     num_candidates: int = 20,
+    documents_limit: int | None = None,
     chunking: ChunkConfig | None = None,
+    check: bool = True,
     quiet: bool = False,
 ) -> Pool:
-    """Return the pool that the settings ask for; `auto` takes the questions' own candidates where all have them."""
-    if pool == "candidates" or (pool == "auto" and index is None and all(q.candidates is not None for q in queries)):
-        check_candidates(folder, queries)
-        with progress("embed candidates", quiet=quiet) as report:
-            return Pool.of_candidates(folder, queries, embedder, retrieval, report=report)
-    if pool == "document":
-        with progress("embed documents", quiet=quiet) as report:
-            documents = with_documents(folder, queries)
-            return Pool.of_candidates(folder, documents, embedder, retrieval, name="document", report=report)
+    """Return the pool that the settings ask for; see `resolve`, `Pool.of_candidates` and `ChunkIndex.retrieve`.
+
+    Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` counts
+    for a corpus, `documents_limit` for documents. `check` refuses questions without any candidate; see `check_pool`.
+    """
+    pool = resolve(pool, queries, index)
+    if check:
+        check_pool(pool, folder, queries)
+    if pool != "corpus":
+        queries, most = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
+        with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
+            return Pool.of_candidates(
+                folder, queries, embedder, retrieval, num_candidates=most, name=pool, report=report
+            )
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:

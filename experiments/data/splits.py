@@ -21,9 +21,6 @@ def questions_of(folder: DataFolder, split: str, limit: int | None = None) -> li
 
     Where no question of the folder names a split, `train`, `dev` and `test` are made: questions that share documents
     are in one split, and the same questions are always divided alike.
-
-    Raises:
-        DataError: The split has no question.
     """
     if split not in SHARES or any(query.split != NO_SPLIT for query in folder.queries):
         return folder.split(split, limit)
@@ -72,13 +69,8 @@ def divide(
 def held_out(folder: DataFolder, queries: Sequence[Query], share: float, seed: int = 0) -> frozenset[str]:
     """Return the ids of the questions of a data folder that no adapter learns from.
 
-    Groups of questions that share documents are taken in pseudo-random order until the share is reached.
-
-    Args:
-        folder: The data.
-        queries: The questions to divide.
-        share: Of the questions, in [0, 1]; the last group taken may exceed it.
-        seed: Another seed, another part.
+    Groups of questions that share documents are taken in pseudo-random order until the share, in [0, 1], is reached;
+    the last group taken may exceed it.
     """
     chosen: list[str] = []
     for rows in _shuffled(document_groups(folder, queries), str(seed)):

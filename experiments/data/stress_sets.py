@@ -30,9 +30,9 @@ from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
 from experiments.data.config import CandidateSettings
-from experiments.data.pools import Pool, PoolName, drawn, open_pool
+from experiments.data.pools import PoolName, drawn, open_pool
 from experiments.evaluation.metrics import substring_match
-from experiments.run.journal import write_atomically
+from experiments.run.journal import write_data
 
 Kind = Literal["noise", "redundancy"]
 MISTAKE = 2
@@ -54,18 +54,10 @@ def is_noise(passage: Document, query: Query) -> bool:
 def noisy_pool(
     ranking: Sequence[T], noise: Sequence[bool], *, size: int, rate: float, seed: int | None = None
 ) -> list[T] | None:
-    """Return candidates of which a given share is noise.
+    """Return `size` candidates in the order of the ranking, `round(rate * size)` of them noise.
 
-    Args:
-        ranking: Passages that were retrieved, best first.
-        noise: Which of them are noise.
-        size: How many candidates.
-        rate: Share of noise, in [0, 1]; `round(rate * size)` candidates.
-        seed: Draws both kinds at random; None takes the best-ranked of both.
-
-    Returns:
-        Passages in the order of the ranking; None where there are too few of one kind: the paper leaves such questions
-        out.
+    With a seed both kinds are drawn at random, else the best-ranked of both are taken. None where there are too few of
+    one kind: the paper leaves such questions out.
     """
     _check(size, rate)
     num_noise = round(rate * size)
@@ -81,16 +73,9 @@ def noisy_pool(
 
 
 def redundant_pool(ranking: Sequence[Document], *, size: int, rate: float, rewrite: Rewrite) -> list[Document] | None:
-    """Return the best-ranked passages and rewritings of them in turn, so that a given share is redundant.
+    """Return the best-ranked passages, and then rewritings of them in turn, `round(rate * size)` of `size`.
 
-    Args:
-        ranking: Passages that were retrieved, best first.
-        size: How many candidates; the paper has 20.
-        rate: Share of rewritings, in [0, 1); at least one passage is original.
-        rewrite: Says a passage in other words. The title stays.
-
-    Returns:
-        `size` passages, originals first; a rewriting is named `id~number`. None where there are too few originals.
+    A rewriting is named `id~number` and keeps the title. None where there are too few originals.
     """
     _check(size, rate)
     num_originals = size - round(rate * size)
@@ -119,12 +104,7 @@ def rotated(text: str, number: int) -> str:
 
 
 class OllamaRewriter:
-    """Has a model of an Ollama server say a text in other words.
-
-    Args:
-        chat: The model.
-        store: SQLite file that keeps rewritings, so that an interrupted run pays for none twice.
-    """
+    """Has a model of an Ollama server say a text in other words, and keeps what it said in a SQLite file."""
 
     def __init__(self, chat: OllamaChat, store: str | Path) -> None:
         self._chat = chat
@@ -132,11 +112,7 @@ class OllamaRewriter:
         self._template = Template((files("experiments") / "prompts" / "rewrite.txt").read_text(encoding="utf-8"))
 
     def __call__(self, text: str, number: int) -> str:
-        """Return a rewriting.
-
-        Raises:
-            OllamaError: The server gave none; what was rewritten before is kept.
-        """
+        """Return a rewriting."""
         parts = [self._chat.model, self._chat.options, self._template.template, text, number]
         key = hashlib.sha256(json.dumps(parts).encode()).digest()
         # The number keeps a greedy model from giving the same rewriting twice.
@@ -187,14 +163,7 @@ class StressConfig(CandidateSettings):
 
 
 def stress_sets(config: StressConfig) -> dict[str, int]:
-    """Write the data folders that a config describes.
-
-    Returns:
-        How many questions are in each, by folder.
-
-    Raises:
-        InputError: A size or rate out of range, or no question has enough passages.
-    """
+    """Write the data folders that a config describes; return how many questions are in each."""
     folder = DataFolder.open(config.data)
     queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
     pool = open_pool(
@@ -206,12 +175,15 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         num_candidates=config.num_candidates,
         quiet=config.quiet,
     )
-    rankings = {query.id: ranking(query, pool, folder) for query in queries}
-    rewrite = (
-        rotated
-        if config.model is None
-        else OllamaRewriter(OllamaChat(OllamaSettings(model=config.model)), config.store)
-    )
+    rankings: dict[str, list[Document]] = {}
+    for query in queries:
+        # A passage that was cut into chunks counts once.
+        chunks = [candidate.chunk for candidate in pool.candidates(query)]
+        names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
+        rankings[query.id] = [folder.documents[name] for name in names]
+    rewrite: Rewrite = rotated
+    if config.model is not None:
+        rewrite = OllamaRewriter(OllamaChat(OllamaSettings(model=config.model)), config.store)
     pools: dict[float, dict[str, list[Document]]] = {}
     for rate in config.rates:
         made = {query.id: candidates_of(query, rankings[query.id], rate, config, rewrite) for query in queries}
@@ -231,19 +203,8 @@ def candidates_of(
     return noisy_pool(ranked, noise, size=config.size, rate=rate, seed=config.seed if config.random_pools else None)
 
 
-def ranking(query: Query, pool: Pool, folder: DataFolder) -> list[Document]:
-    """Return the passages that a pool offers for a question, best first; one cut into chunks counts once."""
-    chunks = [candidate.chunk for candidate in pool.candidates(query)]
-    names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
-    return [folder.documents[name] for name in names]
-
-
 def write_set(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]], out: Path) -> int:
-    """Write a data folder of questions with candidates of their own; return how many questions there are in it.
-
-    Raises:
-        InputError: No question has candidates.
-    """
+    """Write a data folder of the questions that have candidates; return how many there are."""
     queries = [query for query in queries if query.id in pools]
     if not queries:
         raise InputError("no question has enough passages of both kinds; retrieve more for each, or ask for fewer")
@@ -255,10 +216,7 @@ def write_set(queries: Sequence[Query], pools: Mapping[str, Sequence[Document]],
     ]
     for row in rows:
         del row["extra"]
-    out.mkdir(parents=True, exist_ok=True)
-    for name, lines in (("corpus", corpus), ("queries", rows)):
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        write_atomically(out / f"{name}.jsonl", text)
+    write_data(out, corpus, rows)
     return len(rows)
 
 

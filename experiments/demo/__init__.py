@@ -15,16 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError
-from experiments.run.journal import write_atomically
+from experiments.run.journal import write_data
 
 logger = logging.getLogger(__name__)
 
-SPLITS: Mapping[str, str] = {
-    "statements": "train",
-    "datamodel": "train",
-    "expressions": "dev",
-    "builtins": "test",
-}
+SPLITS = {"statements": "train", "datamodel": "train", "expressions": "dev", "builtins": "test"}
 """Topic group -> split: no topic is asked about in two splits."""
 
 # What versions write differently: white space, quotation marks and markup around code.
@@ -50,15 +45,9 @@ class Demo:
 
 
 def write_data_folder(path: Path) -> Demo:
-    """Write the demo's corpus and questions as a data folder.
-
-    Raises:
-        DataError: This Python has no topics, or the folder cannot be written.
-    """
+    """Write the demo's corpus and questions as a data folder."""
     demo = load()
-    for name, rows in (("corpus", demo.documents), ("queries", demo.queries)):
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        write_atomically(path / f"{name}.jsonl", lines)
+    write_data(path, demo.documents, demo.queries)
     return demo
 
 
@@ -71,7 +60,7 @@ def load() -> Demo:
         for name, text in sorted(topics.items())
         if name not in contained
     ]
-    texts = {document["id"]: _Searchable(document["text"]) for document in documents}
+    texts = {document["id"]: (document["text"], _squeezed(document["text"])) for document in documents}
     queries, left_out = [], []
     for row in _questions():
         gold = [_locate(evidence, texts) for evidence in row["evidence"]]
@@ -136,20 +125,14 @@ def _contained(topics: Mapping[str, str]) -> set[str]:
     return contained
 
 
-class _Searchable:
-    """A text in which pieces are found regardless of white space, quotation marks and case."""
-
-    def __init__(self, text: str) -> None:
-        self._offsets = [index for index, letter in enumerate(text) if not _IGNORED.fullmatch(letter)]
-        self._letters = _squeezed(text)
-
-    def find(self, piece: str) -> tuple[int, int] | None:
-        """Return the character offsets of the first occurrence, or None."""
-        squeezed = _squeezed(piece)
-        at = self._letters.find(squeezed)
-        if at < 0 or not squeezed:
-            return None
-        return self._offsets[at], self._offsets[at + len(squeezed) - 1] + 1
+def _find(piece: str, text: str, letters: str) -> tuple[int, int] | None:
+    """Return the character offsets of a piece in a text, whose squeezed letters are given, or None."""
+    squeezed = _squeezed(piece)
+    at = letters.find(squeezed)
+    if at < 0 or not squeezed:
+        return None
+    offsets = [index for index, letter in enumerate(text) if not _IGNORED.fullmatch(letter)]
+    return offsets[at], offsets[at + len(squeezed) - 1] + 1
 
 
 def _squeezed(text: str) -> str:
@@ -157,9 +140,9 @@ def _squeezed(text: str) -> str:
     return "".join(letter.lower()[0] for letter in _IGNORED.sub("", text))
 
 
-def _locate(evidence: Mapping[str, str], texts: Mapping[str, _Searchable]) -> str | None:
+def _locate(evidence: Mapping[str, str], texts: Mapping[str, tuple[str, str]]) -> str | None:
     """Return a gold entry `topic#start-end` for a quote: in its own topic, else where it stands now."""
     for name in (evidence["topic"], *texts):
-        if name in texts and (span := texts[name].find(evidence["quote"])):
+        if name in texts and (span := _find(evidence["quote"], *texts[name])):
             return f"{name}#{span[0]}-{span[1]}"
     return None

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import agent
 import corag
@@ -66,11 +65,7 @@ class DemoConfig:
         check_counts(self.limit, self.num_candidates)
 
     def budget_list(self) -> list[int]:
-        """Return the budgets in rising order.
-
-        Raises:
-            InputError: One of them is no whole number of at least 1.
-        """
+        """Return the budgets in rising order."""
         try:
             budgets = sorted({int(part) for part in self.budgets.split(",")})
         except ValueError as error:
@@ -128,7 +123,20 @@ def demo(config: DemoConfig) -> Path:
         )
         say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")
     with _step("compare on held-out questions"):
-        results = [_compare(config, out, data, index, report.checkpoint, tokens) for tokens in budgets]
+        settings = EvaluateConfig(
+            data=str(data),
+            split="test",
+            methods=METHODS,
+            pool="corpus",
+            agent=str(report.checkpoint),
+            reader=READER,
+            index=str(index),
+            num_candidates=config.num_candidates,
+            limit=config.limit,
+        )
+        results = [
+            evaluate(replace(settings, budget=tokens, out=str(out / f"evaluate-{tokens}.json"))) for tokens in budgets
+        ]
         shown = results[budgets.index(budget)]
         title = f"{shown['queries']} test questions, {budget} tokens, {config.num_candidates} candidates"
         show(shown, title)
@@ -147,26 +155,6 @@ def _step(name: str) -> Iterator[None]:
     console.print(f"[bold]{name}[/]")
     yield
     console.print(f"  {time.perf_counter() - started:.1f} s")
-
-
-def _compare(
-    config: DemoConfig, out: Path, data: Path, index: Path, checkpoint: Path, budget_tokens: int
-) -> dict[str, Any]:
-    return evaluate(
-        EvaluateConfig(
-            data=str(data),
-            split="test",
-            methods=METHODS,
-            budget=budget_tokens,
-            pool="corpus",
-            agent=str(checkpoint),
-            reader=READER,
-            index=str(index),
-            num_candidates=config.num_candidates,
-            limit=config.limit,
-            out=str(out / f"evaluate-{budget_tokens}.json"),
-        )
-    )
 
 
 def _answer_one(data: Path, index: Path, checkpoint: Path, budget_tokens: int, num_candidates: int) -> Reply:

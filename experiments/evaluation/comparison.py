@@ -40,7 +40,7 @@ from experiments.evaluation.leads import diversity, lead
 from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
 from experiments.evaluation.methods import Methods, make_methods, make_reader, parse_method
 from experiments.evaluation.metrics import evidence_places
-from experiments.run.journal import Journal, fingerprint, output_file, versions, write_atomically
+from experiments.run.journal import Journal, fingerprint, finished_record, output_file, versions, write_atomically
 from experiments.run.report import quality_plot
 from experiments.run.tables import Result, markdown, replace_table
 
@@ -74,11 +74,7 @@ class Comparison:
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
-    """Compare methods on one data folder at one budget; see `compare`.
-
-    Returns:
-        What `--out` writes: settings, versions and one entry of figures per method.
-    """
+    """Compare methods on one data folder at one budget, and return what `--out` writes; see `compare`."""
     [[result]] = compare(config).results.values()
     return dict(result)
 
@@ -87,9 +83,6 @@ def compare(config: EvaluateConfig) -> Comparison:
     """Run the comparison that a config describes.
 
     An interrupted one goes on where it stopped; a set whose results stand in `out` is not measured again.
-
-    Raises:
-        CoragError: Settings, data, models or files cannot be used.
     """
     figure = None if config.figure is None else output_file(config.figure)
     runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
@@ -107,13 +100,7 @@ def compare(config: EvaluateConfig) -> Comparison:
 
 
 class _Run:
-    """The comparison on one set of questions.
-
-    Args:
-        name: Of the set.
-        config: Settings for it alone.
-        several: Whether `out` is a folder.
-    """
+    """The comparison on one set of questions; with `several`, `out` is a folder."""
 
     def __init__(self, name: str, config: EvaluateConfig, *, several: bool) -> None:
         self.name, self.config, self._several = name, config, several
@@ -175,13 +162,6 @@ class _Run:
         by_query = {one.id: list(map(Candidate, one.chunks, one.similarities)) for one in offered}
         return Pool("candidates", by_query)
 
-    def _make_judge(self) -> Judge | None:
-        if self.config.judge is None:
-            return None
-        chat = OllamaChat(OllamaSettings(model=self.config.judge, host=self.config.judge_host))
-        chat.check()
-        return Judge(chat)
-
     def _make_methods(self, *, shared: bool) -> Methods:
         """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
         config = self.config
@@ -234,7 +214,11 @@ class _Run:
         if (found := self._finished()) is not None:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
             return found
-        judge = self._make_judge()
+        judge = None
+        if self.config.judge is not None:
+            chat = OllamaChat(OllamaSettings(model=self.config.judge, host=self.config.judge_host))
+            chat.check()
+            judge = Judge(chat)
         # Before the journal: a run that is refused leaves no file.
         _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
@@ -250,12 +234,8 @@ class _Run:
 
     def _finished(self) -> list[Result] | None:
         """Return the results of this very work where they all stand on disk."""
-        try:
-            found = {budget: json.loads(file.read_text(encoding="utf-8")) for budget, file in self._files.items()}
-            same = found and all(result["work"] == self._work(budget) for budget, result in found.items())
-            return list(found.values()) if same else None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        found = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
+        return [record for record in found if record] if found and all(found) else None
 
     def _work(self, budget: int) -> str:
         return fingerprint([_settings(self.config), budget, *self._content])

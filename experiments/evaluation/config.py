@@ -10,7 +10,7 @@ from corag.errors import InputError
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings
+from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated
 from experiments.evaluation.methods import ALL, parse_method
 
 
@@ -102,7 +102,7 @@ class EvaluateConfig(SelectionSettings):
         names = [one.name for one in self.sets] + [source.data for source in self.sources]
         if len(set(names)) < len(names):
             raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
-        if unknown := {part.strip() for part in (self.only or "").split(",") if part.strip()}.difference(names):
+        if unknown := set(comma_separated(self.only)).difference(names):
             raise InputError(f"only names {', '.join(sorted(unknown))}, but the sets are called {', '.join(names)}")
         if (self.budgets and min(self.budgets) < 1) or len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once, at least 1 token")
@@ -126,7 +126,7 @@ class EvaluateConfig(SelectionSettings):
     @property
     def method_texts(self) -> list[str]:
         """The methods as they are written."""
-        return [part.strip() for part in self.methods.split(",") if part.strip()]
+        return comma_separated(self.methods)
 
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
@@ -149,5 +149,6 @@ class EvaluateConfig(SelectionSettings):
         }
         if not found:
             return {root.resolve().name: self}
-        wanted = None if self.only is None else [part.strip() for part in self.only.split(",")]
-        return {name: config for name, config in found.items() if wanted is None or name in wanted}
+        return {
+            name: config for name, config in found.items() if self.only is None or name in comma_separated(self.only)
+        }

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from string import Template
+from typing import NamedTuple
 
 from corag.errors import InputError
 from corag.models.ollama_chat import OllamaChat, OllamaError
@@ -18,14 +18,8 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _TAG = re.compile(r"<(?=\s*/?\s*(?:question|references|answer)\s*>)", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the judge said of one answer.
-
-    Attributes:
-        grade: In [0, 1]; None for a reply that has no grade. It is never taken for 0: the judge failed, not the answer.
-        reason: The judge's reason for the grade; else why there is none.
-    """
+class Verdict(NamedTuple):
+    """A grade in [0, 1] with the judge's reason; None, with what went wrong, where the judge failed, not the answer."""
 
     grade: float | None
     reason: str
@@ -47,11 +41,7 @@ class Judge:
         self._template = Template((files("experiments") / "prompts" / "judge.txt").read_text(encoding="utf-8"))
 
     def judge(self, question: str, answers: Sequence[str], references: Sequence[str]) -> list[Verdict]:
-        """Grade answers to a question against its right answers.
-
-        Raises:
-            OllamaError: The server cannot be reached, or keeps failing.
-        """
+        """Grade answers to a question against its right answers; a server that keeps failing is an `OllamaError`."""
         with ThreadPoolExecutor(self._max_concurrent) as pool:
             return list(pool.map(partial(self._verdict, question, references), answers))
 
@@ -75,7 +65,7 @@ def parse_verdict(reply: str) -> Verdict:
     except ValueError:
         content = None
     grade = content.get("grade") if isinstance(content, dict) else None
-    if not isinstance(content, dict) or isinstance(grade, bool) or not isinstance(grade, int | float):
+    if content is None or isinstance(grade, bool) or not isinstance(grade, int | float):
         return Verdict(None, f"the reply has no grade: {reply[:200]!r}")
     if not 0 <= grade <= 1:
         return Verdict(None, f"the grade {grade} is not from 0 to 1")

@@ -32,13 +32,7 @@ LEADS: Mapping[str, tuple[tuple[str, ...], Callable[[FloatArray], float]]] = {
 def lead(
     challenger: Sequence[Row], baseline: Sequence[Row], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Any]:
-    """Return what a challenger gains over a baseline on the same questions.
-
-    Args:
-        challenger: Its rows.
-        baseline: Its rows, question by question those of the challenger.
-        resamples: Samples of the bootstrap.
-        seed: Of the samples.
+    """Return what a challenger gains over a baseline, given the rows of both for the same questions.
 
     Returns:
         For each of `LEADS` the difference, with its 95% interval (`_low`, `_high`) over resampled questions; those on
@@ -48,11 +42,11 @@ def lead(
     for name, (figures, statistic) in LEADS.items():
         ours, theirs = _paired(challenger, baseline, figures)
         if len(ours):
-            found[name] = float(statistic(ours)) - float(statistic(theirs))
-            leads = [
+            every = np.arange(len(ours))
+            found[name], *leads = (
                 float(statistic(ours[rows])) - float(statistic(theirs[rows]))
-                for rows in _samples(len(ours), resamples, seed)
-            ]
+                for rows in (every, *_samples(len(ours), resamples, seed))
+            )
             found[f"{name}_low"], found[f"{name}_high"] = np.percentile(leads, [2.5, 97.5]).tolist()
     ours, theirs = _paired(challenger, baseline, ("cost_tokens",))
     found["share_of_tokens"] = float(ours.sum() / theirs.sum()) if theirs.any() else None
@@ -84,8 +78,8 @@ def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESA
     Args:
         names: Of the rerankers.
         scores: `[q, r]`, higher is better, at least 0.
-        resamples: Samples of the bootstrap.
-        seed: Of the samples.
+        resamples: Of the bootstrap.
+        seed: Of the resamples.
 
     Returns:
         questions: How many were scored.

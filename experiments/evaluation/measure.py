@@ -57,23 +57,10 @@ def measure(
     judge: Judge | None = None,
     timed: bool = True,
 ) -> dict[str, dict[str, Any]]:
-    """Let every selector choose for one question, and measure what it chose.
+    """Let every selector choose for one question, and return the row of each.
 
-    Equal contexts are read once. A selector that fails is noted with its error, and the others go on.
-
-    Args:
-        query: The question.
-        candidates: Its candidates, best first.
-        selectors: By name.
-        budget_tokens: The most tokens that a selection may cost.
-        tokens: Counts them.
-        reader: Answers from what was chosen; without one, nothing is read.
-        embedder: Tells how much a selection repeats itself, and how alike answers are.
-        judge: Grades the answers.
-        timed: Whether rows have the milliseconds of the selection.
-
-    Returns:
-        Per method its row.
+    Equal contexts are read once; without a reader nothing is. A selector that fails is noted with its error, and the
+    others go on. With `timed` rows have the milliseconds of the selection.
     """
     rows: dict[str, dict[str, Any]] = {}
     chosen: dict[str, Selection] = {}
@@ -86,14 +73,17 @@ def measure(
             chosen[name] = found
             rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if timed else {})}
     originals = [_original(selection, ranking) for selection in chosen.values() if not _is_whole(selection)]
-    answers = _answers(query, [*(selection.text for selection in chosen.values()), *originals], reader)
+    contexts = [*(selection.text for selection in chosen.values()), *originals]
+    answers: dict[str, str] = {}
+    if reader is not None:
+        read = reader.answer_many([query.question] * len(contexts), contexts)
+        answers = {context: answer.text for context, answer in zip(contexts, read, strict=True)}
     grades: dict[str, dict[str, Any]] = {}
     if judge is not None and query.answers:
         texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.values() if answers))
-        for text, verdict in zip(texts, judge.judge(query.question, texts, query.answers), strict=True):
-            graded = verdict.grade is not None
-            grades[text] = {"judge": verdict.grade} if graded else {"judge_error": verdict.reason}
-            grades[text]["judge_unusable"] = int(not graded)
+        for text, (grade, reason) in zip(texts, judge.judge(query.question, texts, query.answers), strict=True):
+            graded = {"judge_error": reason} if grade is None else {"judge": grade}
+            grades[text] = {**graded, "judge_unusable": int(grade is None)}
     for name, selection in chosen.items():
         rows[name] |= {
             **selection_figures(query, selection, tokens),
@@ -121,14 +111,6 @@ def select(
     except FAILURES as error:
         found = error
     return found, 1000 * (time.perf_counter() - started)
-
-
-def _answers(query: Query, contexts: Sequence[str], reader: CachedReader | None) -> dict[str, str]:
-    """Return the answer from each context; nothing without a reader."""
-    if reader is None:
-        return {}
-    found = reader.answer_many([query.question] * len(contexts), contexts)
-    return {context: answer.text for context, answer in zip(contexts, found, strict=True)}
 
 
 def selection_figures(query: Query, selection: Selection, tokens: TokenCounter) -> dict[str, Any]:
@@ -217,16 +199,13 @@ def average(rows: Sequence[Row]) -> dict[str, Any]:
     grade = averages.pop("judge")
     found = [(row["full_evidence"], row["chunks"]) for row in rows if "full_evidence" in row]
     errors = [row["error"] for row in rows if "error" in row]
+    unusable = [row["judge_unusable"] for row in rows if "judge_unusable" in row]
     return {
         **{name: 0.0 if value is None and name in MEANS else value for name, value in averages.items()},
         "tes": mean_tes(np.array(found)) if found else None,
         **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
         **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
-        **(
-            {"judge": grade, "judge_unusable": sum(row.get("judge_unusable", 0) for row in rows)}
-            if any("judge_unusable" in row for row in rows)
-            else {}
-        ),
+        **({"judge": grade, "judge_unusable": sum(unusable)} if unusable else {}),
         **({"error": errors[0]} if errors else {}),
     }
 

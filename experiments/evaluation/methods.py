@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.types import Reader, Reranker, Selector
+from experiments.data.config import comma_separated
 
 ALL = "all"
 """Every registered selector that can run."""
@@ -19,32 +20,19 @@ FIXED = "corag-fixed"
 """The selector that needs an agent's checkpoint."""
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """A selector with settings.
-
-    Attributes:
-        label: How it was written; its name in results.
-        name: The selector.
-        settings: Settings that were written behind the name.
-    """
+class Method(NamedTuple):
+    """A selector with settings; `label` is how it was written, its name in results."""
 
     label: str
     name: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Methods:
-    """What is compared.
-
-    Attributes:
-        selectors: By label, in the order in which they were named.
-        left_out: Of `all`, what cannot run here, and why.
-    """
+class Methods(NamedTuple):
+    """Selectors by label, and what of `all` cannot run here, with the reason."""
 
     selectors: Mapping[str, Selector]
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = MappingProxyType({})
 
 
 def parse_method(text: str) -> Method:
@@ -63,15 +51,11 @@ def parse_method(text: str) -> Method:
             raise InputError(f"{text!r}: {part!r} is no setting; write name:key=value, such as top-k:k=3")
         if key in settings:
             raise InputError(f"{text!r}: {key!r} is set twice; leave one out")
-        settings[key] = _value(value)
+        try:
+            settings[key] = json.loads(value)
+        except ValueError:
+            settings[key] = value
     return Method(text, name.strip(), settings)
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def make_reader(text: str) -> Reader:
@@ -91,28 +75,20 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
             compared.
 
     Raises:
-        InputError: No method, an unknown one, settings that it does not take, or `corag-fixed` without an agent.
         MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
     """
-    named = [part.strip() for part in methods.split(",") if part.strip()]
-    if not named:
+    if not (named := comma_separated(methods)):
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
     rerankers = cache(corag.reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
-    for text in named:
-        if text != ALL:
-            selectors[text] = _built(parse_method(text), offered, rerankers)
-            continue
-        for name in SELECTORS.names:
-            try:
-                selectors[name] = _built(Method(name, name), offered, rerankers)
-            except MissingExtraError as error:
-                left_out[name] = str(error)
-            except InputError as error:
-                if name != FIXED:
-                    raise
-                left_out[name] = str(error)
+    for text, name in ((one, name) for one in named for name in (SELECTORS.names if one == ALL else [one])):
+        try:
+            selectors[name] = _built(parse_method(name), offered, rerankers)
+        except (MissingExtraError, InputError) as error:
+            if text != ALL or (isinstance(error, InputError) and name != FIXED):
+                raise
+            left_out[name] = str(error)
     return Methods(selectors, left_out)
 
 

@@ -95,12 +95,7 @@ def substring_match(answer: str, references: Sequence[str]) -> float:
 
 
 def trade_off_efficiency(accuracy: float, mean_candidates: float) -> float:
-    """Return accuracy / ln(1 + candidates returned): TES of CAR (section 5.1).
-
-    Args:
-        accuracy: Share of questions whose evidence is among the candidates returned, in [0, 1].
-        mean_candidates: Candidates returned on average; 0 of them have no efficiency, which counts as 0.
-    """
+    """Return accuracy / ln(1 + mean candidates returned), 0 without any: TES of CAR (section 5.1)."""
     return accuracy / math.log1p(mean_candidates) if mean_candidates > 0 else 0.0
 
 
@@ -117,11 +112,7 @@ def evidence_places(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] 
 
 
 def change_in_tokens(tokens: int, baseline_tokens: int) -> float:
-    """Return the change from the baseline's tokens in percent, below 0 for fewer: CiT of CRAG (section 3.1.3).
-
-    Raises:
-        InputError: The baseline has no tokens.
-    """
+    """Return the change from the baseline's tokens in percent, below 0 for fewer: CiT of CRAG (section 3.1.3)."""
     if baseline_tokens < 1:
         raise InputError(f"baseline_tokens must be at least 1, got {baseline_tokens}; leave out questions without any")
     return 100 * (tokens - baseline_tokens) / baseline_tokens

@@ -20,6 +20,7 @@ import agent
 from agent.configurations import ConfigurationGrid
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import Float32, feature_vectors
+from experiments.data.config import comma_separated
 from experiments.labels.table import FIGURES, read_questions, read_table
 
 logger = logging.getLogger(__name__)
@@ -122,11 +123,6 @@ class LabelArrays:
 _ARRAYS = ("data", "split", "group", "query_vectors", "candidates_vectors")
 
 
-def comma_separated(text: str) -> list[str]:
-    """Return the parts of a text between commas, without spaces around them and without empty ones."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
 def label_paths(paths: str) -> list[Path]:
     """Return the label tables that a setting names, separated by commas; none is an `InputError`."""
     if not (found := comma_separated(paths)):
@@ -210,21 +206,17 @@ def _dense(
     figures: dict[str, FloatArray] = {}
     names = [name for name in FIGURES if name in rows[0]]
     for name in (*names, "budget_share"):
-        values = np.array([_value(row, name) for row in rows], dtype=np.float64)
+        # None becomes NaN.
+        values = np.array(
+            [row.get("cost_tokens" if name == "budget_share" else name) for row in rows], dtype=np.float64
+        )
+        values = values / [row["budget_tokens"] for row in rows] if name == "budget_share" else values
         known = ~np.isnan(values)
         sums = np.bincount(cells[known], weights=values[known], minlength=size).reshape(shape)
         counts = np.bincount(cells[known], minlength=size).reshape(shape)
         means = np.divide(sums, counts, out=np.full(shape, np.nan), where=(counts == measured) & (counts > 0))
         figures[name] = means[whole]
     return [name for name, is_whole in zip(questions, whole, strict=True) if is_whole], figures
-
-
-def _value(row: Mapping[str, Any], name: str) -> float:
-    """Return a figure of a row; NaN for one that it has not."""
-    value = row["cost_tokens"] if name == "budget_share" else row.get(name)
-    if value is None:
-        return float("nan")
-    return float(value / row["budget_tokens"] if name == "budget_share" else value)
 
 
 def _first_error(failed: Sequence[Mapping[str, Any]]) -> str:

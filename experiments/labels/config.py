@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.errors import InputError
-from experiments.data.config import CandidateSettings, SelectionSettings
+from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
 
 Part = Literal["training", "held-out", "all"]
 Engine = Literal["local", "ray"]
@@ -91,44 +91,23 @@ class LabelConfig(SelectionSettings):
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
-    def parsed_shard(self) -> Shard | None:
-        """Return which shard of the questions is asked for; None for all of them.
-
-        Raises:
-            InputError: `shard` names none.
-        """
+    def parsed_shard(self) -> tuple[int, int] | None:
+        """Return number and count of the shard that is asked for; None for all questions."""
         if not self.shard:
             return None
         number, slash, count = self.shard.partition("/")
         if not slash or not number.isdecimal() or not count.isdecimal() or not 1 <= int(number) <= int(count):
             raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
-        return Shard(int(number), int(count))
+        return int(number), int(count)
 
     def grid(self) -> Grid:
-        """Return the configurations to measure.
-
-        Raises:
-            InputError: A list is empty or holds something that is no such value.
-        """
+        """Return the configurations to measure; see `listed`."""
         return Grid(
             rerankers=listed("rerankers", self.rerankers, str),
             iterations=tuple(sorted(listed("iterations", self.iterations, int))),
             explorations=listed("explorations", self.explorations, float),
             cost_weights=listed("cost_weights", self.cost_weights, float),
         )
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One of several runs of the questions, as one process labels them.
-
-    Attributes:
-        number: Which, counted from 1.
-        count: How many there are.
-    """
-
-    number: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -145,13 +124,9 @@ class Grid:
 
 
 def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:
-    """Return the values in a text, separated by commas, each once.
-
-    Raises:
-        InputError: There is none, or one is no such value.
-    """
+    """Return the values between commas, each once; none, or one of another kind, is an `InputError`."""
     try:
-        values = tuple(dict.fromkeys(kind(part.strip()) for part in text.split(",") if part.strip()))
+        values = tuple(dict.fromkeys(map(kind, comma_separated(text))))
     except ValueError as error:
         raise InputError(f"{name} is {text!r}: {error}; give values separated by commas") from error
     if not values:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
 from corag.optional import require
 from experiments.data.pools import Pool
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Example, Examples, read_examples
-from experiments.labels.question import Labeller
+from experiments.labels.question import Labeller, Unit
 
-Record = Callable[[str, dict[str, Any]], None]
+Record = Callable[[str, Unit], None]
 """Called with the key of a question and what the journal keeps of it."""
 
 REASONS_TO_STOP = (MissingExtraError, ModelError, ReaderError, OSError, MemoryError)
@@ -28,12 +27,7 @@ RAY_BATCH = 8
 
 
 class Worker:
-    """Labels questions, and keeps the pools that are made of a whole corpus.
-
-    Args:
-        examples: The questions.
-        labeller: Labels one.
-    """
+    """Labels questions, and keeps the pools that are made of a whole corpus."""
 
     def __init__(self, examples: Examples, labeller: Labeller) -> None:
         self._examples = examples
@@ -47,12 +41,8 @@ class Worker:
                 queries = self._examples.queries(source)
                 self._pools[source] = self._examples.open_pool(source, queries, self._labeller.embedder, quiet=quiet)
 
-    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the key of each question, all of one source, and what the journal keeps of it: of failures the error.
-
-        Raises:
-            CoragError: What would fail for every question alike.
-        """
+    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Unit]]:
+        """Yield key and unit of each question, all of one source; a failure has its error."""
         source = examples[0].source
         self.prepare([source], quiet=True)
         pool = self._pools.get(source)
@@ -65,23 +55,11 @@ class Worker:
                 raise
             except Exception as error:  # noqa: BLE001  (one question does not stop the sweep)
                 labelled = self._labeller.failed(error)
-            yield example.key, asdict(labelled)
-
-
-def label_here(worker: Worker, missing: Sequence[Example], record: Record) -> None:
-    """Label questions in this process."""
-    for batch in _batches(missing, LOCAL_BATCH):
-        for key, unit in worker.label(batch):
-            record(key, unit)
+            yield example.key, labelled
 
 
 def label_on_ray(config: LabelConfig, missing: Sequence[Example], record: Record) -> None:
-    """Label questions with workers of a Ray cluster, which each have models of their own.
-
-    Raises:
-        CoragError: A worker was lost or could not go on; what was recorded stays.
-        MissingExtraError: Ray is not installed.
-    """
+    """Label questions with workers of a Ray cluster, which each have models of their own."""
     # Ray asks nobody before it reports its use to its maker.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = require("ray", "ray")
@@ -91,16 +69,15 @@ def label_on_ray(config: LabelConfig, missing: Sequence[Example], record: Record
     try:
         num_workers = config.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         actor = ray.remote(num_cpus=1)(_RayWorker)
-        batches = _batches(missing, RAY_BATCH)
+        batches = batches_of(missing, RAY_BATCH)
         workers = [actor.remote(_with_whole_paths(config)) for _ in range(min(num_workers, len(missing)))]
-        running = {worker.label.remote([example.key for example in batch]): worker
-                   for worker, batch in zip(workers, batches, strict=False)}  # fmt: skip
+        running = {worker.units.remote(batch): worker for worker, batch in zip(workers, batches, strict=False)}
         while running:
             (done,), _ = ray.wait(list(running))
             worker = running.pop(done)
             units = ray.get(done)
             if (batch := next(batches, None)) is not None:
-                running[worker.label.remote([example.key for example in batch])] = worker
+                running[worker.units.remote(batch)] = worker
             for key, unit in units:
                 record(key, unit)
     except ray.exceptions.RayTaskError as error:
@@ -115,20 +92,18 @@ def label_on_ray(config: LabelConfig, missing: Sequence[Example], record: Record
             ray.shutdown()
 
 
-class _RayWorker:
+class _RayWorker(Worker):
     """A worker with questions and models of its own."""
 
     def __init__(self, config: LabelConfig) -> None:
-        self._examples = read_examples(config)
-        self._by_key = {example.key: example for example in self._examples.examples}
-        self._worker = Worker(self._examples, Labeller.of(config))
+        super().__init__(read_examples(config), Labeller.of(config))
 
-    def label(self, keys: Sequence[str]) -> list[tuple[str, dict[str, Any]]]:
-        """Return the units of questions of one source."""
-        return list(self._worker.label([self._by_key[key] for key in keys]))
+    def units(self, examples: Sequence[Example]) -> list[tuple[str, Unit]]:
+        """Return the keys and units of questions of one source."""
+        return list(self.label(examples))
 
 
-def _batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
+def batches_of(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
     """Yield neighbours of one source, at most `size` at a time."""
     batch: list[Example] = []
     for example in examples:

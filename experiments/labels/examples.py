@@ -12,9 +12,9 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
 from experiments.data.config import candidate_settings
-from experiments.data.pools import Pool, PoolName, check_candidates, content_hash, open_pool, with_documents
+from experiments.data.pools import Pool, PoolName, check_pool, content_hash, open_pool, resolve
 from experiments.data.splits import document_groups, held_out, questions_of
-from experiments.labels.config import LabelConfig, LabelSource, Shard, listed
+from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.run.journal import fingerprint
 
 
@@ -24,7 +24,6 @@ class Example:
 
     Attributes:
         data: Name of its data folder.
-        query: The question.
         group: Questions of one group share gold documents, directly or by others of the group; it begins with the data.
         source: Position of the source that the question comes from.
     """
@@ -42,14 +41,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Examples:
-    """All questions of a labelling.
-
-    Attributes:
-        examples: In the order of the table.
-        config: The settings.
-        sources: Where the questions come from.
-        folders: The data folder of each source.
-    """
+    """All questions of a labelling, in the order of the table, with the data folder of each source."""
 
     examples: tuple[Example, ...]
     config: LabelConfig
@@ -71,64 +63,45 @@ class Examples:
         """Return the questions of a source."""
         return [example.query for example in self.of_source(source)]
 
-    def of_shard(self, shard: Shard) -> list[Example]:
+    def of_shard(self, number: int, count: int) -> list[Example]:
         """Return the examples of a shard: of each source a run of neighbours, which often share passages."""
         sources = [self.of_source(source) for source in range(len(self.sources))]
         return [
             example
             for examples in sources
             for position, example in enumerate(examples)
-            if position * shard.count // len(examples) == shard.number - 1
+            if position * count // len(examples) == number - 1
         ]
 
     def pool_name(self, source: int) -> PoolName:
         """Return what a source's pool is, whichever of its questions are asked for."""
-        pool = self.sources[source].pool
-        if pool != "auto":
-            return pool
-        own = self.config.index is None and all(query.candidates is not None for query in self.queries(source))
-        return "candidates" if own else "corpus"
+        return resolve(self.sources[source].pool, self.queries(source), self.config.index)
 
     def check_pools(self) -> None:
-        """Check that every question has a pool.
-
-        Raises:
-            DataError: A question has no candidates of its own, or its document is not known.
-        """
-        checks = {"candidates": check_candidates, "document": with_documents}
+        """Check that every question has a pool; see `check_pool`."""
         for source, folder in enumerate(self.folders):
-            if (check := checks.get(self.pool_name(source))) is not None:
-                check(folder, self.queries(source))
+            check_pool(self.pool_name(source), folder, self.queries(source))
 
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
-        """Return where questions of a source get their candidates from."""
-        settings, folder, name = self.sources[source], self.folders[source], self.pool_name(source)
-        if name == "candidates":
-            # Of a few questions all lists may be empty.
-            return Pool.of_candidates(folder, queries, embedder, settings.retrieval)
-        if name == "document":
-            queries, most = with_documents(folder, queries), settings.num_candidates
-            return Pool.of_candidates(folder, queries, embedder, settings.retrieval, num_candidates=most, name=name)
+        """Return the pool of questions of a source; of a few questions all lists may be empty."""
+        settings = self.sources[source]
         return open_pool(
-            folder,
+            self.folders[source],
             queries,
             embedder,
-            pool=name,
+            pool=self.pool_name(source),
             retrieval=settings.retrieval,
             index=self.config.index,
             num_candidates=settings.num_candidates,
+            documents_limit=settings.num_candidates,
             chunking=ChunkConfig(self.config.max_tokens),
+            check=False,
             quiet=quiet,
         )
 
 
 def read_examples(config: LabelConfig) -> Examples:
-    """Read the data folders and choose the questions.
-
-    Raises:
-        DataError: A folder cannot be used, or has no such question.
-        InputError: A question comes from two sources.
-    """
+    """Read the data folders and choose the questions."""
     sources, paths = config.sources, [Path(config.data) / source.data for source in config.sources]
     if not sources:
         settings = candidate_settings(config)
@@ -158,14 +131,11 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         held = held_out(folder, queries, source.held_out)
         queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
     if source.with_gold:
-        found = [
-            query for query in queries if query.gold and all(passage_of(name, folder.documents) for name in query.gold)
-        ]
-        queries = found
+        known = folder.documents
+        queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
-    if source.sample is not None and source.sample < len(queries):
-        drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}
-        queries = [query for query in queries if query.id in drawn]
+    drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}
+    queries = [query for query in queries if query.id in drawn]
     if not queries:
         raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, as asked for")
     return queries

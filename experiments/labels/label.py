@@ -20,8 +20,8 @@ import search
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.selectors.problem import check_budget
-from experiments.labels.config import LabelConfig, Shard, listed
-from experiments.labels.engines import Worker, label_here, label_on_ray
+from experiments.labels.config import LabelConfig, listed
+from experiments.labels.engines import LOCAL_BATCH, Worker, batches_of, label_on_ray
 from experiments.labels.examples import Example, Examples, read_examples
 from experiments.labels.question import Labeller
 from experiments.labels.table import (
@@ -42,16 +42,9 @@ NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet")
 
 
 def label(config: LabelConfig) -> Path:
-    """Write the label table that a config describes, and its questions beside it.
+    """Write the label table that a config describes, and its questions beside it; return its path.
 
     With a shard, only its journal until all shards are done.
-
-    Returns:
-        The path of the table.
-
-    Raises:
-        InputError: The grid is empty or a reranker unknown.
-        DataError: The data, or the journal of an earlier run, cannot be used.
     """
     if config.merge:
         return merge_tables(listed("merge", config.merge, str), config.out)
@@ -70,7 +63,7 @@ def label(config: LabelConfig) -> Path:
     own = _journal_path(out, shard)
     beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
-        mine = examples.examples if shard is None else examples.of_shard(shard)
+        mine = examples.examples if shard is None else examples.of_shard(*shard)
         _label_missing(examples, [example for example in mine if example.key not in beside], labeller, journal)
         units = {**_units_beside(out, own, work), **journal.units}
         if all(example.key in units for example in examples.examples):
@@ -80,7 +73,7 @@ def label(config: LabelConfig) -> Path:
                 "embedder": labeller.embedder.name,
                 "settings": settings,
                 "versions": versions(),
-                "tokens": total(units[example.key]["work"] for example in examples.examples).to_dict(),
+                "tokens": total(units[example.key]["work"] for example in examples.examples),
             }
             _write_tables(out, examples.examples, units, metadata)
             for path in _journal_paths(out):
@@ -108,29 +101,21 @@ def _label_missing(examples: Examples, mine: Sequence[Example], labeller: Labell
         if config.engine == "ray" and missing:
             label_on_ray(config, missing, record)
         else:
-            label_here(worker, missing, record)
+            for batch in batches_of(missing, LOCAL_BATCH):
+                for key, unit in worker.label(batch):
+                    record(key, unit)
 
 
 def _write_tables(
     out: Path, examples: Sequence[Example], units: Mapping[str, Mapping[str, Any]], metadata: Mapping[str, Any]
 ) -> None:
     """Write the questions and then the table, so that a table that is there is complete."""
-    questions = [
-        {
-            "data": example.data,
-            "query": example.query.id,
-            "split": example.query.split,
-            "group": example.group,
-            "question": example.query.question,
-            **units[example.key]["question"],
-        }
-        for example in examples
-    ]
-    rows = [
-        {"data": example.data, "query": example.query.id, "split": example.query.split, **row}
-        for example in examples
-        for row in units[example.key]["rows"]
-    ]
+    questions, rows = [], []
+    for example in examples:
+        query, unit = example.query, units[example.key]
+        names = {"data": example.data, "query": query.id, "split": query.split}
+        questions.append({**names, "group": example.group, "question": query.question, **unit["question"]})
+        rows += [{**names, **row} for row in unit["rows"]]
     write_questions(out, questions, metadata)
     write_table(out, rows, metadata)
 
@@ -144,9 +129,9 @@ def _is_done(path: Path, work: str) -> bool:
         return False
 
 
-def _journal_path(out: Path, shard: Shard | None) -> Path:
+def _journal_path(out: Path, shard: tuple[int, int] | None) -> Path:
     """Return where the journal of a run, or of a shard of it, is."""
-    return out.with_suffix(f".{'' if shard is None else f'{shard.number}-of-{shard.count}.'}journal.jsonl")
+    return out.with_suffix(f".{'' if shard is None else '{}-of-{}.'.format(*shard)}journal.jsonl")
 
 
 def _journal_paths(out: Path) -> list[Path]:
@@ -158,11 +143,7 @@ def _journal_paths(out: Path) -> list[Path]:
 
 
 def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
-    """Return the units that the journals of other processes hold.
-
-    Raises:
-        DataError: One of them holds other work, or is no journal.
-    """
+    """Return the units that the journals of other processes hold; those of other work are refused."""
     units: dict[str, Any] = {}
     for path in _journal_paths(out):
         if path != own:

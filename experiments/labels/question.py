@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
@@ -32,66 +32,36 @@ from experiments.evaluation.metrics import answer_figures, evidence_figures
 from experiments.labels.config import Grid, LabelConfig
 from experiments.labels.searching import TimedScoring, joined_tokens, search_all
 from experiments.labels.table import FIGURES
-from experiments.labels.work import Work, total
+from experiments.labels.work import total
+
+Unit = dict[str, Any]
+"""What the journal keeps of a question: `rows`, one per configuration; `question`, its similarities and vectors;
+`work`, the tokens that models read for it, as `experiments.labels.work` counts them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """What a question gives.
-
-    Attributes:
-        rows: One per configuration, without what they have in common.
-        question: Its similarities and vectors.
-        work: Tokens that models read for it.
-    """
-
-    rows: list[dict[str, Any]]
-    question: dict[str, Any]
-    work: Work
-
-
+@dataclass(eq=False)
 class Labeller:
     """Labels questions, and keeps what they have in common: models, and the states of passages.
 
-    Args:
+    Attributes:
         rerankers: The rerankers of the grid, in its order.
-        grid: The configurations.
-        reader: Answers.
-        embedder: Embeds candidates.
-        tokens: The answering model's token counter.
-        budget_tokens: The most tokens of a selection.
-        window: What becomes of orders that are longer than a reranker's window.
+        window: What is done with orders that are longer than a reranker's window.
         encoder: What the rerankers and the embedder share, if they do.
     """
 
-    def __init__(
-        self,
-        rerankers: Sequence[Reranker],
-        grid: Grid,
-        reader: Reader,
-        embedder: Embedder,
-        tokens: TokenCounter,
-        budget_tokens: int,
-        window: WindowPolicy,
-        encoder: CachedEncoder | None = None,
-    ) -> None:
-        self.embedder = embedder
-        self._rerankers = rerankers
-        self._grid = grid
-        self._reader = reader
-        self._tokens = tokens
-        self._budget_tokens = budget_tokens
-        self._window = window
-        self._encoder = encoder
-        self._counted = EncoderCounts()
+    rerankers: Sequence[Reranker]
+    grid: Grid
+    reader: Reader
+    embedder: Embedder
+    tokens: TokenCounter
+    budget_tokens: int
+    window: WindowPolicy
+    encoder: CachedEncoder | None = None
+    _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
     def of(cls, config: LabelConfig) -> Labeller:
-        """Return a labeller with the parts that the settings name.
-
-        Raises:
-            InputError: A part is unknown, or does not take its settings.
-        """
+        """Return a labeller with the parts that the settings name."""
         grid = config.grid()
         wants = [name for name in grid.rerankers if _shares(name)]
         shares = bool(wants) or config.embedder == "minilm"
@@ -113,39 +83,41 @@ class Labeller:
             encoder,
         )
 
-    def label(self, query: Query, pool: Pool) -> Labelled:
-        """Return the rows of a question."""
+    def label(self, query: Query, pool: Pool) -> Unit:
+        """Return what the journal keeps of a question."""
         started = perf_counter()
-        problem = Problem(query.question, pool.candidates(query), self._tokens, self._budget_tokens)
+        problem = Problem(query.question, pool.candidates(query), self.tokens, self.budget_tokens)
         warn_if_few_fit(problem)
         problem_s = perf_counter() - started
-        asked = self._tokens.count([query.question]).item()
-        searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self._rerankers]
+        asked = self.tokens.count([query.question]).item()
+        searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self.rerankers]
         rows = [row for of_reranker, _ in searches for row in of_reranker]
-        contexts = list(dict.fromkeys(row[0] for row in rows))
-        texts = [problem.text(order) for order in contexts]
-        costs = self._tokens.count(texts).tolist() if texts else []
-        figures = self._figures(query, problem, contexts, texts, costs)
-        read_by = {order: asked + cost for order, cost in zip(contexts, costs, strict=True)}
+        texts = {order: problem.text(order) for order, _ in rows}
+        costs = self.tokens.count([*texts.values()]).tolist() if texts else []
+        figures = self._figures(query, problem, texts, costs)
+        read_by = {order: asked + cost for order, cost in zip(texts, costs, strict=True)}
         question = self._question(problem)
-        reading = Work(
-            encoded=self._newly_encoded(),
-            read=sum(read_by.values()),
-            independent_read=sum(read_by[order] for order, _ in rows),
-            contexts=len(contexts),
-            configurations=len(rows),
-        )
-        work = total(asdict(one) for one in (reading, *(of_reranker for _, of_reranker in searches)))
-        return Labelled([{**row, **figures[order], "error": None} for order, row in rows], question, work)
+        reading = {
+            "encoded": self._newly_encoded(),
+            "read": sum(read_by.values()),
+            "independent_read": sum(read_by[order] for order, _ in rows),
+            "contexts": len(texts),
+            "configurations": len(rows),
+        }
+        return {
+            "rows": [{**row, **figures[order], "error": None} for order, row in rows],
+            "question": question,
+            "work": total([reading, *(of_reranker for _, of_reranker in searches)]),
+        }
 
-    def failed(self, error: Exception) -> Labelled:
-        """Return the rows of a question that could not be labelled: the error, and no figures."""
-        grid = self._grid
-        configurations = itertools.product(self._rerankers, grid.explorations, grid.cost_weights, grid.iterations)
+    def failed(self, error: Exception) -> Unit:
+        """Return what the journal keeps of a question that could not be labelled: the error, and no figures."""
+        grid = self.grid
+        configurations = itertools.product(self.rerankers, grid.explorations, grid.cost_weights, grid.iterations)
         failure = {"context": None, "error": f"{type(error).__name__}: {error}"}
         rows = [{**self._configuration(*one), **dict.fromkeys(FIGURES), **failure} for one in configurations]
         question = dict.fromkeys(("similarities", "query_vector", "candidates_vector", "num_candidates"))
-        return Labelled(rows, question, Work(encoded=self._newly_encoded()))
+        return {"rows": rows, "question": question, "work": {"encoded": self._newly_encoded()}}
 
     def _configuration(
         self, reranker: Reranker, exploration: float, cost_weight: float, iterations: int
@@ -155,23 +127,23 @@ class Labeller:
             "iterations": iterations,
             "exploration": exploration,
             "cost_weight": cost_weight,
-            "budget_tokens": self._budget_tokens,
+            "budget_tokens": self.budget_tokens,
         }
 
     def _searches(
         self, problem: Problem, reranker: Reranker, problem_s: float, asked: int
-    ) -> tuple[list[tuple[Order, dict[str, Any]]], Work]:
+    ) -> tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]:
         """Return order and figures of each configuration with a reranker, and the tokens that their models read."""
         before, started = self._counts(), perf_counter()
-        scorer, scoring = problem.scorer(reranker, self._window), TimedScoring(problem)
+        scorer, scoring = problem.scorer(reranker, self.window), TimedScoring(problem)
         bound_s, bound = perf_counter() - started, self._counts() - before
         # What was remembered is charged what it took when it was computed.
         set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
-        grid, rows, pair_tokens = self._grid, [], 0
+        grid, rows, pair_tokens = self.grid, [], 0
         for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
             config = search.SearchConfig(policy="paper", exploration=exploration, cost_weight=cost_weight)
-            plan = SearchPlan(reranker, config, self._window)
-            found = search_all(problem, scoring, plan, grid.iterations, self._tokens)
+            plan = SearchPlan(reranker, config, self.window)
+            found = search_all(problem, scoring, plan, grid.iterations, self.tokens)
             for iterations, one in zip(grid.iterations, found, strict=True):
                 pair_tokens += one.tokens_scored + asked * one.num_scored
                 row = {
@@ -183,26 +155,26 @@ class Labeller:
                 rows.append((one.order, row))
         if isinstance(reranker, LimitedReranker) and reranker.max_tokens is None:
             # It has no model, so it has no window.
-            return rows, Work()
+            return rows, {}
         reads_parts = bound.tokens_asked > 0
         joined = sum(joined_tokens(problem, order) + asked for order in scoring.order_s)
-        return rows, Work(
-            joined=0 if reads_parts else joined,
-            independent_encoded=bound.tokens_asked * len(rows),
-            independent_joined=0 if reads_parts else pair_tokens,
-            cross_encoder_joined=pair_tokens,
-        )
+        return rows, {
+            "joined": 0 if reads_parts else joined,
+            "independent_encoded": bound.tokens_asked * len(rows),
+            "independent_joined": 0 if reads_parts else pair_tokens,
+            "cross_encoder_joined": pair_tokens,
+        }
 
     def _figures(
-        self, query: Query, problem: Problem, orders: Sequence[Order], texts: Sequence[str], costs: Sequence[int]
+        self, query: Query, problem: Problem, texts: Mapping[Order, str], costs: Sequence[int]
     ) -> dict[Order, dict[str, Any]]:
-        answers = answer_all(self._reader, query.question, texts)
+        answers = answer_all(self.reader, query.question, [*texts.values()])
         known: dict[str, Mapping[str, float]] = {}
         figures = {}
-        for order, text, cost, answer in zip(orders, texts, costs, answers, strict=True):
+        for order, text, cost, answer in zip(texts, texts.values(), costs, answers, strict=True):
             if answer.confidence is not None and not math.isfinite(answer.confidence):
                 raise InputError(
-                    f"reader {self._reader.name!r} gave the confidence {answer.confidence}; it has to be a number from "
+                    f"reader {self.reader.name!r} gave the confidence {answer.confidence}; it has to be a number from "
                     "0 to 1, or None"
                 )
             if answer.text not in known:
@@ -229,7 +201,7 @@ class Labeller:
         }
 
     def _counts(self) -> EncoderCounts:
-        return EncoderCounts() if self._encoder is None else self._encoder.counts
+        return EncoderCounts() if self.encoder is None else self.encoder.counts
 
     def _newly_encoded(self) -> int:
         """Return the tokens that went through the shared encoder since this was last asked, those of pools included."""

@@ -34,9 +34,6 @@ class Found:
 class TimedScoring:
     """Scores the orders of searches of one question with one reranker, and measures the searches.
 
-    Args:
-        problem: The question.
-
     Attributes:
         order_s: Seconds that each distinct order (set, where order does not matter) took when it was first scored.
         rounds: Of the last search, what was scored up to the end of each round.

@@ -55,10 +55,7 @@ def write_questions(path: Path, rows: Sequence[Mapping[str, Any]], metadata: Map
 
 
 def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Read a label table.
-
-    Returns:
-        Its rows and its metadata.
+    """Read rows and metadata of a label table.
 
     Raises:
         DataError: The file is missing, damaged, no label table of this version, or holds what is no finite number.
@@ -67,14 +64,7 @@ def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def read_questions(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Read the questions of the label table at `path`.
-
-    Returns:
-        One row per question, in the table's order, and the metadata.
-
-    Raises:
-        DataError: The file beside the table is missing, damaged, or of another version.
-    """
+    """Read the questions of the label table at `path`, one row each, and the metadata; see `read_table`."""
     return _read(questions_path(path), Path(path))
 
 
@@ -82,16 +72,10 @@ def _write(
     path: Path, rows: Sequence[Mapping[str, Any]], types: Mapping[str, str], metadata: Mapping[str, Any]
 ) -> None:
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    kinds = {
-        "string": pyarrow.string(), "int64": pyarrow.int64(), "double": pyarrow.float64(),
-        "list<float>": pyarrow.list_(pyarrow.float32()), "list<halffloat>": pyarrow.list_(pyarrow.float16()),
-    }  # fmt: skip
+    kinds = {name: pyarrow.type_for_alias(kind) for name, kind in types.items() if not kind.startswith("list")}
+    kinds |= {name: pyarrow.list_(pyarrow.type_for_alias(types[name][5:-1])) for name in types.keys() - kinds}
     names = list(rows[0]) if rows else list(types)
-    columns = {
-        name: pyarrow.array([row[name] for row in rows], kinds[types[name]] if name in types else None)
-        for name in names
-    }
-    table = pyarrow.table(columns)
+    table = pyarrow.table({name: pyarrow.array([row[name] for row in rows], kinds.get(name)) for name in names})
     table = table.replace_schema_metadata({b"corag": json.dumps(metadata, sort_keys=True).encode()})
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
@@ -149,7 +133,7 @@ def merge_tables(paths: Sequence[str | Path], out: str | Path) -> Path:
         **metadata[0],
         "work": fingerprint([of_table["work"] for of_table in metadata]),
         "settings": {**metadata[0]["settings"], "merged": [of_table["settings"] for of_table in metadata]},
-        "tokens": total(of_table["tokens"] for of_table in metadata).to_dict(),
+        "tokens": total(of_table["tokens"] for of_table in metadata),
     }
     target = output_file(str(out))
     write_questions(target, [row for _, (questions, _) in tables.values() for row in questions], merged)

@@ -12,10 +12,10 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from agent.files import replace_file
 from corag.errors import DataError
@@ -69,15 +69,12 @@ def read_journal(path: Path, work: str) -> tuple[dict[str, Any], int]:
     return units, whole
 
 
-class Journal:
+class Journal(AbstractContextManager["Journal"]):
     """Finished units by key, on disk.
 
     Args:
         path: The file; made with its folder when missing. None keeps the units in memory alone.
         work: Hash of everything that the results depend on; a journal of other work is refused.
-
-    Raises:
-        DataError: The file holds other work, is no journal, or cannot be written.
     """
 
     def __init__(self, path: Path | None, work: str) -> None:
@@ -96,11 +93,7 @@ class Journal:
             self._write({"work": work})
 
     def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
-        """Record one finished unit; it is on disk when this returns.
-
-        Raises:
-            DataError: The disk is full; the units before stay recorded.
-        """
+        """Record one finished unit; it is on disk when this returns. On a full disk the units before stay recorded."""
         self._write({"key": key, "unit": unit})
         self.units[key] = unit
 
@@ -131,12 +124,7 @@ class Journal:
             if self._file is not None:
                 self._file.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -150,15 +138,19 @@ def finished_record(path: Path, work: str) -> dict[str, Any] | None:
 
 
 def output_file(name: str) -> Path:
-    """Return the path of a file that a command will write.
-
-    Raises:
-        DataError: The name is empty or that of a folder: better said before the work than after it.
-    """
+    """Return the path of a file that a command will write; an empty name, or a folder's, is refused before the work."""
     path = Path(name)
     if not path.name or path.is_dir():
         raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
     return path
+
+
+def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Iterable[Mapping[str, Any]]) -> None:
+    """Write a data folder, each file in one step; see `corag.text.data`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("corpus", corpus), ("queries", queries)):
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        write_atomically(folder / f"{name}.jsonl", lines)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.reply import Reply
+from experiments.data.config import comma_separated
 from experiments.evaluation.methods import parse_method
 from experiments.run.journal import output_file, write_atomically
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of
@@ -54,24 +55,14 @@ class ReportConfig:
 
 
 def report(config: ReportConfig) -> Path:
-    """Draw the report that a config describes; return its path.
-
-    Raises:
-        InputError: No result is named.
-        DataError: A file is missing or is no result.
-    """
-    paths = [Path(part.strip()) for part in config.results.split(",") if part.strip()]
-    if not paths:
+    """Draw the report that a config describes; return its path."""
+    if not (paths := [Path(name) for name in comma_separated(config.results)]):
         raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
     return write_report(output_file(config.out), [read_result(path) for path in paths], title=config.title)
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read what `corag evaluate --out` wrote.
-
-    Raises:
-        DataError: The file is missing or is no result.
-    """
+    """Read what `corag evaluate --out` wrote; anything else is a `DataError`."""
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         lacking = {"methods", "budget_tokens", "queries", "split", "versions"} - result.keys()
@@ -87,13 +78,9 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Path:
-    """Write the report, and its figures as SVG files beside it.
+    """Write results of comparisons on the same questions, one per budget, as HTML, with its figures as SVG beside it.
 
-    Args:
-        path: The HTML file.
-        results: Results of comparisons on the same questions, one per budget.
-        title: Heading.
-        reply: A question answered by method `corag`; its policy tree is drawn.
+    The policy tree of a `reply` by method `corag` is drawn.
     """
     jinja = require("jinja2", "experiments")
     template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
@@ -102,20 +89,17 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
     if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
         drawings["tree"] = tree_plot(reply)
     first = ordered[0]
-    html = (
-        jinja.Environment(autoescape=True)
-        .from_string(template)
-        .render(
-            title=title,
-            summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
-            tables=[_table(result) for result in ordered],
-            figures=[
-                {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
-                for name, svg in drawings.items()
-            ],
-            example=reply.to_dict() if reply is not None else None,
-            note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
-        )
+    page = jinja.Environment(autoescape=True).from_string(template)
+    html = page.render(
+        title=title,
+        summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
+        tables=[_table(result) for result in ordered],
+        figures=[
+            {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
+            for name, svg in drawings.items()
+        ],
+        example=reply.to_dict() if reply is not None else None,
+        note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
     )
     write_atomically(path, html)
     for name, svg in drawings.items():

@@ -17,21 +17,13 @@ Result = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """How one figure of a method is shown.
-
-    Attributes:
-        heading: Its name.
-        short: Its name where each method has a line; empty where it is left out there.
-        digits: After the decimal point.
-        better: 1 where more is better, -1 where less is; 0 for neither: the values of two rerankers do not compare.
-        optional: Some results lack it.
-    """
+    """How one figure of a method is shown."""
 
     heading: str
-    short: str = ""
+    short: str = ""  # its name where each method has a line; empty where it is left out there
     digits: int = 3
-    better: int = 1
-    optional: bool = False
+    better: int = 1  # -1 where less is better; 0 for neither: the values of two rerankers do not compare
+    optional: bool = False  # some results lack it
 
     def text(self, value: float | None) -> str:
         """Return a value as tables show it; a dash for one that no question has."""
@@ -130,12 +122,12 @@ def markdown(
     leads: Sequence[Mapping[str, Any]] = (),
     diversity: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the tables of a comparison as Markdown.
+    """Return the tables of a comparison as Markdown; see `experiments.evaluation.leads` for `leads` and `diversity`.
 
     Args:
         results: Of each set, one for each budget.
-        leads: Of challengers over a baseline; see `experiments.evaluation.leads.lead`.
-        diversity: Of rerankers; see `experiments.evaluation.leads.diversity`.
+        leads: Of challengers over a baseline.
+        diversity: Of rerankers.
     """
     parts = [part for name, of_set in results.items() for part in _set_tables(name, of_set)]
     if leads:
@@ -222,11 +214,7 @@ def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> st
 
 
 def replace_table(page: Path, text: str) -> None:
-    """Put text between the markers of a page; all else stays as it is.
-
-    Raises:
-        DataError: The page cannot be read, or does not have both markers once, in their order.
-    """
+    """Put text between the markers of a page, which has both once and in their order."""
     try:
         content = page.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

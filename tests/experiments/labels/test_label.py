@@ -1,6 +1,5 @@
 import itertools
 import json
-from dataclasses import asdict
 
 import numpy as np
 import pyarrow
@@ -30,7 +29,7 @@ from experiments.labels.table import (
     write_questions,
     write_table,
 )
-from experiments.labels.work import Work, total
+from experiments.labels.work import total
 from search import SearchError
 from tests.experiments.labels.label_tables import tables, timeless
 from tests.experiments.worlds import DOCUMENTS, QUERIES, label_row, same, write_folder
@@ -144,7 +143,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
     labeller = Labeller(list(rerankers.values()), grid, reader, corag.embedder(), tokens, budget_tokens, "windows")
     for query in queries:
         reader.asked = []
-        rows = labeller.label(query, pool).rows
+        rows = labeller.label(query, pool)["rows"]
         assert len(rows) == len(grid) == 24
         texts = set()
         for row in rows:
@@ -590,6 +589,7 @@ def test_a_reader_may_have_settings(tmp_path, small_data, reader):
 
 def test_figures_of_work_by_their_former_names():
     former = {"alone_encoded": 3, "alone_joined": 5, "alone_read": 7, "brute_joined": 11}
-    now = asdict(Work(encoded=1, independent_encoded=2))
+    now = {"encoded": 1, "independent_encoded": 2}
     found = total([{"encoded": 2, "joined": 0, "read": 0, "contexts": 1, "configurations": 1, **former}, now])
-    assert (found.encoded, found.independent_encoded, found.independent, found.cross_encoder) == (3, 5, 17, 18)
+    names = ("encoded", "independent_encoded", "independent", "cross_encoder")
+    assert [found[name] for name in names] == [3, 5, 17, 18]
