@@ -1,13 +1,22 @@
-"""What all benchmarks share: interleaved timings, and figures of one style."""
+"""What all benchmarks share: interleaved timings, chunks, a model, and figures of one style."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
 from typing import Any, Literal, TypeVar
 
+from corag.models.engine.engine import quiet
+from corag.optional import require
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.documents import Document
+from corag.text.tokens import model_folder, token_counter
+from corag.types import Chunk
+from experiments import demo
 from experiments.run.report import COLORS, new_figure, to_svg
 
 T = TypeVar("T")
@@ -43,6 +52,26 @@ class Timing:
         return self.run(runs)[0]
 
 
+def demo_chunks(max_tokens: int, content: demo.Demo | None = None) -> list[Chunk]:
+    """Return the chunks of the demo corpus."""
+    documents = (content or demo.load()).documents
+    cut = [Document(row["id"], row["text"], row["title"]) for row in documents]
+    return [chunk for one in cut for chunk in chunk_document(one, token_counter(), ChunkConfig(max_tokens))]
+
+
+def make_model(folder: Path) -> Path:
+    """Save MiniLM with a seeded head of one label, and its tokenizer, in the layout of a hub checkpoint."""
+    torch, transformers = require("torch", "models"), require("transformers", "models")
+    source = model_folder()
+    with torch.random.fork_rng(devices=[]), quiet():
+        torch.manual_seed(0)
+        settings = {"num_labels": 1, "local_files_only": True}
+        transformers.BertForSequenceClassification.from_pretrained(source, **settings).save_pretrained(folder)
+    for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        shutil.copy(source / file, folder / file)
+    return folder
+
+
 def bar_plot(
     bars: Mapping[str, float], xlabel: str, *, texts: str, colors: Sequence[str] | str = COLORS[0], log: bool = False
 ) -> str:
@@ -57,6 +86,12 @@ def bar_plot(
     if log:
         panel.set_xscale("log")
     return finished(figure, grid=False)
+
+
+def lines(panel: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
+    """Draw curves, given by name as their places and heights."""
+    for (name, (xs, ys)), color in zip(curves.items(), COLORS, strict=False):
+        panel.plot(xs, ys, marker="o", label=name, color=color, linewidth=1.6, markersize=4)
 
 
 def log_axes(panel: Any, xs: Sequence[int], xlabel: str, ylabel: str) -> None:

@@ -13,23 +13,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import corag
 import search
 from corag.cli.console import progress
 from corag.errors import InputError, ModelError
 from corag.selectors.problem import Problem
-from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.documents import Document
 from corag.text.tokens import token_counter
-from corag.types import Candidate, Chunk, PolicyReranker, Reranker
-from experiments import demo
-from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot
-from experiments.bench.scoring_lab import make_model
+from corag.types import Candidate, PolicyReranker, Reranker
+from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
+from experiments.data.config import comma_separated
 from experiments.evaluation.methods import ALL, Method, parse_method
 from experiments.run.report import COLORS
 
@@ -52,16 +48,10 @@ TITLE = (
     f"{CHUNK_TOKENS} tokens, budget {BUDGET_TOKENS}, at most {MAX_SCORED} orders; load: a fresh process with one value"
 )
 COLUMNS = {
-    "setting": "",
-    "candidates": "candidates",
-    "policy": "policy",
-    "orders": "orders",
-    "prepare_ms": "preparation, ms",
-    "per_s_cold": "orders/s with it",
-    "per_s": "orders/s without",
-    "load_s": "load, s",
-    "load_cpu_s": "load, CPU s",
-}
+    "setting": "", "candidates": "candidates", "policy": "policy", "orders": "orders",
+    "prepare_ms": "preparation, ms", "per_s_cold": "orders/s with it", "per_s": "orders/s without",
+    "load_s": "load, s", "load_cpu_s": "load, CPU s",
+}  # fmt: skip
 
 _LOAD = """
 import json, sys, corag
@@ -71,8 +61,7 @@ part.score(question, [question]) if kind == "reranker" else part.answer(question
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(NamedTuple):
     """One search: its policy, orders scored, seconds to bind the reranker to new candidates, and seconds after that."""
 
     policy: search.Policy
@@ -81,20 +70,10 @@ class _Search:
     search_s: float
 
 
-def bench_orders(
-    timing: Timing, rerankers: str = ALL, model: Path | None = None, *, quiet: bool = False
-) -> dict[str, list[dict[str, Any]]]:
-    """Measure rerankers.
+def bench_orders(timing: Timing, rerankers: str = ALL, model: Path | None = None) -> dict[str, list[dict[str, Any]]]:
+    """Measure rerankers, or with `all` those that need no download and a cross-encoder, by default a made one.
 
-    Args:
-        timing: Its rounds are searches of each reranker, number of candidates and policy.
-        rerankers: Names or specs, separated by commas; `all` stands for those that need no download and a
-            cross-encoder.
-        model: The folder of that cross-encoder; by default one of MiniLM's size with random weights in its head.
-        quiet: Show no progress.
-
-    Returns:
-        `rows`: the lines of the table.
+    The rounds are searches of each reranker, number of candidates and policy.
     """
     with tempfile.TemporaryDirectory() as scratch:
         methods = _named(rerankers, model or Path(scratch))
@@ -106,7 +85,7 @@ def bench_orders(
             reranker.score(QUESTION, [QUESTION])
         found: dict[tuple[str, int], list[list[_Search]]] = {}
         pools = _pools(timing.rounds)
-        with progress("search", quiet=quiet) as told:
+        with progress("search") as told:
             for number, candidates in enumerate(pools, start=1):
                 for label, reranker in made.items():
                     found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, timing.clock))
@@ -121,30 +100,19 @@ def bench_orders(
 
 
 def _named(rerankers: str, cross_encoder: Path) -> list[Method]:
-    named: dict[str, Method] = {}
-    for text in (part.strip() for part in rerankers.split(",")):
-        if text == ALL:
-            named |= {name: parse_method(name) for name in SHIPPED}
-            named[CROSS_ENCODER] = Method(CROSS_ENCODER, CROSS_ENCODER, {"model": str(cross_encoder)})
-        elif text:
-            named[text] = parse_method(text)
-    if not named:
+    shipped = [*map(parse_method, SHIPPED), Method(CROSS_ENCODER, CROSS_ENCODER, {"model": str(cross_encoder)})]
+    if not (texts := comma_separated(rerankers)):
         raise InputError(f"rerankers is {rerankers!r}; name at least one, or {ALL}")
-    return list(named.values())
+    methods = [method for text in texts for method in (shipped if text == ALL else [parse_method(text)])]
+    return list({method.label: method for method in methods}.values())
 
 
 def _pools(rounds: int) -> list[list[Candidate]]:
     """Return candidates for each round and size, no chunk twice."""
-    tokens = token_counter()
-    chunks: list[Chunk] = []
-    needed = rounds * sum(SIZES)
-    for row in demo.load().documents:
-        cut = chunk_document(Document(row["id"], row["text"], row["title"]), tokens, ChunkConfig(CHUNK_TOKENS))
-        lengths = tokens.count([chunk.text for chunk in cut])
-        chunks += [chunk for chunk, length in zip(cut, lengths.tolist(), strict=True) if length >= LEAST_TOKENS]
-        if len(chunks) >= needed:
-            break
-    else:
+    chunks = demo_chunks(CHUNK_TOKENS)
+    lengths = token_counter().count([chunk.text for chunk in chunks])
+    chunks = [chunk for chunk, length in zip(chunks, lengths.tolist(), strict=True) if length >= LEAST_TOKENS]
+    if len(chunks) < rounds * sum(SIZES):
         raise InputError(f"the demo has chunks for {len(chunks) // sum(SIZES)} rounds, got {rounds}; ask for no more")
     rest = iter(chunks)
     return [[Candidate(next(rest), 1 / (place + 1)) for place in range(size)] for _ in range(rounds) for size in SIZES]

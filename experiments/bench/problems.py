@@ -19,35 +19,18 @@ SIZES = (4, 5, 6, 7, 8)
 PER_SIZE = 12
 MAX_LENGTH = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Distribution of the problems.
-
-    With the defaults a problem has about 940 feasible orders; policy `public-code` finds about 35 of 60 optima in 10
-    iterations and 51 in 50.
-
-    Attributes:
-        budget: Upper bound on the cost of an order.
-        costs: Smallest and largest cost of a candidate, uniform whole numbers.
-        relevance: Largest relevance; uniform from 0.
-        redundancy: Largest redundancy of a pair; uniform from 0.
-        redundant_share: Share of pairs that are redundant at all.
-        bonus: Largest bonus of an ordered adjacent pair; uniform from 0.
-        bonus_share: Share of ordered pairs that have a bonus at all.
-        dilution: Weight of the squared cost, per (100 cost units)^2.
-        scale: Factor on every value.
-    """
-
-    budget: int = 430
-    costs: tuple[int, int] = (50, 150)
-    relevance: float = 1.0
-    redundancy: float = 1.1
-    redundant_share: float = 0.3
-    bonus: float = 1.3
-    bonus_share: float = 0.17
-    dilution: float = 0.12
-    scale: float = 0.5
+# With this distribution a problem has about 940 feasible orders; policy `public-code` finds about 35 of 60 optima in 10
+# iterations and 51 in 50.
+BUDGET, LOW_COST, HIGH_COST = 430, 50, 150
+"""Upper bound on the cost of an order; costs of candidates are uniform whole numbers."""
+RELEVANCE, REDUNDANCY, BONUS = 1.0, 1.1, 1.3
+"""Largest values of a candidate, of a pair, and of an ordered adjacent pair; uniform from 0."""
+REDUNDANT_SHARE, BONUS_SHARE = 0.3, 0.17
+"""Shares of the pairs that are redundant, or have a bonus, at all."""
+DILUTION = 0.12
+"""Weight of the squared cost, per (100 cost units)^2."""
+SCALE = 0.5
+"""Factor on every value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +57,22 @@ class SyntheticProblem:
         return float(self.relevance[chunks].sum() - redundancy + bonus - dilution)
 
 
-def problems(
-    seed: int, settings: Settings = Settings(), sizes: Sequence[int] = SIZES, per_size: int = PER_SIZE
-) -> list[SyntheticProblem]:
+def problems(seed: int, sizes: Sequence[int] = SIZES, per_size: int = PER_SIZE) -> list[SyntheticProblem]:
     """Draw `per_size` problems of every size, the same ones for the same seed."""
     rng = np.random.default_rng(seed)
-    return [problem(rng, size, settings) for size in sizes for _ in range(per_size)]
+    return [_problem(rng, size) for size in sizes for _ in range(per_size)]
 
 
-def problem(rng: np.random.Generator, size: int, settings: Settings = Settings()) -> SyntheticProblem:
-    """Draw one problem with `size` candidates; ranks are uninformative, so that no policy gains from them."""
+def _problem(rng: np.random.Generator, size: int) -> SyntheticProblem:
+    # Ranks are uninformative, so that no policy gains from them.
     pairs = (size, size)
-    redundancy = rng.uniform(0, settings.redundancy, pairs) * (rng.random(pairs) < settings.redundant_share)
-    redundancy = np.triu(redundancy, 1)
-    bonus = rng.uniform(0, settings.bonus, pairs) * (rng.random(pairs) < settings.bonus_share)
-    low, high = settings.costs
+    redundancy = np.triu(rng.uniform(0, REDUNDANCY, pairs) * (rng.random(pairs) < REDUNDANT_SHARE), 1)
+    bonus = rng.uniform(0, BONUS, pairs) * (rng.random(pairs) < BONUS_SHARE)
     return SyntheticProblem(
-        costs=rng.integers(low, high, size, endpoint=True),
-        budget=settings.budget,
-        relevance=settings.scale * rng.uniform(0, settings.relevance, size),
-        redundancy=settings.scale * (redundancy + redundancy.T),
-        bonus=settings.scale * bonus,
-        dilution=settings.scale * settings.dilution,
+        costs=rng.integers(LOW_COST, HIGH_COST, size, endpoint=True),
+        budget=BUDGET,
+        relevance=SCALE * rng.uniform(0, RELEVANCE, size),
+        redundancy=SCALE * (redundancy + redundancy.T),
+        bonus=SCALE * bonus,
+        dilution=SCALE * DILUTION,
     )

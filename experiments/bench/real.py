@@ -6,7 +6,7 @@ scoring everything is what takes the time: about 200 orders for a question of Ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -23,8 +23,9 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Reranker
+from experiments.bench.harness import Timing, finished, lines
 from experiments.data.pools import Pool
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.report import new_figure
 
 BUDGET_TOKENS = 256
 MAX_LENGTH = 5
@@ -39,28 +40,14 @@ TITLE = (
     "their share of a question's feasible ones, and of all questions' together"
 )
 COLUMNS = {
-    "set": "questions",
-    "setting": "setting",
-    "orders": "scored",
-    "share": "share",
-    "total_share": "of all",
-    "value": "value",
-    "worst": "worst",
-}
+    "set": "questions", "setting": "setting", "orders": "scored", "share": "share", "total_share": "of all",
+    "value": "value", "worst": "worst",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RealSet:
-    """Questions of a data folder.
-
-    Attributes:
-        name: What tables call it.
-        folder: The data folder, below the root.
-        split: Which questions,
-        skip: but not the first ones.
-        num_questions: How many that count.
-        max_orders: The most feasible orders of a question that counts.
-    """
+    """The first questions of a split, after `skip`, that have at most `max_orders` feasible orders."""
 
     name: str
     folder: str
@@ -78,6 +65,7 @@ SETS = (
 
 
 def bench_real(
+    timing: Timing,
     root: str | Path,
     *,
     values: str | Path | None = None,
@@ -89,6 +77,7 @@ def bench_real(
     """Compare searchers, and searches with and without a surrogate, on questions' own candidates at 256 tokens.
 
     Args:
+        timing: Not used: what is compared are values.
         root: Folder of data folders.
         values: File in which the reranker's values are kept for the next time; see `corag.rerankers.cached`.
         sets: The questions.
@@ -113,35 +102,30 @@ def bench_real(
     return {"rows": rows, "curves": curves}
 
 
-def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tuple[str, str], Callable[[int], Corag]]:
-    """Return, by kind and name, what makes a selector for a question of so many feasible orders."""
+def _settings(judge: Reranker, ranker: Reranker, caps: Sequence[int]) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the settings of `Corag` by kind and name; `max_scored` below 1 is a share of the feasible orders."""
+    base = {"reranker": judge, "iterations": 1000}
+    first = {"prefilter": 0.5, "surrogate": ranker}
     kinds: dict[str, dict[str, Any]] = {
-        "bayesian": {"policy": "bayesian"},
-        "bayesian, surrogate first": {"policy": "bayesian", "prefilter": 0.5, "surrogate": ranker},
-        **{policy: {"policy": policy} for policy in ("paper", *OTHERS)},
+        "bayesian": {**base, "policy": "bayesian"},
+        "bayesian, surrogate first": {**base, "policy": "bayesian", **first},
+        **{policy: {**base, "policy": policy} for policy in ("paper", *OTHERS)},
     }
-
-    def capped(kind: str, cap: Callable[[int], int]) -> Callable[[int], Corag]:
-        fixed = {"reranker": judge, "iterations": 1000, **kinds[kind]}
-        return lambda num_orders: Corag(max_scored=cap(num_orders), **fixed)
-
-    def at_most(cap: int) -> Callable[[int], int]:
-        return lambda num_orders: cap
-
-    def tree(share: float) -> Callable[[int], Corag]:
-        return lambda num_orders: Corag(reranker=judge, policy="paper", prefilter=share, surrogate=ranker)
-
-    by_cap = {(kind, f"{kind}, at most {cap}"): capped(kind, at_most(cap)) for kind in kinds for cap in caps}
+    by_cap = {(kind, f"{kind}, at most {cap}"): {**kinds[kind], "max_scored": cap} for kind in kinds for cap in caps}
     by_share = {
-        (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): capped(kind, lambda n: max(1, int(SHARE * n)))
+        (f"{kind}, {SHARE:.0%} at most", f"{kind}, at most {SHARE:.0%}"): {**kinds[kind], "max_scored": SHARE}
         for kind in ("bayesian", "bayesian, surrogate first")
     }
-    trees = {("paper, 10 iterations", f"paper, 10 iterations, prefilter {share}"): tree(share) for share in PREFILTERS}
+    tree = {"reranker": judge, "policy": "paper", "surrogate": ranker}
+    trees = {
+        ("paper, 10 iterations", f"paper, 10 iterations, prefilter {share}"): {**tree, "prefilter": share}
+        for share in PREFILTERS
+    }
     return by_cap | by_share | trees
 
 
 def _rows(
-    some: RealSet, root: Path, judge: Reranker, settings: Mapping[tuple[str, str], Callable[[int], Corag]]
+    some: RealSet, root: Path, judge: Reranker, settings: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     bound = Upper(reranker=judge, max_length=MAX_LENGTH)
     found: dict[tuple[str, str], list[tuple[float, int, int]]] = {key: [] for key in settings}
@@ -151,8 +135,10 @@ def _rows(
     for query, num_orders in counting:
         candidates = pool.candidates(query)
         best = bound.select(query.question, candidates, BUDGET_TOKENS).value
-        for key, selector_for in settings.items():
-            selection = selector_for(num_orders).select(query.question, candidates, BUDGET_TOKENS)
+        for key, given in settings.items():
+            most = given.get("max_scored")
+            most = max(1, int(most * num_orders)) if isinstance(most, float) else most
+            selection = Corag(**{**given, "max_scored": most}).select(query.question, candidates, BUDGET_TOKENS)
             found[key].append((selection.value / best, selection.trace.orders_computed, num_orders))
     for (kind, name), triples in found.items():
         shares, scored, feasible = zip(*triples, strict=True)
@@ -171,7 +157,7 @@ def _rows(
 
 
 def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
-    """The first questions all whose orders can be scored, with how many there are."""
+    """Yield the questions that count, each with its number of feasible orders."""
     tokens = token_counter()
     left = some.num_questions
     for query in folder.split(some.split)[some.skip :]:
@@ -194,20 +180,11 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     figure = new_figure(5.2 * len(names), 4.2)
     panels = figure.subplots(1, len(names), squeeze=False)[0]
     for panel, name in zip(panels, names, strict=True):
-        lines = [curve for curve in curves if curve["set"] == name and len(curve["share"]) > len(PREFILTERS)]
-        for line, color in zip(lines, COLORS, strict=False):
-            panel.plot(
-                line["share"], line["value"],
-                marker="o", label=line["kind"], color=color, linewidth=1.6, markersize=4,
-            )  # fmt: skip
+        shown = [curve for curve in curves if curve["set"] == name and len(curve["share"]) > len(PREFILTERS)]
+        lines(panel, {curve["kind"]: (curve["share"], curve["value"]) for curve in shown})
         panel.axhline(0.99, color="grey", linewidth=0.8, linestyle=":")
         panel.axvline(SHARE, color="grey", linewidth=0.8, linestyle=":")
         panel.set_xscale("log")
         panel.set_title(name, fontsize=10)
-        panel.set_xlabel("share of the feasible orders that was scored")
-        panel.set_ylabel("value, relative to the best")
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[-1].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    return to_svg(figure)
+        panel.set(xlabel="share of the feasible orders that was scored", ylabel="value, relative to the best")
+    return finished(figure)

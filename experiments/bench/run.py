@@ -66,26 +66,8 @@ class BenchConfig:
 PARTS: dict[str, Any] = {
     "search": search, "scoring": scoring, "real": real, "selectors": selectors, "orders": orders, "agent": agent,
 }  # fmt: skip
-"""Each module has the table's `COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
-
-
-def _measure(config: BenchConfig, timing: Timing) -> dict[str, list[dict[str, Any]]]:
-    """Return `rows`, the lines of the table, and what the figure shows."""
-    model = Path(config.model) if config.model else None
-    match config.part:
-        case "search":
-            return search.bench_search(timing, config.seeds)
-        case "scoring":
-            return scoring.bench_scoring(timing, scoring.Sizes(config.questions, config.queries, model))
-        case "real":
-            assert config.data is not None
-            return real.bench_real(config.data, values=Path(config.out) / "bench-real-values.sqlite")
-        case "selectors":
-            return selectors.bench_selectors(timing)
-        case "orders":
-            return orders.bench_orders(timing, config.rerankers, model)
-        case "agent":
-            return agent.bench_agent(timing)
+"""Each module has `bench_PART`, which returns `rows`, the lines of the table, and what the figure shows; the table's
+`COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
 
 
 def bench(config: BenchConfig) -> dict[str, Any]:
@@ -93,7 +75,14 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     folder, part = Path(config.out), PARTS[config.part]
     timing = Timing(config.rounds or part.ROUNDS, config.clock)
     folder.mkdir(parents=True, exist_ok=True)
-    measured = _measure(config, timing)
+    model = Path(config.model) if config.model else None
+    settings: dict[str, dict[str, Any]] = {
+        "search": {"num_seeds": config.seeds},
+        "scoring": {"questions": config.questions, "queries": config.queries, "model": model},
+        "real": {"root": config.data, "values": folder / "bench-real-values.sqlite"},
+        "orders": {"rerankers": config.rerankers, "model": model},
+    }
+    measured = getattr(part, f"bench_{config.part}")(timing, **settings.get(config.part, {}))
     result: dict[str, Any] = {
         "part": config.part,
         "rounds": timing.rounds,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 import search
-from experiments.bench.harness import Timing
+from experiments.bench.harness import Timing, finished, lines
 from experiments.bench.problems import MAX_LENGTH, SyntheticProblem, problems
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.report import new_figure
 from search import Order, SearchConfig, SearchResult
 from search.drivers import POLICIES
 from search.types import FloatArray
@@ -33,32 +33,25 @@ TITLE = (
     "below: policies on small problems, optima found of 60"
 )
 COLUMNS = {
-    "setting": "setting",
-    "orders": "orders scored",
-    "ms": "ms a search",
-    "cpu_ms": "CPU ms a search",
-    "us_per_order": "us an order",
-    "found": "optima found",
-}
+    "setting": "setting", "orders": "orders scored", "ms": "ms a search", "cpu_ms": "CPU ms a search",
+    "us_per_order": "us an order", "found": "optima found",
+}  # fmt: skip
 _SAME = 1e-9
 """Values that differ by no more are equal."""
 
 
 def bench_search(timing: Timing, num_seeds: int) -> dict[str, list[dict[str, Any]]]:
-    """Measure the core and the policies.
-
-    Args:
-        timing: How the core is timed.
-        num_seeds: Sets of 60 problems.
+    """Measure the core, and the policies on sets of 60 problems.
 
     Returns:
         `rows`: a line of the table each, means over sets; those of policies have `seeds`: what each set gave.
         `curve`: for each policy the optima found of 60 among the first orders scored, mean over sets.
     """
     solved = {
-        seed: [_solved(problem) for problem in problems(seed)] for seed in range(FIRST_SEED, FIRST_SEED + num_seeds)
+        seed: [(problem, *_solved(problem)) for problem in problems(seed)]
+        for seed in range(FIRST_SEED, FIRST_SEED + num_seeds)
     }
-    runs = {name: {seed: [_run(s, config) for s in some] for seed, some in solved.items()}
+    runs = {name: {seed: [_run(*one, config) for one in some] for seed, some in solved.items()}
             for name, config in policy_settings().items()}  # fmt: skip
     return {
         "rows": core_rows(timing) + cpu_rows(timing) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
@@ -119,13 +112,7 @@ def policy_settings() -> dict[str, SearchConfig]:
 
 @dataclass(frozen=True)
 class Run:
-    """One search of one problem.
-
-    Attributes:
-        found_after: Orders scored until the optimum was among them, or None if it never was.
-        num_scored: Orders scored.
-        seconds: What the search took, its scorer being a look-up.
-    """
+    """Orders scored until the optimum was among them (None: never), all orders scored, and the search's seconds."""
 
     found_after: int | None
     num_scored: int
@@ -157,32 +144,15 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     curves = measured["curve"]
     figure = new_figure(6.4, 4.2)
     panel = figure.subplots()
-    for line, color in zip(curves, COLORS, strict=False):
-        panel.plot(
-            line["orders"], line["found"],
-            marker="o", label=line["policy"], color=color, linewidth=1.6, markersize=5,
-        )  # fmt: skip
+    lines(panel, {line["policy"]: (line["orders"], line["found"]) for line in curves})
     panel.set_xscale("log", base=2)
     panel.set_xticks(CAPS, [str(cap) for cap in CAPS])
-    panel.set_xlabel("orders scored (mean)")
-    panel.set_ylabel("optima found of 60")
-    panel.grid(alpha=0.3)
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.legend(frameon=False, fontsize=9)
-    figure.tight_layout()
-    return to_svg(figure)
+    panel.set(xlabel="orders scored (mean)", ylabel="optima found of 60")
+    return finished(figure)
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """A problem with the value of every feasible order."""
-
-    problem: SyntheticProblem
-    value_of: dict[Order, float]
-    optimum: float
-
-
-def _solved(problem: SyntheticProblem) -> _Solved:
+def _solved(problem: SyntheticProblem) -> tuple[dict[Order, float], float]:
+    """Return the value of every feasible order, and the best of them."""
     value_of: dict[Order, float] = {}
 
     def scorer(orders: Sequence[Order]) -> FloatArray:
@@ -190,22 +160,21 @@ def _solved(problem: SyntheticProblem) -> _Solved:
         value_of.update(zip(orders, values.tolist(), strict=True))
         return values
 
-    best = search.exhaustive(problem.costs, scorer, problem.budget, problem.max_length)
-    return _Solved(problem, value_of, best.value)
+    return value_of, search.exhaustive(problem.costs, scorer, problem.budget, problem.max_length).value
 
 
-def _run(solved: _Solved, config: SearchConfig) -> Run:
+def _run(problem: SyntheticProblem, value_of: Mapping[Order, float], optimum: float, config: SearchConfig) -> Run:
     values: list[float] = []
 
     def scorer(orders: Sequence[Order]) -> list[float]:
-        new = [solved.value_of[order] for order in orders]
+        new = [value_of[order] for order in orders]
         values.extend(new)
         return new
 
     started = perf_counter()
-    search.search(solved.problem.costs, scorer, solved.problem.budget, config)
+    search.search(problem.costs, scorer, problem.budget, config)
     seconds = perf_counter() - started
-    hits = (place for place, value in enumerate(values, start=1) if value >= solved.optimum - _SAME)
+    hits = (place for place, value in enumerate(values, start=1) if value >= optimum - _SAME)
     return Run(next(hits, None), len(values), seconds)
 
 

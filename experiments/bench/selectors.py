@@ -58,19 +58,14 @@ def cut_rows(timing: Timing) -> list[dict[str, Any]]:
         for strategy in get_args(Strategy)
     }
     singles: dict[str, Callable[[], object]] = {
-        **{
-            f"car, {method}, {CAR_CANDIDATES} candidates": partial(cluster_cutoff, distances, method=method)
-            for method in get_args(Method)
-        },
-        f"edc2, clusters of {EDC2_CANDIDATES}": partial(dynamic_clusters, query, vectors),
+        f"car, {method}, {CAR_CANDIDATES} candidates": partial(cluster_cutoff, distances, method=method)
+        for method in get_args(Method)
     }
+    singles[f"edc2, clusters of {EDC2_CANDIDATES}"] = partial(dynamic_clusters, query, vectors)
     for run in singles.values():
         # The first run of a clusterer imports its library.
         run()
-    seconds = {
-        **replace(timing, rounds=min(timing.rounds, 5)).medians(batches),
-        **timing.medians(singles),
-    }
+    seconds = replace(timing, rounds=min(timing.rounds, 5)).medians(batches) | timing.medians(singles)
     return [
         {"setting": name, "ms": 1e3 * spent, "us_per_query": 1e6 * spent / (QUERIES if name in batches else 1)}
         for name, spent in seconds.items()
@@ -101,18 +96,16 @@ def raptor_run(num_chunks: int, clock: Clock = "wall") -> dict[str, Any]:
 
 
 def _clustered(num_chunks: int, clock: Clock) -> dict[str, Any]:
-    points = topical_vectors(num_chunks)
+    points, now = topical_vectors(num_chunks), CLOCKS[clock]
     # Libraries and their work space are no part of what the chunks cost.
     soft_clusters(topical_vectors(64), reduction="pca")
-    before = _peak_mb()
-    started = CLOCKS[clock]()
+    before, started = _peak_mb(), now()
     clusters = soft_clusters(points, reduction="pca")
-    seconds = CLOCKS[clock]() - started
+    seconds = now() - started
     return {"chunks": num_chunks, "seconds": seconds, "clusters": len(clusters), "peak_mb": _peak_mb() - before}
 
 
 def _peak_mb() -> float:
-    """Return the most memory that this process has had so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
@@ -132,7 +125,7 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     figure = new_figure(9.6, 3.6)
     chunks = [one["chunks"] for one in curve]
     for panel, key, heading in zip(figure.subplots(1, 2), ("seconds", "peak_mb"), ("seconds", "peak, MB"), strict=True):
-        values = [one[key] for one in curve]
+        values = [max(one[key], 1e-3) for one in curve]  # a logarithmic axis has no 0
         panel.plot(chunks, values, marker="o", color=COLORS[0], label="RAPTOR's clusters")
         squares = [values[0] * (number / chunks[0]) ** 2 for number in chunks]
         panel.plot(chunks, squares, color=COLORS[-1], linestyle="--", label="quadratic")

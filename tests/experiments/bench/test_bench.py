@@ -10,7 +10,7 @@ import pytest
 
 import corag
 from corag.errors import InputError
-from experiments.bench import agent, orders, real, scoring, scoring_lab, search, selectors
+from experiments.bench import agent, orders, real, scoring, search, selectors
 from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
 from tests.corag.worlds import HashReranker
@@ -144,26 +144,29 @@ def test_orders_that_cannot_be_measured(error, rerankers, rounds, message):
 # --- The scoring engine ---
 
 
+RUNS = [("torch", "fp32", "cpu"), ("openvino", "fp32", "cpu")]
+
+
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory):
+def folder(tmp_path_factory):
     from tests.corag.models.worlds import save_bert
 
-    return scoring_lab.Lab(save_bert(tmp_path_factory.mktemp("model")))
+    return save_bert(tmp_path_factory.mktemp("model"))
 
 
 @pytest.mark.slow
-def test_scoring(lab, tmp_path, capsys, monkeypatch):
+def test_scoring(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(scoring, "SWEEP", scoring.SWEEP[:2])
     monkeypatch.setattr(scoring, "ITERATIONS", 2)
-    monkeypatch.setattr(scoring_lab.Lab, "runs", lambda lab: [("torch", "fp32", "cpu"), ("openvino", "fp32", "cpu")])
+    monkeypatch.setattr(scoring, "available", lambda load: RUNS)
     result = bench(
-        BenchConfig("scoring", rounds=1, questions=1, queries=2, clock="cpu", model=str(lab.folder), out=str(tmp_path))
+        BenchConfig("scoring", rounds=1, questions=1, queries=2, clock="cpu", model=str(folder), out=str(tmp_path))
     )
     assert json.loads((tmp_path / "bench-scoring.json").read_text()) == result
     assert (tmp_path / "bench-scoring.svg").read_text().startswith("<svg")
     assert "batches shared by questions" in capsys.readouterr().out
     by_name = {row["setting"]: row for row in result["rows"]}
-    for name, change in scoring.factors(lab):
+    for name, change in scoring.factors(RUNS):
         for setting in (f"+ {name}", f"{name}, alone"):
             row = by_name[setting]
             assert row["speedup"] == pytest.approx(by_name[row["of"]]["seconds"] / row["seconds"])
@@ -176,20 +179,40 @@ def test_scoring(lab, tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_way_to_score_gives_the_values_of_the_cross_encoder(lab):
-    question, candidates = next(scoring_lab.questions())
+def test_every_way_to_score_gives_the_values_of_the_cross_encoder(folder):
+    question, candidates = scoring.demo_questions()[0]
     chunks = [candidate.chunk for candidate in candidates]
     some = [(0,), (3, 1), (1, 3), (2,), (1, 0)]
-    cross_encoder = corag.reranker("cross-encoder", model=lab.folder, backend="torch")
+    cross_encoder = corag.reranker("cross-encoder", model=folder, backend="torch")
     exact = cross_encoder.scorer(question, chunks)(some)
     assert np.ptp(exact) > 0.01
     for from_ids, by_length in itertools.product((False, True), (False, True)):
-        scorer = lab.reranker(scoring_lab.Way(from_ids=from_ids, by_length=by_length)).scorer(question, chunks)
-        np.testing.assert_allclose(scorer(some), exact, atol=1e-6)
+        reranker = scoring.PartialCrossEncoder(folder, RUNS[0], from_ids=from_ids, by_length=by_length)
+        np.testing.assert_allclose(reranker.scorer(question, chunks)(some), exact, atol=1e-6)
     pytest.importorskip("FlagEmbedding")
     texts = [chunk.text for chunk in chunks]
-    peer = scoring_lab.FlagEmbeddingReranker(lab.folder).score(question, texts)
+    peer = scoring.FlagEmbeddingReranker(folder).score(question, texts)
     np.testing.assert_allclose(peer, cross_encoder.score(question, texts), atol=1e-6)
+
+
+def test_one_batch_runs_all_rows_at_once():
+    shapes = []
+    engine = scoring.OneBatch(lambda inputs: shapes.append(inputs["input_ids"].shape) or np.zeros((3, 1)), 0, 4)
+    [batch] = engine.run([np.arange(n) for n in (2, 9, 4)])
+    assert shapes == [(3, 9)] and batch.rows.tolist() == [0, 1, 2]
+
+
+@pytest.mark.slow
+def test_a_sweep_remembers_where_it_is_told_to(folder):
+    asked, counts, chosen = scoring.demo_questions()[:2], [], []
+    for way in (scoring.Way(), scoring.Way(memo=True), scoring.Way(memo=True, shared=True)):
+        reranker = scoring.PartialCrossEncoder(folder, RUNS[0])
+        values, orders_run = reranker.values, []
+        reranker.values = lambda asked, v=values, seen=orders_run: seen.extend(len(t) for _, t in asked) or v(asked)
+        chosen.append(scoring.sweep(reranker, way, asked))
+        counts.append(sum(orders_run))
+    assert chosen[0] == chosen[1] == chosen[2] and len(chosen[0]) == len(scoring.SWEEP) * len(asked)
+    assert counts[0] > 2 * counts[1] and counts[1] == counts[2]
 
 
 def test_perfect_batches_by_hand():
