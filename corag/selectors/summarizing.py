@@ -58,7 +58,7 @@ class WithSummarizer(BudgetedSelector):
         self._store = summary_store(self.store)
         if isinstance(self.summarizer, str):
             settings = {"tokens": self.tokens, **(self.summarizer_settings or {})}
-            self._summarizer = make_summarizer(self.summarizer, **settings)
+            self.summarizer = self._summarizer = make_summarizer(self.summarizer, **settings)
         elif self.summarizer_settings:
             raise InputError("summarizer_settings are for a summarizer given by name; build this one with them")
         else:

@@ -98,9 +98,9 @@ class SelfRoute(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("min_confidence", self.min_confidence, 0, 1, "0.5 is usual")
-        self._part = _built(self.part, self.tokens, self.part_settings or {})
-        self._full = _built(self.full, self.tokens, self.full_settings or {})
-        self._reader = make_reader(self.reader) if isinstance(self.reader, str) else self.reader
+        self.part = self._part = _built(self.part, self.tokens, self.part_settings or {})
+        self.full = self._full = _built(self.full, self.tokens, self.full_settings or {})
+        self.reader = self._reader = make_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
     def _choose(self, problem: Problem) -> Choice:
         part, full = self._part._choose(problem), self._full._choose(problem)

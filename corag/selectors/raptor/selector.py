@@ -45,7 +45,7 @@ class Raptor(WithSummarizer):
         super().__post_init__()
         check_choice("retrieval", self.retrieval, Retrieval)
         check_count("top_k", self.top_k, "5 is usual")
-        self._given_tree = RaptorTree.load(self.tree) if isinstance(self.tree, str | Path) else self.tree
+        self.tree = self._given_tree = RaptorTree.load(self.tree) if isinstance(self.tree, str | Path) else self.tree
         self.builder = RaptorBuilder(self._embedder, self._summarizer, self.config, self._store)
         self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
 
