@@ -15,7 +15,7 @@ from corag.errors import InputError, ModelError
 from corag.models.engine.backends import Backend, Precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Int64
-from corag.models.engine.pairs import PairTokenizer, Question
+from corag.models.engine.pairs import PairTemplate, PairTokenizer
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
@@ -95,7 +95,7 @@ class CrossEncoder:
         """Return the token ids of each text, uncut."""
         return self._tokenizer.tokenize(texts)
 
-    def values(self, requests: Sequence[tuple[Question, Sequence[Int64]]]) -> list[FloatArray]:
+    def values(self, requests: Sequence[tuple[PairTemplate, Sequence[Int64]]]) -> list[FloatArray]:
         """Return for each question the value of each of its texts, given as token ids, in shared batches."""
         ids: list[Int64] = []
         types: list[Int64] = []
@@ -120,7 +120,7 @@ class CrossEncoderScorer(WindowedScorer):
     fits by these lengths but is in fact longer gets the value 0 and does not reach the model.
     """
 
-    def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:
+    def __init__(self, reranker: CrossEncoder, question: PairTemplate, texts: Sequence[str]) -> None:
         self.reranker = reranker
         self._question = question
         self._texts = texts

@@ -1,7 +1,7 @@
 """Selectors: candidates and a budget in, a selection out.
 
 Each class is what `corag.selector` builds by name; its keyword arguments are the settings. A selector of your own
-derives from `BudgetedSelector`, which keeps the budget, and returns a `Choice` for a `Problem`.
+derives from `BudgetedSelector`, which keeps the budget, and returns a `Choice` for a `SelectionProblem`.
 """
 
 import typing
@@ -19,7 +19,7 @@ if typing.TYPE_CHECKING:
     from corag.selectors.crag import Crag as Crag
     from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.mmr import Mmr as Mmr
-    from corag.selectors.problem import Problem as Problem
+    from corag.selectors.problem import SelectionProblem as SelectionProblem
     from corag.selectors.raptor.selector import Raptor as Raptor
     from corag.selectors.reranking import Naive as Naive
     from corag.selectors.reranking import Upper as Upper
@@ -34,6 +34,6 @@ if typing.TYPE_CHECKING:
 __getattr__, __dir__ = optional.lazily(
     __name__,
     dict.fromkeys(("BudgetedSelector", "Choice", "fill"), "corag.selectors.base")
-    | {"Problem": "corag.selectors.problem"}
+    | {"SelectionProblem": "corag.selectors.problem"}
     | registry.SELECTORS.places,
 )

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.checks import check_choice, check_count, check_range
 from corag.errors import InputError
 from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray
 
 Strategy = Literal["largest-gap", "moving-average", "second-difference"]
@@ -192,7 +192,7 @@ class AdaptiveK(ComparingSelector):
         self._settings = (self.strategy, self.head, self.tail, self.buffer, self.window, self.variant)
         _check_settings(*self._settings)
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._comparable(problem)
         cutoff = _cutoff(problem.relevance, *self._settings)
         return unscored(problem, keep_best(problem, cutoff), {"cutoff": cutoff})

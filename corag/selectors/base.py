@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.optional import warn_once
-from corag.selectors.problem import Problem, check_budget, check_query
+from corag.selectors.problem import SelectionProblem, check_budget, check_query
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
@@ -63,14 +63,14 @@ class BudgetedSelector(ABC):
         self.tokens = self.tokens or token_counter()
 
     @abstractmethod
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
 
         Args:
             problem: The query with at least one candidate.
         """
 
-    def _choose_many(self, problems: Sequence[Problem]) -> Sequence[Choice]:
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
         """Return a choice for each problem; overridden by selectors that advance many problems together."""
         return [self._choose(problem) for problem in problems]
 
@@ -92,7 +92,7 @@ class BudgetedSelector(ABC):
         """
         check_query(query)
         check_budget(budget_tokens)
-        return self.select_from(Problem(query, candidates, self.tokens, budget_tokens))
+        return self.select_from(SelectionProblem(query, candidates, self.tokens, budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
@@ -113,7 +113,7 @@ class BudgetedSelector(ABC):
         for start in range(0, len(queries), self.queries_at_once):
             rows = slice(start, start + self.queries_at_once)
             problems = [
-                Problem(query, offered, self.tokens, budget_tokens)
+                SelectionProblem(query, offered, self.tokens, budget_tokens)
                 for query, offered in zip(queries[rows], candidates[rows], strict=True)
             ]
             choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
@@ -124,7 +124,7 @@ class BudgetedSelector(ABC):
         """Choose chunks for one query without blocking the event loop; see `select`."""
         return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
 
-    def select_from(self, problem: Problem, choice: Choice | None = None) -> Selection:
+    def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already, sharing its remembered values; see `select`.
 
         Args:
@@ -175,7 +175,7 @@ class BudgetedSelector(ABC):
             trace=Trace.of(trace),
         )
 
-    def _reason(self, problem: Problem) -> str:
+    def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:
             return "there are no candidates"
         cheapest = int(problem.costs.min()) - problem.separator_tokens
@@ -202,11 +202,11 @@ class ComparingSelector(BudgetedSelector):
         super().__post_init__()
         self._embed = None if self.embedder is None else CachedEmbedder(self.embedder).vectors
 
-    def _comparable(self, problem: Problem, *, only_cosines: bool = False) -> Problem:
+    def _comparable(self, problem: SelectionProblem, *, only_cosines: bool = False) -> SelectionProblem:
         return problem.comparable(self._embed, only_cosines=only_cosines)
 
 
-def warn_if_few_fit(problem: Problem) -> None:
+def warn_if_few_fit(problem: SelectionProblem) -> None:
     """Log a warning, once for each budget, if three candidates of lower-quartile cost exceed it together."""
     if len(problem.chunks) >= 3 and 3 * np.quantile(problem.costs, 0.25) > problem.capacity:
         warn_once(
@@ -234,7 +234,7 @@ def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: i
     return tuple(chosen)
 
 
-def keep_best(problem: Problem, count: int) -> Order:
+def keep_best(problem: SelectionProblem, count: int) -> Order:
     """Return those of the `count` most relevant candidates that fit, best first; if none, the best one that does.
 
     One worse chunk serves a reader better than none.
@@ -243,7 +243,9 @@ def keep_best(problem: Problem, count: int) -> Order:
     return fill(ranking[:count], problem.costs, problem.capacity) or fill(ranking, problem.costs, problem.capacity, 1)
 
 
-def unscored(problem: Problem, order: Order, trace: Mapping[str, Any] | None = None, text: str | None = None) -> Choice:
+def unscored(
+    problem: SelectionProblem, order: Order, trace: Mapping[str, Any] | None = None, text: str | None = None
+) -> Choice:
     """Return a choice that no reranker valued: its value is the mean similarity of its chunks, or 0 without any."""
     known = bool(order) and problem.kind != "rank"
     value = float(problem.similarities[list(order)].mean()) if known else 0.0

@@ -26,7 +26,7 @@ from corag.selectors.clustering import (
     partitions,
     renumbered,
 )
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray
 
 Scaling = Literal["unit", "standard", "rank", "distance"]
@@ -184,7 +184,7 @@ class Car(ComparingSelector):
         _check_names(self.method, self.scaling, self.noise, self.solver)
         check_count("max_candidates", self.max_candidates, "40 is usual")
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._comparable(problem)
         distances = 1.0 - problem.relevance[problem.ranking[: self.max_candidates]]
         found = cluster_cutoff(

@@ -16,7 +16,7 @@ from corag.checks import check_count
 from corag.errors import InputError
 from corag.optional import require
 from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
 from corag.types import FloatArray
 
@@ -95,11 +95,11 @@ class Crag(SummarizingSelector):
         super().__post_init__()
         _check_k(self.k, self.max_k)
 
-    def _groups(self, problem: Problem) -> list[list[int]]:
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         labels = kmeans(vectors, self.k, max_k=self.max_k, seed=self.seed)
         groups = [[int(index) for index in (labels == label).nonzero()[0]] for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))
 
-    def _query(self, problem: Problem) -> str:
+    def _query(self, problem: SelectionProblem) -> str:
         return problem.query if self.with_query else ""

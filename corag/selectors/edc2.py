@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
 from corag.selectors.vectors import unit_vectors
 from corag.types import FloatArray
@@ -140,7 +140,7 @@ class Edc2(SummarizingSelector):
         _check_sizes(self.tau, self.max_size, self.variant)
         check_choice("clustering", self.clustering, Clustering)
 
-    def _groups(self, problem: Problem) -> list[list[int]]:
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         query = self._embedder.vectors([problem.query])[0]
         sizes: dict[str, Any] = {"tau": self.tau, "max_size": self.max_size, "variant": self.variant}

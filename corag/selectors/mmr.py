@@ -15,7 +15,7 @@ from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.base import BudgetedSelector, Choice, unscored
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.vectors import unit_vectors
 from corag.types import Embedder, Order
 
@@ -98,7 +98,7 @@ class Mmr(BudgetedSelector):
             check_count("k", self.k, "3 to 20 are usual, None takes as many as fit")
         self._embedder = CachedEmbedder(self.embedder)
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         problem = problem.comparable(self._embedder.vectors, only_cosines=True)
         order = marginal_relevance(
             problem.relevance,

@@ -27,7 +27,7 @@ COSINE_ROUNDING = 1e-3
 """How far beyond [-1, 1] a cosine in half precision may lie."""
 
 
-class Problem:
+class SelectionProblem:
     """One query with its candidates, without duplicates, and a budget.
 
     Args:
@@ -94,7 +94,7 @@ class Problem:
         """Whether the similarities can be cosines, by whatever embedder."""
         return self.kind == "cosine" and bool((np.abs(self.relevance) <= 1 + COSINE_ROUNDING).all())
 
-    def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> Problem:
+    def comparable(self, embed: Embed | None = None, *, only_cosines: bool = False) -> SelectionProblem:
         """Return the problem with similarities that a selector can compare.
 
         Args:
@@ -178,13 +178,13 @@ class Problem:
         """Return the joined text of an order, as it goes into the prompt."""
         return SEPARATOR.join(self.chunks[index].text for index in order)
 
-    def with_budget(self, budget_tokens: int) -> Problem:
+    def with_budget(self, budget_tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with another budget."""
         other = copy.copy(self)
         other.budget_tokens = int(budget_tokens)
         return other
 
-    def with_dearer_separators(self, extra_tokens: int) -> Problem:
+    def with_dearer_separators(self, extra_tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with separators that cost more.
 
         Single chunks still fit the budget; every combination costs more for each place where it is joined.

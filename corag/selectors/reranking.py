@@ -14,7 +14,7 @@ from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
-from corag.selectors.problem import Limits, Problem
+from corag.selectors.problem import Limits, SelectionProblem
 from corag.types import Order, Reranker
 
 TRAINED = "minilm-multihop"
@@ -55,7 +55,7 @@ class RerankingSelector(BudgetedSelector):
         self.reranker = self._reranker = make_reranker(given) if isinstance(given, str) else given
 
     def _choice(
-        self, problem: Problem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
+        self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
     ) -> Choice:
         trace: dict[str, Any] = {"reranker": self._reranker.name, **counts, "truncated": scorer.num_truncated}
         return Choice(order, value, {**trace, **problem.window_trace(scorer, limits)})
@@ -70,7 +70,7 @@ class Naive(RerankingSelector):
 
     name = "naive"
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = problem.scorer(self._reranker, self.window)
         limits = problem.limits(scorer)
         offered = limits.fitting
@@ -100,7 +100,7 @@ class Upper(RerankingSelector):
     max_orders: int = 25_000
     name = "upper"
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = problem.scorer(self._reranker, self.window)
         limits = problem.limits(scorer)
         result = search.exhaustive(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from corag.checks import check_count, check_range
 from corag.selectors.base import BudgetedSelector, Choice, ComparingSelector, fill, keep_best, unscored
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 
 
 class NoContext(BudgetedSelector):
@@ -14,7 +14,7 @@ class NoContext(BudgetedSelector):
 
     name = "none"
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, (), {"reason": "the selector 'none' never takes anything"})
 
 
@@ -23,7 +23,7 @@ class Full(BudgetedSelector):
 
     name = "full"
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, fill(range(len(problem.chunks)), problem.costs, problem.capacity))
 
 
@@ -42,7 +42,7 @@ class TopK(BudgetedSelector):
         super().__post_init__()
         check_count("k", self.k, "3 to 20 are usual")
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return unscored(problem, fill(problem.ranking, problem.costs, problem.capacity, self.k))
 
 
@@ -63,7 +63,7 @@ class TopTokens(BudgetedSelector):
         super().__post_init__()
         check_count("num_tokens", self.num_tokens, "256 to 4096 are usual")
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         room = min(problem.capacity, self.num_tokens + problem.separator_tokens)
         ranking = problem.ranking
         if not self.skip:
@@ -93,7 +93,7 @@ class SimilarityCutoff(ComparingSelector):
         check_range("minimum", self.minimum, 0 if self.relative else -1, 1, "0.2 to 0.5 are usual")
         check_count("at_least", self.at_least, "1 is usual", least=0)
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._comparable(problem, only_cosines=not self.relative)
         best = float(problem.relevance.max())
         minimum = self.minimum

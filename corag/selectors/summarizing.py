@@ -13,7 +13,7 @@ from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.registry import summarizer as make_summarizer
 from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.documents import SEPARATOR
 from corag.types import Embedder, Summarizer, SummaryRequest, TokenCounter
@@ -91,17 +91,17 @@ class SummarizingSelector(WithSummarizer):
         check_count("min_summary_tokens", self.min_summary_tokens, "32 is usual")
 
     @abstractmethod
-    def _groups(self, problem: Problem) -> list[list[int]]:
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         """Return groups of candidates, best group first; no candidate twice."""
 
-    def _query(self, problem: Problem) -> str:
+    def _query(self, problem: SelectionProblem) -> str:
         """Return the question that summaries should keep what matters for; empty for none."""
         return problem.query
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
 
-    def _choose_many(self, problems: Sequence[Problem]) -> list[Choice]:
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         plans = [self._plan(problem) for problem in problems]
         requests = [
             SummaryRequest(
@@ -119,7 +119,7 @@ class SummarizingSelector(WithSummarizer):
             for problem, plan in zip(problems, plans, strict=True)
         ]
 
-    def _plan(self, problem: Problem) -> list[tuple[list[int], int]]:
+    def _plan(self, problem: SelectionProblem) -> list[tuple[list[int], int]]:
         """Return the groups to summarize, best first, each with the tokens of its summary."""
         budget_tokens = problem.budget_tokens
         # Chunks of white space have nothing to summarize.
@@ -129,7 +129,7 @@ class SummarizingSelector(WithSummarizer):
         sizes = [int(problem.costs[group].sum()) for group in groups]
         return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
 
-    def _assembled(self, problem: Problem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
+    def _assembled(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
         pieces: list[Piece] = []
         for group, share, summary in parts:
             if summary.text:
@@ -150,7 +150,12 @@ class SummarizingSelector(WithSummarizer):
 
 
 def joined(
-    problem: Problem, pieces: Sequence[Piece], tokens: TokenCounter, trace: dict[str, Any], *, fallback: bool = True
+    problem: SelectionProblem,
+    pieces: Sequence[Piece],
+    tokens: TokenCounter,
+    trace: dict[str, Any],
+    *,
+    fallback: bool = True,
 ) -> Choice:
     """Return a choice of the pieces that fit, in order; of none, with `fallback`, the best chunk that fits."""
     kept, text = fit(pieces, tokens, problem.budget_tokens)

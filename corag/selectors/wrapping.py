@@ -11,7 +11,7 @@ from corag.errors import InputError
 from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import token_counter
 from corag.types import Reader, TokenCounter
 
@@ -52,14 +52,14 @@ class Reorder(BudgetedSelector):
         check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
 
-    def _choose_many(self, problems: Sequence[Problem]) -> list[Choice]:
+    def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         choices = self.inner._choose_many(problems)
         return [self._reordered(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
 
-    def _reordered(self, problem: Problem, choice: Choice) -> Choice:
+    def _reordered(self, problem: SelectionProblem, choice: Choice) -> Choice:
         trace = {**choice.trace, "selector": self.inner.name}
         if choice.text is not None:
             return replace(choice, trace=trace)
@@ -102,7 +102,7 @@ class SelfRoute(BudgetedSelector):
         self.full = self._full = _built(self.full, self.tokens, self.full_settings or {})
         self.reader = self._reader = make_reader(self.reader) if isinstance(self.reader, str) else self.reader
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         part, full = self._part._choose(problem), self._full._choose(problem)
         if part.text is None and full.text is None and set(full.order) <= set(part.order):
             # There is nothing more to read, whatever the reader says.

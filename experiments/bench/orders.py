@@ -21,7 +21,7 @@ import corag
 import search
 from corag.cli.console import progress
 from corag.errors import InputError, ModelError
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import token_counter
 from corag.types import Candidate, PolicyReranker, Reranker
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
@@ -124,7 +124,7 @@ def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock)
     own = (reranker.search_policy if isinstance(reranker, PolicyReranker) else None) or "bayesian"
     found: list[_Search] = []
     for policy in dict.fromkeys(("paper", own)):
-        problem = Problem(QUESTION, candidates, token_counter(), BUDGET_TOKENS)
+        problem = SelectionProblem(QUESTION, candidates, token_counter(), BUDGET_TOKENS)
         config = search.SearchConfig(policy=policy, max_scored=MAX_SCORED)
         started = now()
         scorer = problem.scorer(reranker)

@@ -17,7 +17,7 @@ from corag.models.embedders import MiniLMEmbedder
 from corag.registry import reranker as make_reranker
 from corag.rerankers.cached import CachedReranker
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
@@ -162,7 +162,7 @@ def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
     left = some.num_questions
     for query in folder.split(some.split)[some.skip :]:
         candidates = [Candidate(passage(folder.documents[name])) for name in query.candidates or ()]
-        problem = Problem(query.question, candidates, tokens, BUDGET_TOKENS)
+        problem = SelectionProblem(query.question, candidates, tokens, BUDGET_TOKENS)
         num_orders = search.count_orders(problem.costs, problem.capacity, MAX_LENGTH, limit=some.max_orders)
         if left and 0 < num_orders <= some.max_orders:
             left -= 1

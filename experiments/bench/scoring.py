@@ -22,13 +22,13 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.models.engine.backends import Backend, Precision
 from corag.models.engine.engine import Batch, Engine, Int64, pad, quiet
-from corag.models.engine.pairs import Question
+from corag.models.engine.pairs import PairTemplate
 from corag.optional import require
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.search import SearchPlan, search_problems
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer
 from experiments import demo
@@ -104,11 +104,11 @@ class PartialCrossEncoder(CrossEncoder):
         if not by_length:
             self._engine = OneBatch(self._engine.forward, self._engine.pad_token, self._engine.max_batch_tokens)
 
-    def requests(self, asked: Asked) -> list[tuple[Question, list[Int64]]]:
+    def requests(self, asked: Asked) -> list[tuple[PairTemplate, list[Int64]]]:
         """Return what a search asks for in turn: every candidate, then every one after the first, and so on."""
         texts = [candidate.chunk.text for candidate in asked[1]]
         costs, ids, question = token_counter().count(texts), self.tokenize(texts), self._tokenizer.question(asked[0])
-        requests: list[tuple[Question, list[Int64]]] = []
+        requests: list[tuple[PairTemplate, list[Int64]]] = []
         prefix: Order = ()
         for candidate in range(len(texts)):
             orders: list[Order] = [(*prefix, index) for index in range(len(texts)) if index not in prefix]
@@ -237,7 +237,7 @@ def engine_rows(load: Load, runs: Sequence[Run], asked: Sequence[Asked], timing:
     return rows
 
 
-def _one_by_one(model: CrossEncoder, requests: Sequence[tuple[Question, list[Int64]]]) -> list[FloatArray]:
+def _one_by_one(model: CrossEncoder, requests: Sequence[tuple[PairTemplate, list[Int64]]]) -> list[FloatArray]:
     return [model.values([request])[0] for request in requests]
 
 
@@ -320,11 +320,11 @@ def _line(
 def sweep(reranker: Reranker, way: Way, asked: Sequence[Asked]) -> list[Ids]:
     """Search every question with every setting, and return what is chosen, settings in turn."""
     surrogate = corag.reranker(DEFAULT_SURROGATE) if way.prefilter < 1 else None
-    problems: list[Problem] = []
+    problems: list[SelectionProblem] = []
     found: list[Ids] = []
     for exploration, cost_weight in SWEEP:
         if not (problems and way.memo):
-            problems = [Problem(query, pool, token_counter(), BUDGET_TOKENS) for query, pool in asked]
+            problems = [SelectionProblem(query, pool, token_counter(), BUDGET_TOKENS) for query, pool in asked]
         config = SearchConfig(ITERATIONS, exploration, cost_weight, policy="paper", prefilter=way.prefilter)
         plan = SearchPlan(reranker, config, surrogate=surrogate)
         for together in [problems] if way.shared else [[problem] for problem in problems]:

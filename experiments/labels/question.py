@@ -22,7 +22,7 @@ from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import warn_if_few_fit
 from corag.selectors.corag.features import question_vectors
 from corag.selectors.corag.search import SearchPlan
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
 from corag.text.tokens import token_counter
 from corag.types import Answer, BatchReader, Embedder, LimitedReranker, Order, Reader, Reranker, TokenCounter
@@ -86,7 +86,7 @@ class Labeller:
     def label(self, query: Query, pool: Pool) -> Unit:
         """Return what the journal keeps of a question."""
         started = perf_counter()
-        problem = Problem(query.question, pool.candidates(query), self.tokens, self.budget_tokens)
+        problem = SelectionProblem(query.question, pool.candidates(query), self.tokens, self.budget_tokens)
         warn_if_few_fit(problem)
         problem_s = perf_counter() - started
         asked = self.tokens.count([query.question]).item()
@@ -131,7 +131,7 @@ class Labeller:
         }
 
     def _searches(
-        self, problem: Problem, reranker: Reranker, problem_s: float, asked: int
+        self, problem: SelectionProblem, reranker: Reranker, problem_s: float, asked: int
     ) -> tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]:
         """Return order and figures of each configuration with a reranker, and the tokens that their models read."""
         before, started = self._counts(), perf_counter()
@@ -166,7 +166,7 @@ class Labeller:
         }
 
     def _figures(
-        self, query: Query, problem: Problem, texts: Mapping[Order, str], costs: Sequence[int]
+        self, query: Query, problem: SelectionProblem, texts: Mapping[Order, str], costs: Sequence[int]
     ) -> dict[Order, dict[str, Any]]:
         answers = answer_all(self.reader, query.question, [*texts.values()])
         known: dict[str, Mapping[str, float]] = {}
@@ -190,7 +190,7 @@ class Labeller:
             }
         return figures
 
-    def _question(self, problem: Problem) -> dict[str, Any]:
+    def _question(self, problem: SelectionProblem) -> dict[str, Any]:
         """Return the vectors that an agent's features are made of; half precision is the table's."""
         (vectors,) = question_vectors([problem], self.embedder)
         return {

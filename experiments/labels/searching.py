@@ -10,7 +10,7 @@ import search
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.selectors.corag.search import SearchPlan, search_problems
 from corag.selectors.corag.selector import Corag
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray, Order, TokenCounter
 
 
@@ -39,7 +39,7 @@ class TimedScoring:
         rounds: Of the last search, what was scored up to the end of each round.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SelectionProblem) -> None:
         self._problem = problem
         self.order_s: dict[Order, float] = {}
         self.rounds: list[Found] = []
@@ -73,13 +73,13 @@ class TimedScoring:
         return values
 
 
-def joined_tokens(problem: Problem, order: Order) -> int:
+def joined_tokens(problem: SelectionProblem, order: Order) -> int:
     """Return the tokens of an order's joined text, by adding up its parts."""
     return sum(int(problem.costs[index]) for index in order) - problem.separator_tokens
 
 
 def search_all(
-    problem: Problem, scoring: TimedScoring, plan: SearchPlan, iterations: Sequence[int], tokens: TokenCounter
+    problem: SelectionProblem, scoring: TimedScoring, plan: SearchPlan, iterations: Sequence[int], tokens: TokenCounter
 ) -> list[Found]:
     """Return what each count of iterations, in rising order, finds: what `Corag` finds with the same settings."""
     result = scoring.search(replace(plan, config=replace(plan.config, iterations=max(iterations))))
@@ -94,7 +94,9 @@ def search_all(
     return found
 
 
-def _exact_order(problem: Problem, config: search.SearchConfig, plan: SearchPlan, tokens: TokenCounter) -> Order:
+def _exact_order(
+    problem: SelectionProblem, config: search.SearchConfig, plan: SearchPlan, tokens: TokenCounter
+) -> Order:
     selector = Corag(
         reranker=plan.reranker,
         policy=config.policy,

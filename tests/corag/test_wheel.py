@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 import corag
 from corag.rerankers import JoinedTextScorer
-from corag.selectors import BudgetedSelector, Choice, Corag, Problem, fill
+from corag.selectors import BudgetedSelector, Choice, Corag, SelectionProblem, fill
 
 
 class Shortest:
@@ -40,7 +40,7 @@ class Shortest:
 class Cheapest(BudgetedSelector):
     name = "cheapest"
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         return Choice(fill(problem.costs.argsort(kind="stable").tolist(), problem.costs, problem.capacity))
 
 

@@ -31,7 +31,7 @@ _SQUEEZE_SPACES = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": 
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PairTemplate:
     """The part of a pair that all texts share.
 
     Attributes:
@@ -91,7 +91,7 @@ class PairTokenizer:
         """
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, texts)]
 
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> PairTemplate:
         """Return what all pairs with a question share.
 
         Raises:
@@ -107,7 +107,7 @@ class PairTokenizer:
             )
         before, asked, between, text, after = self._types
         head_types = np.concatenate([before, np.full(len(ids), asked[0]), between])
-        return Question(head, self._after, (head_types, int(text[0]), after), room)
+        return PairTemplate(head, self._after, (head_types, int(text[0]), after), room)
 
     def joins(self, separator: str) -> bool:
         """Return whether the ids of texts, laid side by side, are those of the texts joined by `separator`.

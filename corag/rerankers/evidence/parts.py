@@ -15,7 +15,7 @@ from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import Passage
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, Question, Signals, signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, QuestionFeatures, Signals, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.types import FloatArray
 
@@ -95,7 +95,7 @@ class EvidenceParts:
         tensors |= {"rarity": self.rarity, "reading_order": self.reading_order}
         return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
 
-    def scorer(self, question: Question, passages: Sequence[Passage]) -> EvidenceScorer:
+    def scorer(self, question: QuestionFeatures, passages: Sequence[Passage]) -> EvidenceScorer:
         """Weigh the hypotheses about a question and its candidates, and return what values orders of these."""
         found = signals(question, passages, with_pairs=self.max_size > 1)
         return EvidenceScorer(

@@ -54,7 +54,7 @@ _COMPARES = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class QuestionFeatures:
     """A question as the features see it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Signals:
     flags: FloatArray
 
 
-def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> Question:
+def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
     """Read a question in one pass of the encoder.
 
     Args:
@@ -109,7 +109,7 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     (states,) = encoder.states([ids])
     words = plain(text)
     weights = rarity[ids].astype(np.float64)
-    return Question(
+    return QuestionFeatures(
         text=f" {words} ",
         words=frozenset(words.split()),
         ids=ids,
@@ -120,7 +120,7 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(question: Question, passages: Sequence[Passage], *, with_pairs: bool = True) -> Signals:
+def signals(question: QuestionFeatures, passages: Sequence[Passage], *, with_pairs: bool = True) -> Signals:
     """Compare passages with a question and, unless `with_pairs` is False, with each other; zeros if not."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
@@ -138,7 +138,9 @@ def signals(question: Question, passages: Sequence[Passage], *, with_pairs: bool
     return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64))
 
 
-def _singles(question: Question, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray) -> FloatArray:
+def _singles(
+    question: QuestionFeatures, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray
+) -> FloatArray:
     table = np.zeros((len(passages), len(SINGLES)))
     for row, passage in enumerate(passages):
         if not len(passage.ids):
@@ -168,7 +170,7 @@ def _singles(question: Question, passages: Sequence[Passage], nearest: FloatArra
 
 
 def _pairs(
-    question: Question, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray, named: FloatArray
+    question: QuestionFeatures, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray, named: FloatArray
 ) -> FloatArray:
     n = len(passages)
     table = np.zeros((n, n, len(PAIRS)))
@@ -221,7 +223,7 @@ def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatAr
     return whole, words, tokens
 
 
-def _bridge(question: Question, passage: Passage, titles: Float32, starts: Float32) -> tuple[Float32, Float32]:
+def _bridge(question: QuestionFeatures, passage: Passage, titles: Float32, starts: Float32) -> tuple[Float32, Float32]:
     """Return the best weighted cosine of a passage's sentences to every title, and to every first sentence, `[n]`."""
     near = passage.sentences @ question.vector
     weights = np.exp(SHARPNESS * (near - near.max()))[:, None]
@@ -229,7 +231,7 @@ def _bridge(question: Question, passage: Passage, titles: Float32, starts: Float
     return to_titles, to_starts
 
 
-def _shared_names(question: Question, passages: Sequence[Passage]) -> FloatArray:
+def _shared_names(question: QuestionFeatures, passages: Sequence[Passage]) -> FloatArray:
     """Names that two passages share and the question does not hold, by how few others hold them, `[n, n]`."""
     holders = Counter(name for passage in passages for name in passage.names)
     telling = [name for name, count in holders.items() if count > 1 and f" {name} " not in question.text]

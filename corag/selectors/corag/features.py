@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.types import Embedder, FloatArray
 
 FEATURES = ("query", "candidates", "curve")
@@ -133,7 +133,7 @@ class QuestionVectors:
 
 
 def question_vectors(
-    problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str] = FEATURES
+    problems: Sequence[SelectionProblem], embedder: Embedder, recipe: Sequence[str] = FEATURES
 ) -> list[QuestionVectors]:
     """Return the vectors of questions and of their best candidates, by one embedder.
 
@@ -161,7 +161,7 @@ def question_vectors(
     return found
 
 
-def agent_features(problems: Sequence[Problem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
+def agent_features(problems: Sequence[SelectionProblem], embedder: Embedder, recipe: Sequence[str]) -> Float32:
     """Return the agent's feature vectors for questions, `[n, feature_dim]`; see `question_vectors`."""
     found = question_vectors(problems, embedder, recipe)
     similarities = [one.similarities for one in found]

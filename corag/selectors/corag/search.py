@@ -12,7 +12,7 @@ import search
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Choice
-from corag.selectors.problem import Limits, Problem
+from corag.selectors.problem import Limits, SelectionProblem
 from corag.types import FloatArray, Order, Reranker
 
 Scale = Literal["query", "raw"]
@@ -51,7 +51,7 @@ class SearchPlan:
 class Searched:
     """A problem, how it was searched, and what was found."""
 
-    problem: Problem
+    problem: SelectionProblem
     plan: SearchPlan
     scorer: CachedScorer
     limits: Limits
@@ -90,7 +90,7 @@ class Searched:
 
 
 def search_problems(
-    problems: Sequence[Problem],
+    problems: Sequence[SelectionProblem],
     plans: Sequence[SearchPlan],
     scale: Scale = "query",
     score_together: ScoreTogether = score_together,

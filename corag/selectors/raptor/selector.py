@@ -10,7 +10,7 @@ from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError
 from corag.memory import Memory
 from corag.selectors.base import Choice
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.tree import RaptorTree, collapsed, traversal
 from corag.selectors.summarizing import Piece, WithSummarizer, joined
@@ -49,7 +49,7 @@ class Raptor(WithSummarizer):
         self.builder = RaptorBuilder(self._embedder, self._summarizer, self.config, self._store)
         self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
 
-    def _choose(self, problem: Problem) -> Choice:
+    def _choose(self, problem: SelectionProblem) -> Choice:
         tree = self._tree(problem)
         query = self._embedder.vectors([problem.query])[0]
         ranked = collapsed(tree, query) if self.retrieval == "collapsed" else traversal(tree, query, top_k=self.top_k)
@@ -63,7 +63,7 @@ class Raptor(WithSummarizer):
         trace = {"layers": tree.num_layers, "nodes": len(tree.nodes), "summaries_failed": tree.num_failed}
         return joined(problem, list(pieces.values()), self.tokens, trace)
 
-    def _tree(self, problem: Problem) -> RaptorTree:
+    def _tree(self, problem: SelectionProblem) -> RaptorTree:
         if self._given_tree is not None:
             if self._given_tree.embedder != self._embedder.name:
                 raise IndexMismatchError(

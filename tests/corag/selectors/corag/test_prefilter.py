@@ -14,7 +14,7 @@ from corag.models.minilm import minilm_encoder
 from corag.rerankers.pooled import MiniLMPooled, PooledScorer
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.selector import Corag
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from search import SearchError
 from tests.corag.worlds import CHARACTERS, HashReranker, essence, offer, pools
 
@@ -143,7 +143,7 @@ def test_many_questions_at_once_find_what_one_by_one_finds():
 
 def test_a_problem_remembers_what_its_surrogate_said():
     surrogate = HashReranker(8)
-    problem = Problem("a", POOL, CHARACTERS, 40)
+    problem = SelectionProblem("a", POOL, CHARACTERS, 40)
     selector = Corag(reranker=HashReranker(2), prefilter=0.3, surrogate=surrogate, tokens=CHARACTERS)
     first = selector.select_from(problem)
     num_asked = len(surrogate.asked)

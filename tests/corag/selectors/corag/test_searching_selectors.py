@@ -13,7 +13,7 @@ from agent import CheckpointError
 from corag.errors import InputError, ModelError
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.corag.selector import Corag, corag_fixed
-from corag.selectors.problem import Problem
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.testing import TableReranker
 from search import SearchError
@@ -124,7 +124,7 @@ def test_trace_of_an_empty_selection():
 
 def test_values_are_remembered_across_settings():
     reranker = HashReranker()
-    problem = Problem("who?", POOL, CHARACTERS, 40)
+    problem = SelectionProblem("who?", POOL, CHARACTERS, 40)
     first = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem)
     num_asked = len(reranker.asked)
     Corag(reranker=reranker, iterations=3, tokens=CHARACTERS).select_from(problem)
