@@ -76,14 +76,8 @@ def bench_real(
 ) -> dict[str, list[dict[str, Any]]]:
     """Compare searchers, and searches with and without a surrogate, on questions' own candidates at 256 tokens.
 
-    Args:
-        timing: Not used: what is compared are values.
-        root: Folder of data folders.
-        values: File in which the reranker's values are kept for the next time; see `corag.rerankers.cached`.
-        sets: The questions.
-        caps: The most orders scored, for each of which every searcher is run.
-        reranker: Values joined texts.
-        surrogate: Ranks orders at next to no cost.
+    `root` is the folder of data folders. The file `values` keeps the reranker's values for the next time; see
+    `corag.rerankers.cached`. Every searcher runs once for each of `caps`, the most orders scored. `timing` is not used.
 
     Returns:
         `rows`: for each set and setting the means over questions of `value` (relative to the best of up to five

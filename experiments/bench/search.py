@@ -36,8 +36,6 @@ COLUMNS = {
     "setting": "setting", "orders": "orders scored", "ms": "ms a search", "cpu_ms": "CPU ms a search",
     "us_per_order": "us an order", "found": "optima found",
 }  # fmt: skip
-_SAME = 1e-9
-"""Values that differ by no more are equal."""
 
 
 def bench_search(timing: Timing, num_seeds: int) -> dict[str, list[dict[str, Any]]]:
@@ -174,7 +172,7 @@ def _run(problem: SyntheticProblem, value_of: Mapping[Order, float], optimum: fl
     started = perf_counter()
     search.search(problem.costs, scorer, problem.budget, config)
     seconds = perf_counter() - started
-    hits = (place for place, value in enumerate(values, start=1) if value >= optimum - _SAME)
+    hits = (place for place, value in enumerate(values, start=1) if value >= optimum - 1e-9)
     return Run(next(hits, None), len(values), seconds)
 
 

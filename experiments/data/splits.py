@@ -46,13 +46,8 @@ def divide(
 
     The groups of each data folder are taken in pseudo-random order, and each goes to the part that lacks most of its
     share, among equals to the first. So no group is in two parts, every folder is divided alike as far as its groups
-    allow, and the answer does not depend on the order of the questions.
-
-    Args:
-        data: Data folder of each question, `[n]`.
-        group: Group of each question, `[n]`; see `document_groups`.
-        shares: Share of the questions in each part, at least 0.
-        seed: Another seed, another division.
+    allow, and the answer does not depend on the order of the questions. `data` and `group` are `[n]`; see
+    `document_groups`. `shares` are at least 0. Another seed gives another division.
     """
     folders, groups = np.array(data, dtype=str), np.array(group, dtype=str)
     parts = np.zeros(len(folders), dtype=np.int64)

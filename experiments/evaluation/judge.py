@@ -26,12 +26,7 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Grades answers.
-
-    Args:
-        chat: The model; greedy (`temperature=0`) for repeatable grades.
-        max_concurrent: Requests at the same time.
-    """
+    """Grades answers with a model, greedy (`temperature=0`) for repeatable grades."""
 
     def __init__(self, chat: OllamaChat, *, max_concurrent: int = 4) -> None:
         if max_concurrent < 1:

@@ -19,7 +19,6 @@ ROUNDING = 1e-9
 """Scores no further apart are equal."""
 RESAMPLES = 2000
 
-
 LEADS: Mapping[str, tuple[tuple[str, ...], Callable[[FloatArray], float]]] = {
     "full_evidence": (("full_evidence",), np.mean),
     "f1": (("f1",), np.mean),
@@ -75,11 +74,7 @@ def _samples(questions: int, resamples: int, seed: int) -> NDArray[np.int64]:
 def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
     """Return how far a choice of the reranker for each question could go beyond one choice for all.
 
-    Args:
-        names: Of the rerankers.
-        scores: `[q, r]`, higher is better, at least 0.
-        resamples: Of the bootstrap.
-        seed: Of the resamples.
+    `scores` are `[q, r]`, a column for each of the rerankers' `names`; higher is better, at least 0.
 
     Returns:
         questions: How many were scored.

@@ -38,10 +38,8 @@ class Methods(NamedTuple):
 def parse_method(text: str) -> Method:
     """Return what `name:key=value:key=value` says.
 
-    A value is read as JSON (a number, `true`, `false`, `null`), and as text where it is none.
-
-    Raises:
-        InputError: A part behind the name is not `key=value`, or a key stands twice.
+    A value is read as JSON (a number, `true`, `false`, `null`), else as text. A part behind the name that
+    is not `key=value`, or a key that stands twice, is an `InputError`.
     """
     name, *parts = text.split(":")
     settings: dict[str, Any] = {}

@@ -198,11 +198,12 @@ def _dense(
     failed = [row for row in rows if row.get("error")]
     whole: NDArray[np.bool_] = np.all(measured > 0, axis=1)
     whole[[places[_question_id(row)] for row in failed]] = False
+    first_error = failed[0]["error"] if failed else "configurations are missing"
     if not whole.any():
-        raise DataError(f"{where}: no question has every configuration; the first error: {_first_error(failed)}")
+        raise DataError(f"{where}: no question has every configuration; the first error: {first_error}")
     if not whole.all():
         lost = int((~whole).sum())
-        logger.warning("%d of %d questions failed and are left out: %s", lost, len(whole), _first_error(failed))
+        logger.warning("%d of %d questions failed and are left out: %s", lost, len(whole), first_error)
     figures: dict[str, FloatArray] = {}
     names = [name for name in FIGURES if name in rows[0]]
     for name in (*names, "budget_share"):
@@ -217,10 +218,6 @@ def _dense(
         means = np.divide(sums, counts, out=np.full(shape, np.nan), where=(counts == measured) & (counts > 0))
         figures[name] = means[whole]
     return [name for name, is_whole in zip(questions, whole, strict=True) if is_whole], figures
-
-
-def _first_error(failed: Sequence[Mapping[str, Any]]) -> str:
-    return str(failed[0]["error"]) if failed else "configurations are missing"
 
 
 def _vectors(questions: Sequence[Mapping[str, Any]], name: str, where: str) -> Float32:

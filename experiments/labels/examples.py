@@ -134,12 +134,9 @@ def _chosen(folder: DataFolder, source: LabelSource) -> Sequence[Query]:
         known = folder.documents
         queries = [query for query in queries if query.gold and all(passage_of(name, known) for name in query.gold)]
     queries = queries[: source.limit]
-    drawn = {query.id for query in sorted(queries, key=_lot)[: source.sample]}
+    lots = {query.id: hashlib.sha256(f"label {query.id}".encode()).digest() for query in queries}
+    drawn = set(sorted(lots, key=lots.__getitem__)[: source.sample])
     queries = [query for query in queries if query.id in drawn]
     if not queries:
         raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, as asked for")
     return queries
-
-
-def _lot(query: Query) -> bytes:
-    return hashlib.sha256(f"label {query.id}".encode()).digest()

@@ -60,7 +60,7 @@ def label(config: LabelConfig) -> Path:
     if _is_done(out, work):
         logger.info("%s is complete already", out)
         return out
-    own = _journal_path(out, shard)
+    own = out.with_suffix(f".{'' if shard is None else '{}-of-{}.'.format(*shard)}journal.jsonl")
     beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
         mine = examples.examples if shard is None else examples.of_shard(*shard)
@@ -127,11 +127,6 @@ def _is_done(path: Path, work: str) -> bool:
         return bool(read_table(path)[1].get("work") == work)
     except DataError:
         return False
-
-
-def _journal_path(out: Path, shard: tuple[int, int] | None) -> Path:
-    """Return where the journal of a run, or of a shard of it, is."""
-    return out.with_suffix(f".{'' if shard is None else '{}-of-{}.'.format(*shard)}journal.jsonl")
 
 
 def _journal_paths(out: Path) -> list[Path]:

@@ -21,19 +21,16 @@ FIGURES = (
 )  # fmt: skip
 """What is measured; null where a question failed. Confidence is the reader's own, null where it has none."""
 
-ROW_TYPES = {
-    "data": "string", "query": "string", "split": "string",
+TYPES = {
+    "data": "string", "query": "string", "split": "string", "group": "string", "question": "string",
     "reranker": "string", "iterations": "int64", "exploration": "double", "cost_weight": "double",
     "budget_tokens": "int64",
     **dict.fromkeys(FIGURES, "double"), "cost_tokens": "int64", "chunks": "int64", "orders_scored": "int64",
     "context": "string", "error": "string",
-}  # fmt: skip
-
-QUESTION_TYPES = {
-    "data": "string", "query": "string", "split": "string", "group": "string", "question": "string",
     "similarities": "list<float>", "query_vector": "list<halffloat>", "candidates_vector": "list<halffloat>",
     "num_candidates": "int64",
 }  # fmt: skip
+"""Types of the columns of both files."""
 
 OF_QUESTIONS = ("data", "splits", "sources", "limit", "sample", "pool", "retrieval", "num_candidates", "index")
 """Settings in which tables may differ: which questions, and with which candidates."""
@@ -46,19 +43,26 @@ def questions_path(path: str | Path) -> Path:
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any]) -> None:
     """Write rows of configurations as Parquet, whole or not at all, with `metadata` in the schema."""
-    _write(path, rows, ROW_TYPES, metadata)
+    pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
+    kinds = {name: pyarrow.type_for_alias(kind) for name, kind in TYPES.items() if not kind.startswith("list")}
+    kinds |= {name: pyarrow.list_(pyarrow.type_for_alias(TYPES[name][5:-1])) for name in TYPES.keys() - kinds}
+    names = list(rows[0]) if rows else list(TYPES)
+    table = pyarrow.table({name: pyarrow.array([row[name] for row in rows], kinds.get(name)) for name in names})
+    table = table.replace_schema_metadata({b"corag": json.dumps(metadata, sort_keys=True).encode()})
+    sink = pyarrow.BufferOutputStream()
+    parquet.write_table(table, sink, compression="zstd")
+    write_atomically(path, sink.getvalue().to_pybytes())
 
 
 def write_questions(path: Path, rows: Sequence[Mapping[str, Any]], metadata: Mapping[str, Any]) -> None:
     """Write the questions of a label table at `path` beside it, whole or not at all."""
-    _write(questions_path(path), rows, QUESTION_TYPES, metadata)
+    write_table(questions_path(path), rows, metadata)
 
 
 def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Read rows and metadata of a label table.
 
-    Raises:
-        DataError: The file is missing, damaged, no label table of this version, or holds what is no finite number.
+    A file that is missing, damaged, of another version, or holds what is no finite number is a `DataError`.
     """
     return _read(Path(path), Path(path))
 
@@ -66,20 +70,6 @@ def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 def read_questions(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Read the questions of the label table at `path`, one row each, and the metadata; see `read_table`."""
     return _read(questions_path(path), Path(path))
-
-
-def _write(
-    path: Path, rows: Sequence[Mapping[str, Any]], types: Mapping[str, str], metadata: Mapping[str, Any]
-) -> None:
-    pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
-    kinds = {name: pyarrow.type_for_alias(kind) for name, kind in types.items() if not kind.startswith("list")}
-    kinds |= {name: pyarrow.list_(pyarrow.type_for_alias(types[name][5:-1])) for name in types.keys() - kinds}
-    names = list(rows[0]) if rows else list(types)
-    table = pyarrow.table({name: pyarrow.array([row[name] for row in rows], kinds.get(name)) for name in names})
-    table = table.replace_schema_metadata({b"corag": json.dumps(metadata, sort_keys=True).encode()})
-    sink = pyarrow.BufferOutputStream()
-    parquet.write_table(table, sink, compression="zstd")
-    write_atomically(path, sink.getvalue().to_pybytes())
 
 
 def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -112,8 +102,7 @@ def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
 def merge_tables(paths: Sequence[str | Path], out: str | Path) -> Path:
     """Write the rows of all tables, and their questions, as one table.
 
-    Raises:
-        DataError: A table cannot be read, or they differ in embedder, versions or settings, or share a data folder.
+    Tables that differ in embedder, versions or settings, or share a data folder, are a `DataError`.
     """
     tables = {Path(path): (read_table(path), read_questions(path)) for path in paths}
     first, *others = tables

@@ -42,11 +42,7 @@ def fingerprint(value: Any) -> str:
 
 
 def read_journal(path: Path, work: str) -> tuple[dict[str, Any], int]:
-    """Return the finished units of a journal, and how many bytes its whole lines are.
-
-    Raises:
-        DataError: The file holds other work, or is no journal.
-    """
+    """Return the finished units of a journal, and the bytes of its whole lines; other work is a `DataError`."""
     units: dict[str, Any] = {}
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
@@ -70,11 +66,9 @@ def read_journal(path: Path, work: str) -> tuple[dict[str, Any], int]:
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """Finished units by key, on disk.
+    """Finished units by key, on disk at `path`, or with None in memory alone.
 
-    Args:
-        path: The file; made with its folder when missing. None keeps the units in memory alone.
-        work: Hash of everything that the results depend on; a journal of other work is refused.
+    `work` is a hash of everything that the results depend on; a journal of other work is refused.
     """
 
     def __init__(self, path: Path | None, work: str) -> None:
@@ -154,11 +148,7 @@ def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Itera
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file in one step; a kill or a full disk leaves the old file or the new one.
-
-    Raises:
-        DataError: The file cannot be written; the old one is unchanged.
-    """
+    """Write a file in one step; a kill leaves the old file or the new one, a failed write the old one: `DataError`."""
     try:
         replace_file(path, content)
     except OSError as error:

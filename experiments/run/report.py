@@ -34,7 +34,6 @@ CAPTIONS = {
     ),
 }
 """Heading and caption of each figure."""
-OF_ANSWER = ("rougeL", "f1")
 VALUED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
 """Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
 
@@ -124,11 +123,9 @@ def _table(result: Result) -> dict[str, Any]:
 
 
 def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = PANELS) -> str:
-    """Return an SVG of quality against mean tokens: a line for each method, a mark for each budget.
+    """Return an SVG of quality against mean tokens: a panel for each metric, a line for each method, a mark a budget.
 
-    Args:
-        results: Of each set of questions, one for each budget. Several sets have a column of panels each.
-        metrics: Figures, a panel each.
+    `results` has for each set of questions one result a budget. Several sets have a column of panels each.
     """
     panels = [(name, metric) for metric in metrics for name in results]
     columns = len(results) if len(results) > 1 else len(metrics)
@@ -149,7 +146,7 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
         panel.set_xlabel("tokens of the selection (mean)")
-        panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in OF_ANSWER else ''}")
+        panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in ('rougeL', 'f1') else ''}")
         if name:
             panel.set_title(f"{name} ({results[name][0]['queries']} questions)", fontsize=10)
     figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))

@@ -122,12 +122,9 @@ def markdown(
     leads: Sequence[Mapping[str, Any]] = (),
     diversity: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """Return the tables of a comparison as Markdown; see `experiments.evaluation.leads` for `leads` and `diversity`.
+    """Return the tables of a comparison as Markdown.
 
-    Args:
-        results: Of each set, one for each budget.
-        leads: Of challengers over a baseline.
-        diversity: Of rerankers.
+    `results` has for each set one result a budget; see `experiments.evaluation.leads` for `leads` and `diversity`.
     """
     parts = [part for name, of_set in results.items() for part in _set_tables(name, of_set)]
     if leads:
