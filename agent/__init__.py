@@ -42,9 +42,6 @@ _LAZY = {
     "to_onnx": "agent.export.onnx",
 }
 
-_EXTRAS = {"agent.export.onnx": "onnx"}
-"""Modules that need another extra than `agent`."""
-
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
@@ -52,5 +49,5 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
-        extra = _EXTRAS.get(_LAZY[name], "agent")
+        extra = "onnx" if _LAZY[name] == "agent.export.onnx" else "agent"
         raise ImportError(f"agent.{name} needs {error.name}; install it with: pip install 'corag[{extra}]'") from error

@@ -48,7 +48,7 @@ class Ranges:
 
     def to_unit(self, settings: ArrayLike) -> FloatArray:
         """Return settings `[n, 3]` in natural units on the scale [0, 1]; a range of one value maps to 0."""
-        low, high = self._scaled_bounds()
+        low, high = _scaled(self._bounds())
         span = np.where(high > low, high - low, 1.0)
         return np.asarray((_scaled(settings) - low) / span)
 
@@ -57,7 +57,7 @@ class Ranges:
 
         The result is clipped to the ranges, because exp(log x) may miss x by a rounding error.
         """
-        low, high = self._scaled_bounds()
+        low, high = _scaled(self._bounds())
         settings = low + np.asarray(unit, dtype=np.float64) * (high - low)
         settings[:, 0] = np.rint(np.exp(settings[:, 0]))
         return np.asarray(np.clip(settings, *self._bounds()))
@@ -72,9 +72,6 @@ class Ranges:
 
     def _bounds(self) -> FloatArray:
         return np.array([self.iterations, self.exploration, self.cost_weight], dtype=np.float64).T
-
-    def _scaled_bounds(self) -> FloatArray:
-        return _scaled(self._bounds())
 
 
 def _scaled(settings: ArrayLike) -> FloatArray:

@@ -30,12 +30,8 @@ def replace_folder(path: str | Path, files: Mapping[str, str | bytes], what: str
     """Write a folder of files in one step.
 
     The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
-    one; between two renames the existing one waits as `.<name>.old`.
-
-    Args:
-        path: The folder.
-        files: Content of each file, written in this order.
-        what: What the folder is, for errors, such as `a checkpoint`.
+    one; between two renames the existing one waits as `.<name>.old`. `files` are written in their order; `what` says in
+    errors what the folder is, such as `a checkpoint`.
 
     Raises:
         FileExistsError: `path` holds other files, which would be lost.

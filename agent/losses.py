@@ -14,9 +14,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-SMALLEST_SQUARED_DISTANCE = 1e-12
-"""Below it a distance counts as this one: the square root has no gradient at 0."""
-
 
 class Losses(NamedTuple):
     """The parts of the total loss, scalars."""
@@ -37,7 +34,7 @@ def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: flo
     """
     maps = maps.float()
     squared = (maps[:, None] - maps[None, :]).square().sum(dim=-1)
-    distance = squared.clamp_min(SMALLEST_SQUARED_DISTANCE).sqrt()
+    distance = squared.clamp_min(1e-12).sqrt()  # the square root has no gradient at 0
     pair_weight = torch.triu(weight[:, None] * weight[None, :], diagonal=1)
     same = reranker[:, None] == reranker[None, :]
     positive = _weighted_mean(squared, pair_weight * same)

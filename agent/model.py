@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 from agent.config import AgentConfig
 from agent.configurations import SETTINGS
@@ -34,9 +35,9 @@ class AgentModel(nn.Module):  # type: ignore[misc]
 
     def __init__(self, config: AgentConfig, seed: int) -> None:
         super().__init__()
-        self.encoder = nn.ModuleList(_linear(*shape) for shape in config.encoder_shapes)
-        self.reranker = _linear(config.map_dim, len(config.rerankers))
-        self.settings = _linear(config.map_dim, len(SETTINGS))
+        self.encoder = nn.ModuleList(skip_init(nn.Linear, *shape) for shape in config.encoder_shapes)
+        self.reranker = skip_init(nn.Linear, config.map_dim, len(config.rerankers))
+        self.settings = skip_init(nn.Linear, config.map_dim, len(SETTINGS))
         # As `nn.Linear` draws them, U(-1/sqrt(inputs), 1/sqrt(inputs)), from a generator of our own.
         generator = torch.Generator().manual_seed(seed)
         for layer in (*self.encoder, self.reranker, self.settings):
@@ -58,7 +59,3 @@ class AgentModel(nn.Module):  # type: ignore[misc]
     def load_weights(self, weights: Mapping[str, NDArray[np.float32]]) -> None:
         """Take over the tensors that `weights` returned."""
         self.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.items()})
-
-
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    return nn.utils.skip_init(nn.Linear, inputs, outputs)

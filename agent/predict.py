@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from agent.config import AgentConfig
-from agent.configurations import SETTINGS
+from agent.configurations import SETTINGS, FloatArray
 from agent.errors import AgentError
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

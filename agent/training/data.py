@@ -152,16 +152,12 @@ def epoch_order(num_rows: int, seed: int, epoch: int) -> NDArray[np.int64]:
 
 Float32 = NDArray[np.float32]
 
-FIRST_LAYER = "encoder.0"
-CONSTANT = 1e-6
-"""A feature that deviates by less is constant: it is left out, since stretching it would enlarge rounding errors."""
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureScaling:
     """Scales features to mean 0 and deviation 1 / sqrt(d): subtract `mean` `[d]`, multiply by `factor` `[d]`.
 
-    The factor of a constant feature is 0.
+    The factor of a constant feature (deviation up to 1e-6) is 0, since stretching it would enlarge rounding errors.
     """
 
     mean: Float32
@@ -171,7 +167,7 @@ class FeatureScaling:
     def of(cls, features: Float32) -> FeatureScaling:
         """Return the scaling that training features `[n, d]` ask for."""
         deviation = features.std(axis=0, dtype=np.float64)
-        varies = deviation > CONSTANT
+        varies = deviation > 1e-6
         factor = np.divide(1 / np.sqrt(features.shape[1]), deviation, out=np.zeros_like(deviation), where=varies)
         return cls(features.mean(axis=0, dtype=np.float64).astype(np.float32), factor.astype(np.float32))
 
@@ -181,7 +177,6 @@ class FeatureScaling:
 
     def fold(self, weights: Mapping[str, Float32]) -> dict[str, Float32]:
         """Return weights that do with plain features what the given ones do with scaled features."""
-        weight = weights[f"{FIRST_LAYER}.weight"].astype(np.float64) * self.factor
-        bias = weights[f"{FIRST_LAYER}.bias"] - weight @ self.mean
-        folded = {f"{FIRST_LAYER}.weight": weight.astype(np.float32), f"{FIRST_LAYER}.bias": bias.astype(np.float32)}
-        return {**weights, **folded}
+        weight = weights["encoder.0.weight"].astype(np.float64) * self.factor
+        bias = weights["encoder.0.bias"] - weight @ self.mean
+        return {**weights, "encoder.0.weight": weight.astype(np.float32), "encoder.0.bias": bias.astype(np.float32)}

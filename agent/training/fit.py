@@ -84,14 +84,8 @@ def fit(
     Several devices or machines train one agent if `train_config` names a strategy for them; all have to see `out_dir`,
     and the first process writes it. A finished training of the same tables and settings is not done again.
 
-    Args:
-        train: Training questions.
-        val: Validation questions, none of them in `train`, or None.
-        config: The agent's configuration.
-        train_config: How to train.
-        out_dir: Folder of the checkpoint, the logs and the state of an unfinished training.
-        facts: More facts for the model card, such as data and commit.
-        progress: Show a progress bar.
+    No question of `val` may be in `train`. `out_dir` also holds the logs and the state of an unfinished training;
+    `facts`, such as data and commit, are added to the model card; `progress` shows a bar.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -111,7 +105,10 @@ def fit(
     with open_logger(train_config.logger if first else "none", out_dir, dataclasses.asdict(train_config)) as logger:
         keeper = _EpochKeeper(path, fingerprint, state, train_config.patience, logger)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
-            module = _module(train, val, config, train_config, state)
+            model = AgentModel(config, train_config.seed)
+            if state.model:
+                model.load_weights(state.model)
+            module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
             with _quiet_lightning(), _one_thread():
                 trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
                 trainer.fit(module)
@@ -122,11 +119,8 @@ def fit(
         agent = ConfigurationAgent(config, state.best)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
         if first:
-            save(
-                report.checkpoint,
-                agent,
-                model_card(config, _facts(train, val, train_config, report) | dict(facts or {})),
-            )
+            card = model_card(config, _facts(train, val, train_config, report) | dict(facts or {}))
+            save(report.checkpoint, agent, card)
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
             record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
             replace_file(out_dir / DONE_FILE, record)
@@ -135,15 +129,6 @@ def fit(
     if first:
         path.unlink(missing_ok=True)
     return report
-
-
-def _module(
-    train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig, state: ResumeState
-) -> AgentModule:
-    model = AgentModel(config, train_config.seed)
-    if state.model:
-        model.load_weights(state.model)
-    return AgentModule(model, config, train_config, train, val, len(state.history), state.optimizer)
 
 
 def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progress: bool) -> pl.Trainer:

@@ -18,10 +18,9 @@ from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
 from numpy.typing import NDArray
 
 from agent.config import Tracker
+from agent.configurations import FloatArray
 from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
-
-WANDB_PROJECT = "corag-agent"
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +98,7 @@ def _wandb(out_dir: Path) -> WandbLogger:
     import wandb
 
     logger = WandbLogger(
-        project=WANDB_PROJECT,
+        project="corag-agent",
         name=out_dir.name,
         save_dir=out_dir,
         # Not through `offline=True`, which would change the environment of the whole process.
@@ -109,9 +108,6 @@ def _wandb(out_dir: Path) -> WandbLogger:
     # The run starts at first use; an error has to come here.
     _ = logger.experiment
     return logger
-
-
-FloatArray = NDArray[np.float64]
 
 
 class Diagnostics(NamedTuple):

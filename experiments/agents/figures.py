@@ -51,7 +51,7 @@ def method_figures(
                 "utility": float(mine.mean()),
                 "utility_deviation": float(per_seed.std(ddof=1)) if len(choices) > 1 else 0.0,
                 "regret": float((ceiling - mine).mean()),
-                "gap_closed": _share(lead.sum(), gap.sum()),
+                "gap_closed": float(lead.sum() / gap.sum()) if gap.sum() > 0 else 0.0,
                 "gap_closed_low": low,
                 "gap_closed_high": high,
                 "p_questions": sign_flip_p(lead, groups),
@@ -112,7 +112,3 @@ def _taken(values: FloatArray, choices: Sequence[Choices]) -> FloatArray:
     """Return what each seed's choices gave, `[s, n]`."""
     rows = np.arange(len(values))
     return np.array([values[rows, choice] for choice in choices])
-
-
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole > 0 else 0.0

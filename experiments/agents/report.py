@@ -28,7 +28,6 @@ UNSEEN_SHOWN = (AGENT, WITHOUT_MIN_LEAD, "knn", "ridge")
 """Methods in the figure of unseen data folders."""
 
 Rows = Sequence[Mapping[str, Any]]
-"""The figures of methods, one row each."""
 
 
 def _lines(rows: Rows) -> list[dict[str, str]]:

@@ -103,7 +103,9 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
     chosen = cheapest(arrays, near)
     label = arrays.grid.reranker[chosen]
     tied = near & (arrays.grid.reranker[None] == label[:, None])
-    of_reranker = reranker_values(values, arrays.grid.reranker, config.reranker_value)
+    columns = [values[:, arrays.grid.reranker == label] for label in range(int(arrays.grid.reranker.max()) + 1)]
+    best = config.reranker_value == "best"
+    of_reranker = np.stack([column.max(axis=1) if best else column.mean(axis=1) for column in columns], axis=1)
     return agent.TrainingTable(
         features=arrays.features(recipe),
         reranker=label,
@@ -131,15 +133,6 @@ def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArr
         of_folder[rows] = (leads[rows].sum(axis=0) + PRIOR * leads.mean(axis=0)) / (rows.sum() + PRIOR)
     drawn: FloatArray = values - share * (leads - of_folder)
     return drawn
-
-
-def reranker_values(values: FloatArray, reranker: NDArray[np.int64], how: RerankerValue) -> FloatArray:
-    """Return the value of each reranker on each question, `[n, R]`, from utilities, `[n, C]`.
-
-    `reranker` holds the label of each configuration's reranker, `[C]`; `how` is explained in `TargetConfig`.
-    """
-    columns = [values[:, reranker == label] for label in range(int(reranker.max()) + 1)]
-    return np.stack([of.max(axis=1) if how == "best" else of.mean(axis=1) for of in columns], axis=1)
 
 
 def best_single(arrays: LabelArrays, values: FloatArray) -> int:

@@ -115,10 +115,22 @@ def fit_member(
         )
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.learning_rate, total_steps=steps)
         curve = []
+
+        def loss_of(batch: Sequence[Table]) -> torch.Tensor:
+            drawn = [_draw(table, settings.max_rows, rng) for table in batch]
+            x = np.clip((np.concatenate([rows for rows, _ in drawn]) - mean) / scale, -CLIP, CLIP)
+            logits = network(torch.from_numpy(x.astype(np.float32)))
+            parts = torch.split(logits, [len(rows) for rows, _ in drawn])
+            losses = []
+            for table, part, (_, corrections) in zip(batch, parts, drawn, strict=True):
+                weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
+                losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[int(bool(table.example.gold))])
+            return torch.stack(losses).sum() / sum(table.example.weight for table in batch)
+
         for _ in range(settings.epochs):
             losses = []
             for rows in np.array_split(rng.permutation(len(tables)), steps // settings.epochs):
-                loss = _loss(network.train(), [tables[row] for row in rows.tolist()], mean, scale, settings, rng)
+                loss = loss_of([tables[row] for row in rows.tolist()])
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
@@ -126,25 +138,6 @@ def fit_member(
                 losses.append(float(loss.detach()))
             curve.append(float(np.mean(losses)))
     return network.eval(), curve
-
-
-def _loss(
-    network: Network,
-    tables: Sequence[Table],
-    mean: FloatArray,
-    scale: FloatArray,
-    settings: FitSettings,
-    rng: np.random.Generator,
-) -> torch.Tensor:
-    drawn = [_draw(table, settings.max_rows, rng) for table in tables]
-    x = np.clip((np.concatenate([rows for rows, _ in drawn]) - mean) / scale, -CLIP, CLIP)
-    logits = network(torch.from_numpy(x.astype(np.float32)))
-    parts = torch.split(logits, [len(rows) for rows, _ in drawn])
-    losses = []
-    for table, part, (_, corrections) in zip(tables, parts, drawn, strict=True):
-        weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
-        losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[int(bool(table.example.gold))])
-    return torch.stack(losses).sum() / sum(table.example.weight for table in tables)
 
 
 def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -61,9 +61,6 @@ ORDERS_MET = 100
 """Orders of a question that the calibration looks at, for each budget."""
 MOST_JUDGED = 300
 """Questions of a test on which the calibration is judged."""
-CHARACTERS_PER_TOKEN = 4
-"""Roughly, in English."""
-
 
 Training = Sequence[tuple[Pooled, Table]]
 """The training questions, as a whole and as the fit sees them."""
@@ -280,7 +277,7 @@ def _measured(
 
 def _met(scorer: EvidenceScorer, pooled: Pooled, budgets: Sequence[int], seed: int) -> tuple[list[Order], FloatArray]:
     """Return orders that searches meet, and whether each holds all of the evidence."""
-    costs = [max(1, len(chunk.text) // CHARACTERS_PER_TOKEN) for chunk in pooled.chunks]
+    costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]  # about four characters a token in English
     orders = [order for budget in budgets for order in met_orders(scorer, costs, budget, ORDERS_MET, seed)]
     gold = set(pooled.gold)
     return orders, np.array([float(bool(gold) and gold.issubset(order)) for order in orders])

@@ -117,8 +117,7 @@ def _similar(texts: Mapping[str, str], queries: Sequence[Query], number: int) ->
     found = []
     for query, row in zip(queries, hits.tolist(), strict=True):
         pool = query.candidates or [names[hit] for hit in row]
-        gold = set(query.gold)
-        found.append([name for name in pool if name not in gold][: max(number, len(query.candidates or ()))])
+        found.append([name for name in pool if name not in query.gold][: max(number, len(query.candidates or ()))])
     return found
 
 

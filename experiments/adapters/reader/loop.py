@@ -41,8 +41,7 @@ def learn(
     """
     if config.processes == 1:
         return _learn(0, config, learning, validate, fingerprint)
-    out = Path(config.out)
-    (out / "meeting").unlink(missing_ok=True)
+    (Path(config.out) / "meeting").unlink(missing_ok=True)
     others = torch.multiprocessing.spawn(
         _help, (config, learning, fingerprint), nprocs=config.processes - 1, join=False
     )
