@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
-from experiments.data.pools import PoolName, check_counts
+
+PoolName = Literal["auto", "candidates", "document", "corpus"]
 
 
 def comma_separated(text: str | None) -> list[str]:
@@ -39,7 +40,12 @@ class CandidateSettings:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        check_counts(self.limit, self.num_candidates, self.sample)
+        if self.sample is not None and self.sample < 1:
+            raise InputError(f"sample must be at least 1, got {self.sample}; leave it out for all questions")
+        if self.limit is not None and self.limit < 1:
+            raise InputError(f"limit must be at least 1, got {self.limit}; leave it out for all questions")
+        if self.num_candidates < 1:
+            raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
 
 
 def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.cli.console import Report, progress
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, build_index
 from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.models.minilm import cache_folder
@@ -21,9 +20,8 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.text.documents import passage
 from corag.types import Candidate, Embedder
+from experiments.data.config import CandidateSettings, PoolName
 from experiments.run.journal import fingerprint
-
-PoolName = Literal["auto", "candidates", "document", "corpus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +144,6 @@ def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query
     return [queries[place] for place in np.sort(places)]
 
 
-def check_counts(limit: int | None, num_candidates: int, sample: int | None = None) -> None:
-    """Raise `InputError` for a limit, a sample or a number of candidates below 1."""
-    if sample is not None and sample < 1:
-        raise InputError(f"sample must be at least 1, got {sample}; leave it out for all questions")
-    if limit is not None and limit < 1:
-        raise InputError(f"limit must be at least 1, got {limit}; leave it out for all questions")
-    if num_candidates < 1:
-        raise InputError(f"num_candidates must be at least 1, got {num_candidates}; 10 to 50 are usual")
-
-
 def embed_all(
     embedder: Embedder, texts: Sequence[str], report: Report | None = None, batch_size: int = 512
 ) -> NDArray[np.float32]:
@@ -192,11 +180,9 @@ def open_pool(
     folder: DataFolder,
     queries: Sequence[Query],
     embedder: Embedder,
+    settings: CandidateSettings,
     *,
-    pool: PoolName = "auto",
-    retrieval: Retrieval | None = None,
     index: str | Path | None = None,
-    num_candidates: int = 20,
     documents_limit: int | None = None,
     chunking: ChunkConfig | None = None,
     check: bool = True,
@@ -204,17 +190,18 @@ def open_pool(
 ) -> Pool:
     """Return the pool that the settings ask for; see `resolve`, `Pool.of_candidates` and `ChunkIndex.retrieve`.
 
-    Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` counts
-    for a corpus, `documents_limit` for documents. `check` refuses questions without any candidate; see `check_pool`.
+    Without an `index` of the corpus, one is built in the cache folder, cut as `chunking` says. `num_candidates` of the
+    settings counts for a corpus, `documents_limit` for documents. `check` refuses questions without any candidate; see
+    `check_pool`.
     """
-    pool = resolve(pool, queries, index)
+    pool = resolve(settings.pool, queries, index)
     if check:
         check_pool(pool, folder, queries)
     if pool != "corpus":
         queries, most = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
         with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
             return Pool.of_candidates(
-                folder, queries, embedder, retrieval, num_candidates=most, name=pool, report=report
+                folder, queries, embedder, settings.retrieval, num_candidates=most, name=pool, report=report
             )
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
@@ -227,4 +214,4 @@ def open_pool(
         lock = require("filelock", "experiments").FileLock(f"{place}.lock")
         with lock, progress("index corpus", quiet=quiet) as report:
             opened = build_index(folder.path, place, embedder, chunking, report=report, overwrite=True)
-    return Pool.of_index(opened, queries, embedder, num_candidates, retrieval)
+    return Pool.of_index(opened, queries, embedder, settings.num_candidates, settings.retrieval)

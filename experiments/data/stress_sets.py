@@ -29,8 +29,8 @@ from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
-from experiments.data.config import CandidateSettings
-from experiments.data.pools import PoolName, drawn, open_pool
+from experiments.data.config import CandidateSettings, PoolName
+from experiments.data.pools import drawn, open_pool
 from experiments.evaluation.metrics import substring_match
 from experiments.run.journal import write_data
 
@@ -166,15 +166,7 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
     """Write the data folders that a config describes; return how many questions are in each."""
     folder = DataFolder.open(config.data)
     queries = drawn(folder.split(config.split, config.limit), config.sample, config.seed)
-    pool = open_pool(
-        folder,
-        queries,
-        corag.embedder(config.embedder),
-        pool=config.pool,
-        retrieval=config.retrieval,
-        num_candidates=config.num_candidates,
-        quiet=config.quiet,
-    )
+    pool = open_pool(folder, queries, corag.embedder(config.embedder), config, quiet=config.quiet)
     rankings: dict[str, list[Document]] = {}
     for query in queries:
         # A passage that was cut into chunks counts once.

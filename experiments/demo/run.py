@@ -24,7 +24,7 @@ from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
 from experiments.agents.targets import EVERY_QUESTION, PAPER
 from experiments.agents.train import TrainAgentConfig, train
-from experiments.data.pools import check_counts
+from experiments.data.config import CandidateSettings
 from experiments.demo import write_data_folder
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -62,7 +62,7 @@ class DemoConfig:
 
     def __post_init__(self) -> None:
         self.budget_list()
-        check_counts(self.limit, self.num_candidates)
+        CandidateSettings(num_candidates=self.num_candidates, limit=self.limit)  # refuses numbers below 1
 
     def budget_list(self) -> list[int]:
         """Return the budgets in rising order."""

@@ -150,10 +150,8 @@ class _Run:
                 self._folder,
                 self._queries,
                 self._embedder,
-                pool=config.pool,
-                retrieval=config.retrieval,
+                config,
                 index=config.index,
-                num_candidates=config.num_candidates,
                 chunking=ChunkConfig(config.max_tokens),
                 quiet=config.quiet,
             )

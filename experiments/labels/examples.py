@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corag.errors import DataError, InputError
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_of
 from corag.types import Embedder
-from experiments.data.config import candidate_settings
-from experiments.data.pools import Pool, PoolName, check_pool, content_hash, open_pool, resolve
+from experiments.data.config import PoolName, candidate_settings
+from experiments.data.pools import Pool, check_pool, content_hash, open_pool, resolve
 from experiments.data.splits import document_groups, held_out, questions_of
 from experiments.labels.config import LabelConfig, LabelSource, listed
 from experiments.run.journal import fingerprint
@@ -84,15 +84,13 @@ class Examples:
 
     def open_pool(self, source: int, queries: Sequence[Query], embedder: Embedder, *, quiet: bool = True) -> Pool:
         """Return the pool of questions of a source; of a few questions all lists may be empty."""
-        settings = self.sources[source]
+        settings = replace(self.sources[source], pool=self.pool_name(source))
         return open_pool(
             self.folders[source],
             queries,
             embedder,
-            pool=self.pool_name(source),
-            retrieval=settings.retrieval,
+            settings,
             index=self.config.index,
-            num_candidates=settings.num_candidates,
             documents_limit=settings.num_candidates,
             chunking=ChunkConfig(self.config.max_tokens),
             check=False,

@@ -11,9 +11,9 @@ from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
 from corag.text.documents import Document
 from corag.text.tokens import token_counter
+from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
     Pool,
-    check_counts,
     content_hash,
     embed_all,
     open_pool,
@@ -70,7 +70,7 @@ def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
     empty = replace(folder.queries[0], candidates=())
     assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
     with pytest.raises(DataError, match=r"none of the 1 questions of .* has a candidate.*--pool corpus"):
-        open_pool(folder, [empty], corag.embedder(), quiet=True)
+        open_pool(folder, [empty], corag.embedder(), CandidateSettings(), quiet=True)
 
 
 def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
@@ -87,9 +87,8 @@ def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
 def test_candidates_from_an_index_by_words(folder, small_index, retrieval):
     embedder = corag.embedder()
     index = ChunkIndex.open(small_index, embedder)
-    pool = open_pool(
-        folder, folder.queries, embedder, pool="corpus", index=small_index, num_candidates=5, retrieval=retrieval
-    )
+    settings = CandidateSettings(pool="corpus", num_candidates=5, retrieval=retrieval)
+    pool = open_pool(folder, folder.queries, embedder, settings, index=small_index)
     for query in folder.queries:
         vector = embedder.embed([query.question])[0]
         expected = index.retrieve(query.question, vector, 5, retrieval)
@@ -130,7 +129,8 @@ def test_words_that_no_candidate_holds_leave_the_order_of_the_cosines(folder):
 @pytest.mark.parametrize("pool", ["candidates", "corpus"])
 def test_an_unknown_retrieval_is_refused(folder, small_index, pool):
     with pytest.raises(InputError, match="retrieval is 'words'; it must be one of vector, text, hybrid"):
-        open_pool(folder, folder.queries, corag.embedder(), pool=pool, index=small_index, retrieval="words")
+        settings = CandidateSettings(pool=pool, retrieval="words")
+        open_pool(folder, folder.queries, corag.embedder(), settings, index=small_index)
 
 
 @pytest.mark.parametrize(("num_texts", "batches"), [(0, []), (1, [1]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
@@ -178,8 +178,8 @@ def test_a_corpus_without_text_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
-    def name_of(queries=folder.queries, **settings):
-        return open_pool(folder, queries, corag.embedder(), quiet=True, **settings).name
+    def name_of(queries=folder.queries, pool="auto", index=None):
+        return open_pool(folder, queries, corag.embedder(), CandidateSettings(pool=pool), index=index, quiet=True).name
 
     without = [replace(folder.queries[0], candidates=None), *folder.queries[1:]]
     assert name_of() == "candidates"
@@ -195,7 +195,7 @@ def test_an_index_by_default_is_kept_in_the_cache_and_follows_the_corpus(tmp_pat
 
     def chunks_offered():
         folder, embedder = DataFolder.open(path), CountingEmbedder()
-        pool = open_pool(folder, folder.queries, embedder, num_candidates=9, quiet=True)
+        pool = open_pool(folder, folder.queries, embedder, CandidateSettings(num_candidates=9), quiet=True)
         return {candidate.chunk.id for candidate in pool.candidates(folder.queries[0])}, embedder.batches
 
     first, batches = chunks_offered()
@@ -230,9 +230,9 @@ def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, s
     ("limit", "num_candidates", "name"), [(0, 1, "limit"), (-1, 1, "limit"), (None, 0, "num_cand")]
 )
 def test_counts_below_one_are_refused(limit, num_candidates, name):
-    check_counts(None, 1)
+    CandidateSettings(num_candidates=1)
     with pytest.raises(InputError, match=f"{name}.* must be at least 1, got"):
-        check_counts(limit, num_candidates)
+        CandidateSettings(limit=limit, num_candidates=num_candidates)
 
 
 def with_articles(folder):
@@ -249,7 +249,7 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
         replace(folder.queries[1], gold=("sable#3-9",), candidates=()),
         replace(folder.queries[2], gold=("oro", "choir")),
     ]
-    pool = open_pool(articles, queries, embedder, pool="document", quiet=True)
+    pool = open_pool(articles, queries, embedder, CandidateSettings(pool="document"), quiet=True)
     assert pool.name == "document"
     island, water = {"varn", "tolmere", "choir"}, {"oro", "sable"}
     for query, expected in zip(queries, (island, water, island | water), strict=True):

@@ -13,6 +13,7 @@ from corag.selectors.corag.selector import Corag
 from corag.text.data import DataFolder
 from corag.text.tokens import CallableCounter, token_counter
 from corag.types import Answer
+from experiments.data.config import CandidateSettings
 from experiments.data.pools import open_pool
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import answer_figures, evidence_figures
@@ -137,7 +138,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
     tokens = COUNTERS[counter]
     folder = DataFolder.open(small_data)
     queries = folder.queries[:2]
-    pool = open_pool(folder, queries, corag.embedder(), quiet=True)
+    pool = open_pool(folder, queries, corag.embedder(), CandidateSettings(), quiet=True)
     rerankers = {name: corag.reranker(name) for name in ("bm25", "minilm-maxsim")}
     grid = config_of("-", "", iterations="1,2,5", explorations="0,0.6", cost_weights="0,0.5").grid()
     labeller = Labeller(list(rerankers.values()), grid, reader, corag.embedder(), tokens, budget_tokens, "windows")
