@@ -12,38 +12,20 @@ section 4. Its symbols are kept: value V, total reward W, visits n, all visits N
 exploration c, cost weight lambda, utility U.
 """
 
-from search.config import Policy, SearchConfig
-from search.drivers import Run, search, search_coroutine, search_many
-from search.exhaustive import exhaustive
-from search.orders import count_orders
-from search.tree.tree import SearchTree
-from search.types import (
-    Order,
-    Problem,
-    ScoreOrders,
-    ScoreProblemOrders,
-    SearchCoroutine,
-    SearchError,
-    SearchResult,
-    StopSearch,
-)
-
-__all__ = [
-    "Order",
-    "Policy",
-    "Problem",
-    "Run",
-    "ScoreOrders",
-    "ScoreProblemOrders",
-    "SearchConfig",
-    "SearchCoroutine",
-    "SearchError",
-    "SearchResult",
-    "SearchTree",
-    "StopSearch",
-    "count_orders",
-    "exhaustive",
-    "search",
-    "search_coroutine",
-    "search_many",
-]
+from search.config import Policy as Policy
+from search.config import SearchConfig as SearchConfig
+from search.drivers import Run as Run
+from search.drivers import search as search
+from search.drivers import search_coroutine as search_coroutine
+from search.drivers import search_many as search_many
+from search.exhaustive import exhaustive as exhaustive
+from search.orders import count_orders as count_orders
+from search.tree.tree import SearchTree as SearchTree
+from search.types import Order as Order
+from search.types import Problem as Problem
+from search.types import ScoreOrders as ScoreOrders
+from search.types import ScoreProblemOrders as ScoreProblemOrders
+from search.types import SearchCoroutine as SearchCoroutine
+from search.types import SearchError as SearchError
+from search.types import SearchResult as SearchResult
+from search.types import StopSearch as StopSearch

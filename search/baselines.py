@@ -70,7 +70,14 @@ def at_random(space: OrderSpace, config: SearchConfig, incumbent: Incumbent, sur
 
 
 def _children(space: OrderSpace, surrogate: Surrogate | None) -> Callable[[Order], list[Order]]:
-    return space.children if surrogate is None else surrogate.thinned(space.children)
+    if surrogate is None:
+        return space.children
+
+    def promising_children(order: Order) -> list[Order]:
+        orders = space.children(order)
+        return [orders[place] for place in surrogate.promising(orders).tolist()]
+
+    return promising_children
 
 
 def _draws(rng: np.random.Generator, space: OrderSpace, num_orders: int, seen: set[Order]) -> list[Order]:

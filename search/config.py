@@ -17,7 +17,6 @@ OnError = Literal["raise", "keep"]
 TREE_POLICIES: tuple[Policy, ...] = ("paper", "public-code")
 OLD_POLICIES: dict[str, Policy] = {"model": "bayesian", "carrot": "public-code"}
 """Former names of policies, which settings stored earlier may hold."""
-TREE_CHOICES: tuple[Choice, ...] = ("mean", "utility")
 NAMES = {"policy": Policy, "backup": Backup, "visits": Visits, "choice": Choice, "on_error": OnError}
 LEAST = {"iterations": 1, "max_length": 1, "max_scored": 1, "batch_size": 4, "beam_width": 1, "seed": 0}
 OPTIONAL = ("max_length", "max_scored", "patience", "deadline_ms")
@@ -90,7 +89,7 @@ class SearchConfig:
             if (number := getattr(self, field)) is not None or field not in OPTIONAL:
                 check_not_negative(field, number)
         check_share("prefilter", self.prefilter)
-        if self.choice in TREE_CHOICES and self.policy not in TREE_POLICIES:
+        if self.choice in ("mean", "utility") and self.policy not in TREE_POLICIES:
             raise SearchError(
                 f"choice is {self.choice!r}, which policy {self.policy!r} cannot decide by: it keeps no visits; "
                 f"choose by value or value-minus-cost, or set policy to {' or '.join(TREE_POLICIES)}"

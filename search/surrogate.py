@@ -5,7 +5,7 @@ Its values may be on any scale: only their ranking counts, and for policy `bayes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import ceil
 
 import numpy as np
@@ -50,12 +50,3 @@ class Surrogate:
         if num_kept >= len(orders):
             return np.arange(len(orders))
         return np.sort(np.argsort(-self(orders), kind="stable")[:num_kept])
-
-    def thinned(self, children: Callable[[Order], list[Order]]) -> Callable[[Order], list[Order]]:
-        """Return `children` reduced to the promising ones."""
-
-        def promising_children(order: Order) -> list[Order]:
-            orders = children(order)
-            return [orders[place] for place in self.promising(orders).tolist()]
-
-        return promising_children

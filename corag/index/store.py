@@ -109,12 +109,6 @@ def open_table(database: Any, name: str) -> Any | None:
         raise
 
 
-def create_chunk_table(database: Any, name: str, dimension: int) -> Any:
-    """Return a new table for chunks with vectors of `dimension` numbers."""
-    no_vectors = np.zeros((0, dimension), dtype=np.float32)
-    return database.create_table(name, schema=to_rows([], 0, no_vectors).schema)
-
-
 def chunk_table_names(database: Any) -> list[str]:
     """Return the names of all tables of chunks."""
     page = database.list_tables()

@@ -24,7 +24,6 @@ from corag.index.store import (
     accessing,
     chunk_table_names,
     connect,
-    create_chunk_table,
     in_state,
     metadata_json,
     new_chunk_table_name,
@@ -72,7 +71,8 @@ def write_index(
         table = open_table(database, building.table)
         # An empty table is false.
         if table is None:
-            table = create_chunk_table(database, building.table, building.dimension)
+            no_vectors = np.zeros((0, building.dimension), dtype=np.float32)
+            table = database.create_table(building.table, schema=to_rows([], 0, no_vectors).schema)
         num_stored = table.count_rows()
         _require_rows(table, corpus[:num_stored], uri)
     if progress is not None:

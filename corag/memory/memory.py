@@ -63,7 +63,7 @@ class Memory(Generic[Key, Value]):
 
     Raises:
         InputError: `max_bytes` is negative.
-        DataError: The file is damaged, of another program or version, or cannot be opened.
+        DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
     """
 
     def __init__(
@@ -85,11 +85,7 @@ class Memory(Generic[Key, Value]):
         self._file = None if path is None else SQLiteTable(path, cast(Codec[Value], codec).kind)
 
     def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
-        """Return those of the keys that are known, with their values.
-
-        Raises:
-            DataError: The file cannot be read.
-        """
+        """Return those of the keys that are known, with their values."""
         wanted = dict.fromkeys(keys)
         with self._lock:
             found = {key: self._entries[key][0] for key in wanted if key in self._entries}
@@ -103,11 +99,7 @@ class Memory(Generic[Key, Value]):
         return found
 
     def put(self, entries: Mapping[Key, Value]) -> None:
-        """Keep entries; in the file all or none of them, and what it holds already stays.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
+        """Keep entries; in the file all or none of them, and what it holds already stays."""
         if self._file is not None and entries:
             encode = cast(Codec[Value], self._codec).encode
             self._file.put({cast(bytes, key): encode(value) for key, value in entries.items()})
@@ -122,9 +114,6 @@ class Memory(Generic[Key, Value]):
             keys: Keys, in any order and number.
             compute_missing: Gets distinct unknown keys in the order of `keys` and returns their values.
             batch: The most keys it gets at once; each batch is kept before the next. None passes them together.
-
-        Raises:
-            DataError: The file cannot be read or written.
         """
         found = self.get(keys)
         missing = [key for key in dict.fromkeys(keys) if key not in found]

@@ -29,7 +29,7 @@ class SQLiteTable:
         kind: Name of the table.
 
     Raises:
-        DataError: The file is damaged, of another program or version, or cannot be opened.
+        DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
     """
 
     def __init__(self, path: str | Path, kind: str) -> None:
@@ -43,11 +43,7 @@ class SQLiteTable:
                 self._write_ahead(connection)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """Return those of the keys that are there, with their values.
-
-        Raises:
-            DataError: The file cannot be read.
-        """
+        """Return those of the keys that are there, with their values."""
         found: dict[bytes, bytes] = {}
         with self._connection() as connection:
             for start in range(0, len(keys), _MOST_PARAMETERS):
@@ -57,11 +53,7 @@ class SQLiteTable:
         return found
 
     def put(self, entries: Mapping[bytes, bytes]) -> None:
-        """Add entries, all or none of them; the value of a key that is there stays.
-
-        Raises:
-            DataError: The file cannot be written.
-        """
+        """Add entries, all or none of them; the value of a key that is there stays."""
         with self._connection() as connection, connection:
             connection.executemany(f'INSERT OR IGNORE INTO "{self._kind}" VALUES (?, ?)', entries.items())
 

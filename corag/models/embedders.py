@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from corag.errors import InputError, ModelError
 from corag.models import minilm
 from corag.models.engine.backends import Backend, Precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
+from corag.models.engine.engine import Float32
 from corag.models.known import BGE_M3, announce
 from corag.optional import require
 from corag.text.tokens import encode
-
-Float32 = NDArray[np.float32]
 
 
 class MiniLMEmbedder:
@@ -31,7 +28,7 @@ class MiniLMEmbedder:
 
     dimension = minilm.DIMENSION
 
-    def __init__(self, *, backend: minilm.Backend = "auto", encoder: minilm.TextEncoder | None = None) -> None:
+    def __init__(self, *, backend: Backend = "auto", encoder: minilm.TextEncoder | None = None) -> None:
         self.name = "minilm"
         self._encoder = encoder or minilm.minilm_encoder(backend)
 
@@ -51,8 +48,14 @@ class SentenceTransformerEmbedder:
         self, *, model: str, device: str | None = None, batch_size: int = 32, trust_remote_code: bool = False
     ) -> None:
         library = require("sentence_transformers", "models")
-        with _loading(model):
+        try:
             self._model = library.SentenceTransformer(model, device=device, trust_remote_code=trust_remote_code)
+        except (OSError, ValueError, require("safetensors", "models").SafetensorError) as error:
+            raise ModelError(
+                f"the model {model!r} cannot be loaded: {error}. Give a local folder (hf download NAME --local-dir "
+                "FOLDER makes one where there is a network), a name that exists on the hub with a network at hand, or "
+                "'minilm', which needs no download"
+            ) from error
         self.name = model
         self.dimension = int(self._model.get_embedding_dimension())
         self._batch_size = batch_size
@@ -125,16 +128,3 @@ class BgeM3Embedder:
         for batch in self._engine.run(ids, types if self._takes_types else None):
             vectors[batch.rows] = minilm.unit(batch.output[:, 0])
         return vectors
-
-
-@contextmanager
-def _loading(model: str) -> Iterator[None]:
-    """Turn what the libraries raise for missing and damaged models into one error."""
-    try:
-        yield
-    except (OSError, ValueError, require("safetensors", "models").SafetensorError) as error:
-        raise ModelError(
-            f"the model {model!r} cannot be loaded: {error}. Give a local folder (hf download NAME --local-dir FOLDER "
-            "makes one where there is a network), a name that exists on the hub with a network at hand, or 'minilm', "
-            "which needs no download"
-        ) from error

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.engine.backends import Backend as Backend
-from corag.models.engine.backends import Precision, batch_tokens, load_forward, resolve_backend
+from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
 from corag.models.engine.engine import Batch, Engine, Float32, Forward, Source, quiet
 from corag.models.engine.openvino import cache_folder as cache_folder
 from corag.optional import require
@@ -67,19 +66,15 @@ class TextEncoder(Protocol):
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """Return the token ids of each text, without special tokens."""
-        ...
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return the last layer of each text, special tokens included."""
-        ...
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return unit vectors of every token of each text in its context."""
-        ...
 
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return a unit vector for each text."""
-        ...
 
 
 class MiniLMEncoder:

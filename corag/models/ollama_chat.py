@@ -214,11 +214,9 @@ class OllamaChat:
             )
 
     def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
-        """Return the client's error as one that names the host and the remedy; any other is raised as it is.
+        """Return the client's error, raised after `num_received` characters, as one that names host and remedy.
 
-        Args:
-            error: What the client raised.
-            num_received: Characters of the reply that came before it.
+        Any other error is raised as it is.
         """
         import httpx
         import ollama

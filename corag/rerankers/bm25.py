@@ -99,8 +99,7 @@ class Bm25Scorer:
         damping = self._k1 * (1 - self._b + self._b * lengths / self._average_length)
         with np.errstate(invalid="ignore"):  # 0 / 0 for an empty text when b is 1
             saturated = np.nan_to_num(counts / (counts + damping[:, None]))
-        values: FloatArray = saturated @ self._weights
-        return values
+        return np.asarray(saturated @ self._weights)
 
 
 _ONE_STEMS = threading.Lock()
@@ -112,18 +111,12 @@ def _stemmer() -> Any:
     return require("Stemmer", "bm25").Stemmer("english")
 
 
-def _terms(texts: Sequence[str]) -> list[list[str]]:
-    """Return the stemmed words of each text, without stop words."""
-    with _ONE_STEMS:
-        tokens: list[list[str]] = require("bm25s", "bm25").tokenize(
-            list(texts), stopwords="en", stemmer=_stemmer(), return_ids=False, show_progress=False
-        )
-    return tokens
-
-
 def _count_terms(query: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArray]:
-    """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`."""
-    query_terms, *text_terms = _terms([query, *texts])
+    """Return occurrences of the question's terms `[texts, terms]` and lengths `[texts]`; stop words do not count."""
+    with _ONE_STEMS:
+        query_terms, *text_terms = require("bm25s", "bm25").tokenize(
+            [query, *texts], stopwords="en", stemmer=_stemmer(), return_ids=False, show_progress=False
+        )
     column = {term: index for index, term in enumerate(dict.fromkeys(query_terms))}
     counts = np.zeros((len(texts), len(column)), dtype=np.float64)
     for row, terms in enumerate(text_terms):

@@ -145,10 +145,9 @@ class CrossEncoderScorer(WindowedScorer):
 
 
 def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:
-    if wanted is None and allowed is None:
-        raise InputError(f"neither the model {str(model)!r} nor its tokenizer says how much it sees; give max_tokens")
     window = allowed if wanted is None else wanted
-    assert window is not None
+    if window is None:
+        raise InputError(f"neither the model {str(model)!r} nor its tokenizer says how much it sees; give max_tokens")
     if window < 1 or (allowed is not None and window > allowed):
         raise InputError(f"max_tokens is {window}; the model {str(model)!r} takes 1 to {allowed or 'any number'}")
     return window

@@ -124,11 +124,7 @@ class CachedScorer:
         return [key for key in keys if key not in self._values]
 
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
-        """Keep the reranker's answer for `missing` orders.
-
-        Raises:
-            ScoringError: It is the wrong number of values, or one is not finite.
-        """
+        """Keep the reranker's answer for `missing` orders; raise as a call does."""
         try:
             values = checked_values(answer, orders, f"reranker {self._name!r}", self._named)
         except SearchError as error:
@@ -157,7 +153,6 @@ class JointScorer(Protocol):
     @staticmethod
     def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, for scorers of one reranker."""
-        ...
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:

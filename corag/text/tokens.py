@@ -88,9 +88,7 @@ def estimated_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // _BYTES_PER_TOKEN)
 
 
-def token_counter(
-    spec: str | Path | Callable[[str], object] = MINILM,
-) -> TokenizerFileCounter | CallableCounter:
+def token_counter(spec: str | Path | Callable[[str], object] = MINILM) -> TokenizerFileCounter | CallableCounter:
     """Return a token counter.
 
     Args:

@@ -199,8 +199,7 @@ class GaussianProcess:
 
     def prior_deviation(self) -> FloatArray:
         """Return the standard deviation of each order, summed over the priors, before any amplitude is known, `[P]`."""
-        total: FloatArray = np.sqrt(self._variance).sum(0)
-        return total
+        return np.asarray(np.sqrt(self._variance).sum(0))
 
     def upper_confidence_bound(self, rows: slice = slice(None)) -> FloatArray:
         """Return mean plus two standard deviations, averaged over the priors, `[len(rows)]`."""
@@ -218,8 +217,7 @@ class GaussianProcess:
         if len(self._trusts) > 1:
             ahead += amplitude * self._trusts[trust, None] * self._novelty[prior][:, rows]
         deviation = amplitude * np.sqrt(self._variance[prior][:, rows]) + 1e-300
-        gains: FloatArray = self._shares[prior, trust] @ (deviation * unit_expected_improvement(ahead / deviation))
-        return gains
+        return np.asarray(self._shares[prior, trust] @ (deviation * unit_expected_improvement(ahead / deviation)))
 
     def batch(self, gains: FloatArray, size: int, least: float) -> list[int]:
         """Return up to `size` open rows of large expected improvement that tell little about each other.
@@ -319,8 +317,7 @@ def unit_expected_improvement(z: FloatArray) -> FloatArray:
     scaled = np.clip(z, -MAX_Z, MAX_Z - 1e-9) * STEPS_PER_UNIT + MAX_Z * STEPS_PER_UNIT
     steps = scaled.astype(np.int64)
     gains, slopes = _table()
-    between: FloatArray = gains.take(steps) + slopes.take(steps) * (scaled - steps)
-    return np.maximum(between, z)
+    return np.maximum(gains.take(steps) + slopes.take(steps) * (scaled - steps), z)
 
 
 @cache

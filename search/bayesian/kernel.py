@@ -115,8 +115,7 @@ def _num_common(these: IntArray, those: IntArray, blank: int, most: int) -> Floa
     holds = np.zeros((most + 1, len(these)), dtype=np.float32)
     holds[these, np.arange(len(these))[:, None]] = 1
     holds[blank] = 0
-    common: FloatArray = holds.take(those.T, axis=0).sum(0).T
-    return common
+    return np.asarray(holds.take(those.T, axis=0).sum(0).T)
 
 
 def product(left: FloatArray, right: FloatArray) -> FloatArray:

@@ -81,7 +81,8 @@ class _Optimizer:
             if rows:
                 process.condition(rows)
             return rows
-        if patience is not None and self._incumbent.num_scored and self._all_candidates_seen():
+        seen = set(self._pool.rows[process.rows].ravel().tolist())
+        if patience is not None and self._incumbent.num_scored and seen.issuperset(range(len(self._names))):
             return []
         return self._uninformed_batch()
 
@@ -108,9 +109,6 @@ class _Optimizer:
             rows.append(first_largest(np.where(process.open, scores, -np.inf)))
             process.condition(rows[-1:])
         return rows
-
-    def _all_candidates_seen(self) -> bool:
-        return set(range(len(self._names))) <= set(self._pool.rows[self._process.rows].ravel().tolist())
 
     def _add(self, rows: IntArray) -> None:
         new = self._pool.add(rows)

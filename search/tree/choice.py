@@ -14,26 +14,14 @@ from search.tree.tree import SearchTree
 from search.tree.utility import cost_share, mean_reward, utility
 from search.types import FloatArray, IntArray
 
-
-def by_value(tree: SearchTree, nodes: IntArray, config: SearchConfig) -> FloatArray:
-    """Return V, `[len(nodes)]`; it found the most optima."""
-    return tree.value[nodes]
-
-
-def by_value_minus_cost(tree: SearchTree, nodes: IntArray, config: SearchConfig) -> FloatArray:
-    """Return V - lambda * cost / B, `[len(nodes)]`: eq. 5 for a node seen once, without its exploration."""
-    return tree.value[nodes] - config.cost_weight * cost_share(tree.cost[nodes], tree.budget)
-
-
-def by_mean(tree: SearchTree, nodes: IntArray, config: SearchConfig) -> FloatArray:
-    """Return W / n, `[len(nodes)]`: the first term of eq. 5, as in plain Monte Carlo tree search."""
-    return mean_reward(tree.total[nodes], tree.visits[nodes])
-
-
 SCORES: dict[Choice, Callable[[SearchTree, IntArray, SearchConfig], FloatArray]] = {
-    "value": by_value,
-    "value-minus-cost": by_value_minus_cost,
-    "mean": by_mean,
+    "value": lambda tree, nodes, config: tree.value[nodes],  # it found the most optima
+    # Eq. 5 for a node seen once, without its exploration.
+    "value-minus-cost": lambda tree, nodes, config: (
+        tree.value[nodes] - config.cost_weight * cost_share(tree.cost[nodes], tree.budget)
+    ),
+    # The first term of eq. 5, as in plain Monte Carlo tree search.
+    "mean": lambda tree, nodes, config: mean_reward(tree.total[nodes], tree.visits[nodes]),
     "utility": utility,  # eq. 6, the paper read literally
 }
 LASTING: tuple[Choice, ...] = ("value", "value-minus-cost")

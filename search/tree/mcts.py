@@ -78,17 +78,8 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
     return path
 
 
-def best_child(values: FloatArray) -> tuple[float, int]:
-    """Return reward and visits to back up: the best new child's value, one visit (paper, algorithm 3)."""
-    return float(values.max()), 1
-
-
-def all_children(values: FloatArray) -> tuple[float, int]:
-    """Return reward and visits to back up: the sum of the new children's values, one visit each (public code)."""
-    return float(values.sum()), len(values)
-
-
 BACKUPS: dict[Backup, Callable[[FloatArray], tuple[float, int]]] = {
-    "best-child": best_child,
-    "all-children": all_children,
+    "best-child": lambda values: (float(values.max()), 1),  # paper, algorithm 3
+    "all-children": lambda values: (float(values.sum()), len(values)),  # public code
 }
+"""Reward and visits to back up, given the values of the new children."""

@@ -18,8 +18,7 @@ def mean_reward(total: FloatArray, visits: IntArray) -> FloatArray:
 
 def exploration_bonus(visits: IntArray, num_visits: IntArray | int, exploration: float) -> FloatArray:
     """Return c * sqrt(ln N / n), `[K]`: the second term of eq. 5 (UCB, Auer 2002); N is `num_visits`."""
-    bonus: FloatArray = exploration * np.sqrt(np.log(num_visits) / visits)
-    return bonus
+    return np.asarray(exploration * np.sqrt(np.log(num_visits) / visits))
 
 
 def cost_share(cost: IntArray, budget: int) -> FloatArray:
@@ -27,19 +26,9 @@ def cost_share(cost: IntArray, budget: int) -> FloatArray:
     return cost / budget
 
 
-def total_visits(tree: SearchTree, nodes: slice | IntArray) -> int:
-    """Return N of the paper: the sum of n over all nodes, the root included."""
-    return tree.num_visits
-
-
-def parent_visits(tree: SearchTree, nodes: slice | IntArray) -> IntArray:
-    """Return N of UCT and of the paper's public code: n of each node's parent, `[K]`."""
-    return tree.visits[tree.parent[nodes]]
-
-
 NUM_VISITS: dict[Visits, Callable[[SearchTree, slice | IntArray], IntArray | int]] = {
-    "total": total_visits,
-    "parent": parent_visits,
+    "total": lambda tree, nodes: tree.num_visits,  # N of the paper: the sum of n over all nodes, the root included
+    "parent": lambda tree, nodes: tree.visits[tree.parent[nodes]],  # N of UCT and of the paper's public code, [K]
 }
 
 

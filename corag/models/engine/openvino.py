@@ -105,12 +105,10 @@ def _model(source: Source, openvino: Any, core: Any) -> Any:
 def _convert(source: Source, openvino: Any) -> Any:
     torch = require("torch", "models")
     module = source.load()
-    example = torch.ones((2, 8), dtype=torch.int64)
-    shape = [-1, -1]
     with quiet(), warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")  # tracing warns about branches that are constant for these models
         return openvino.convert_model(
             module,
-            example_input=dict.fromkeys(source.inputs, example),
-            input=[(name, shape, openvino.Type.i64) for name in source.inputs],
+            example_input=dict.fromkeys(source.inputs, torch.ones((2, 8), dtype=torch.int64)),
+            input=[(name, [-1, -1], openvino.Type.i64) for name in source.inputs],
         )

@@ -98,13 +98,7 @@ class Signals:
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
-    """Read a question in one pass of the encoder.
-
-    Args:
-        encoder: The encoder.
-        text: The question.
-        rarity: Inverse document frequency of each token of the vocabulary.
-    """
+    """Read a question in one pass of the encoder; `rarity` is the inverse document frequency of every known token."""
     (ids,) = encoder.tokenize([text]).ids
     (states,) = encoder.states([ids])
     words = plain(text)
@@ -172,14 +166,13 @@ def _singles(
 def _pairs(
     question: QuestionFeatures, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray, named: FloatArray
 ) -> FloatArray:
-    n = len(passages)
-    table = np.zeros((n, n, len(PAIRS)))
     vectors = np.array([passage.vector for passage in passages])
     titles = np.array([passage.title_vector for passage in passages])
     starts = np.array([passage.sentences[0] for passage in passages])
     link, link_words, link_tokens = _links(passages)
     bridges = [_bridge(question, passage, titles, starts) for passage in passages]
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
+    left = (1 - nearest) * question.weights
     columns = {
         "similar": vectors @ vectors.T,
         "link": link,
@@ -194,12 +187,12 @@ def _pairs(
         "same_title": np.array([[bool(a.title) and a.title == b.title for b in passages] for a in passages]),
         "new_link": link * (1 - named),
         "link_tokens": link_tokens,
-        "rest": _rest(nearest, question.weights),
+        "rest": (left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None],
     }
-    for column, name in enumerate(PAIRS):
-        table[:, :, column] = columns[name]
+    table = np.stack([columns[name] for name in PAIRS], axis=2)
     empty = [row for row, passage in enumerate(passages) if not len(passage.ids)]
-    table[np.arange(n), np.arange(n)] = table[empty] = table[:, empty] = 0.0
+    diagonal = np.arange(len(passages))
+    table[diagonal, diagonal] = table[empty] = table[:, empty] = 0.0
     return table
 
 
@@ -248,9 +241,3 @@ def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:
     alone = covered @ weights
     together = np.maximum(covered[:, None], covered[None]) @ weights
     return np.asarray(together - np.maximum(alone[:, None], alone[None]))
-
-
-def _rest(nearest: FloatArray, weights: FloatArray) -> FloatArray:
-    """Which share of what a leaves uncovered b covers, `[n, n]`."""
-    left = (1 - nearest) * weights
-    return np.asarray((left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None])
