@@ -15,8 +15,6 @@ from agent.checkpoint import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE, load, save
 from agent.errors import CheckpointError
 from agent.predict import ConfigurationAgent
 
-_FENCE = "---"
-
 
 class HubAgent(
     ModelHubMixin,
@@ -51,8 +49,8 @@ class HubAgent(
 
     def _save_pretrained(self, save_directory: Path) -> None:
         card = self.card
-        if not card.startswith(_FENCE):
-            card = f"{_FENCE}\n{self._hub_mixin_info.model_card_data.to_yaml()}\n{_FENCE}\n\n{card}"
+        if not card.startswith("---"):
+            card = f"---\n{self._hub_mixin_info.model_card_data.to_yaml()}\n---\n\n{card}"
         save(save_directory, self.agent, card)
 
     # The mixin's own method reads config.json by itself, so that a damaged one would end in a JSON error.

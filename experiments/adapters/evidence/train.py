@@ -56,11 +56,8 @@ from experiments.run.journal import fingerprint, write_atomically
 
 MEMBERS_DIR, FIGURE_FILE, DONE_FILE = "members", "reliability.svg", "done.json"
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
-BUDGETS = (256, 384)
 ORDERS_MET = 100
 """Orders of a question that the calibration looks at, for each budget."""
-MOST_JUDGED = 300
-"""Questions of a test on which the calibration is judged."""
 
 Training = Sequence[tuple[Pooled, Table]]
 """The training questions, as a whole and as the fit sees them."""
@@ -229,7 +226,7 @@ def _calibrated(
         n = len(pooled.chunks)
         tokens = table.example.signals.singles[:, SINGLES.index("length")] * 128
         scorer = EvidenceScorer(found, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
-        orders, complete = _met(scorer, pooled, BUDGETS, config.seed + row)
+        orders, complete = _met(scorer, pooled, (256, 384), config.seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
         judged.append(complete)
@@ -263,7 +260,8 @@ def _measured(
         else:
             for budget in test.budgets:
                 figures[f"{name}, {budget} tokens"] = selection_figures(reranker, questions, budget)
-        scorers = [reranker.scorer(pooled.question, pooled.chunks) for pooled in questions[:MOST_JUDGED]]
+        # The calibration is judged on the first 300 questions of a test.
+        scorers = [reranker.scorer(pooled.question, pooled.chunks) for pooled in questions[:300]]
         met = [
             _met(scorer, pooled, test.budgets, config.seed + row)
             for row, (scorer, pooled) in enumerate(zip(scorers, questions, strict=False))

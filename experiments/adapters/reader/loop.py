@@ -54,27 +54,20 @@ def _help(index: int, config: ReaderTraining, learning: Sequence[Example], finge
     _learn(index + 1, config, learning, None, fingerprint)
 
 
-def _prepared(rank: int, config: ReaderTraining) -> SpanNetwork:
-    """Return the network at the start, with this process in the group of `config.processes`."""
-    if config.threads:
-        torch.set_num_threads(config.threads)
-    if config.processes > 1:
-        meeting = f"file://{(Path(config.out) / 'meeting').absolute()}"
-        # The others wait while the first one validates.
-        patience = timedelta(hours=2)
-        distributed.init_process_group("gloo", meeting, patience, config.processes, rank)
-    network = build(load_bert(), config.rank, config.seed, config.dropout)
-    if config.init_from:
-        start_from(network, config.init_from)
-    return network
-
-
 def _learn(
     rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
 ) -> tuple[SpanNetwork, Progress]:
     """Train as one of `config.processes`; the first one also validates, logs and saves."""
     out, first = Path(config.out), rank == 0
-    network = _prepared(rank, config)
+    if config.threads:
+        torch.set_num_threads(config.threads)
+    if config.processes > 1:
+        meeting = f"file://{(out / 'meeting').absolute()}"
+        # The others wait while the first one validates.
+        distributed.init_process_group("gloo", meeting, timedelta(hours=2), config.processes, rank)
+    network = build(load_bert(), config.rank, config.seed, config.dropout)
+    if config.init_from:
+        start_from(network, config.init_from)
     values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
     optimizer = _optimizer(values, config)
     average = Average([value for _, value in values], config.average)

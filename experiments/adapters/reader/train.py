@@ -58,7 +58,11 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     parts, learning = _read_sources(config)
-    work = _fingerprint(config, learning)
+    # A training may be made longer, so the work is what the weights depend on, but not the length.
+    names = ("rows", "rank", "learning_rate", "warmup_steps", "weight_decay", "clip", "dropout", "kind_weight")
+    more = ("average", "batch_tokens", "bf16", "processes", "seed", "init_from")
+    shaping = {name: value for name, value in asdict(config).items() if name in names + more}
+    work = fingerprint([shaping, [example.id for example in learning]])
     whole = fingerprint([work, config.epochs, config.decay, [asdict(test) for test in config.tests]])
     if (finished := finished_report(out, DONE_FILE, whole)) is not None:
         return finished
@@ -102,14 +106,6 @@ def _read_sources(config: ReaderTraining) -> tuple[list[_Part], list[Example]]:
     if not learning:
         raise DataError(f"{config.data}: no question of the sources has an answer that stands in its gold passages")
     return parts, learning
-
-
-def _fingerprint(config: ReaderTraining, learning: Sequence[Example]) -> str:
-    """Return a hash of what the weights depend on; a training may be made longer, so not of its length."""
-    names = ("rows", "rank", "learning_rate", "warmup_steps", "weight_decay", "clip", "dropout", "kind_weight")
-    more = ("average", "batch_tokens", "bf16", "processes", "seed", "init_from")
-    settings = asdict(config)
-    return fingerprint([{name: settings[name] for name in names + more}, [example.id for example in learning]])
 
 
 def _figures(scores: FloatArray) -> dict[str, float]:
