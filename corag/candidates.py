@@ -18,9 +18,6 @@ from corag.types import Candidate, Chunk, Embedder, Selection, Selector
 Text: TypeAlias = "str | Mapping[str, Any] | Chunk | Candidate"
 """A text; a mapping with `text` and perhaps `id`, `title`, `similarity`, `kind`, metadata; a chunk; or a candidate."""
 
-INDIFFERENT = ("none", "full")
-"""Selectors that compare neither similarities nor values."""
-
 
 def as_candidates(texts: Sequence[Text]) -> list[Candidate]:
     """Return a candidate for each text, in the same order.
@@ -74,7 +71,8 @@ def select(
     candidates = as_candidates(texts)
     if isinstance(method, str):
         chosen = make_selector(method, **settings)
-        compares = method not in INDIFFERENT and "reranker" not in SELECTORS.settings(method)
+        # "none" and "full" compare neither similarities nor values.
+        compares = method not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
         if compares and candidates and all(candidate.similarity is None for candidate in candidates):
             # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
             with suppress(MissingExtraError):

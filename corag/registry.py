@@ -38,11 +38,7 @@ class Registry(Generic[Part]):
         return {attribute: module for module, attribute in paths}
 
     def register(self, name: str, part: Callable[..., Part]) -> None:
-        """Add a part of your own under a new name.
-
-        Raises:
-            InputError: The name is taken.
-        """
+        """Add a part of your own under a new name; `InputError` where the name is taken."""
         if name in self._parts:
             raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
         self._parts[name] = part
@@ -63,11 +59,7 @@ class Registry(Generic[Part]):
         return part(**settings)
 
     def settings(self, name: str) -> tuple[str, ...]:
-        """Return the names of the settings that a part takes.
-
-        Raises:
-            InputError: No such name (all names are listed).
-        """
+        """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names."""
         parameters = inspect.signature(self._part(name)).parameters.values()
         return tuple(one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
 

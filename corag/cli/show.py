@@ -23,8 +23,6 @@ def show_reply(reply: Reply) -> None:
     console, selection, trace = stdout(), reply.selection, reply.selection.trace
     console.print(Panel(escape(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
     values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
-    # A selector that is not one of this project may note neither.
-    noted_chunks = list(zip_longest(selection.chunks, trace.chunk_tokens, values))
     rows = [
         {
             "place": str(place),
@@ -33,7 +31,8 @@ def show_reply(reply: Reply) -> None:
             "value": value,
             "text": escape(textwrap.shorten(chunk.text, 48, placeholder=" ...")),
         }
-        for place, (chunk, tokens, value) in enumerate(noted_chunks, start=1)
+        # A selector that is not one of this project may note neither.
+        for place, (chunk, tokens, value) in enumerate(zip_longest(selection.chunks, trace.chunk_tokens, values), 1)
     ]
     if rows:
         value = "similarity" if trace.chunk_values is None else "value alone"
@@ -41,15 +40,11 @@ def show_reply(reply: Reply) -> None:
         console.print(table(rows, columns))
     else:
         say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
-    noted = trace.to_dict()
-    chosen_by = ", ".join(
-        f"{name} {noted[name]:.3g}" if isinstance(noted[name], float) else f"{name} {noted[name]}"
-        for name in CHOSEN_BY
-        if name in noted
-    )
+    noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
+    shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in noted.items()}
+    chosen_by = ", ".join(f"{name} {shown[name]}" for name in CHOSEN_BY if name in shown)
     say(
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
-    spent = ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
-    say(f"time: {spent}")
+    say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from corag.checks import check_count
 from corag.errors import InputError
 from corag.models.engine.backends import Precision, check_cuda, check_precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
@@ -65,8 +66,7 @@ class TransformersReader:
         template: str = TEMPLATE,
         trust_remote_code: bool = False,
     ) -> None:
-        if not isinstance(max_new_tokens, int) or max_new_tokens < 1:
-            raise InputError(f"max_new_tokens must be a whole number of at least 1, got {max_new_tokens!r}; try 64")
+        check_count("max_new_tokens", max_new_tokens, "try 64")
         check_template(template)
         check_precision(precision)
         resolve_backend("torch", device)
@@ -84,8 +84,8 @@ class TransformersReader:
         self._max_new_tokens = max_new_tokens
         self._generation = self._greedy()
         self._asked = f"{precision} {device} {max_new_tokens} {system!r} {template!r}"
-        controls = {token for token in self._tokenizer.get_added_vocab() if len(token) > 1}
-        controls |= {token for token in self._tokenizer.all_special_tokens if len(token) > 1}
+        added = {*self._tokenizer.get_added_vocab(), *self._tokenizer.all_special_tokens}
+        controls = {token for token in added if len(token) > 1}
         self._controls = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))) or r"(?!)")
 
     @cached_property
@@ -142,13 +142,10 @@ class TransformersReader:
         return self._tokenizer.chat_template is not None
 
     def _prompt(self, query: str, context: str) -> list[int]:
-        """Return the token ids of the prompt."""
         asked = user_message(self._template, self._as_text(query), self._as_text(context))
-        if not self._chats:
-            ids = self._tokenizer(f"{self._system}\n\n{asked}\nAnswer:")["input_ids"]
-        else:
-            ids = self._tokenizer(self._chat(asked), add_special_tokens=False)["input_ids"]
-        return list(ids)
+        if self._chats:
+            return list(self._tokenizer(self._chat(asked), add_special_tokens=False)["input_ids"])
+        return list(self._tokenizer(f"{self._system}\n\n{asked}\nAnswer:")["input_ids"])
 
     def _chat(self, asked: str) -> str:
         """Return the chat by the model's template; without a system role the instructions go before the question."""

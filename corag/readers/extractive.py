@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from corag.errors import InputError
+from corag.checks import check_count
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.engine.backends import Backend
@@ -27,8 +27,7 @@ class ExtractiveReader:
     """
 
     def __init__(self, *, sentences: int = 2, cache_mb: float = 200, backend: Backend = "auto") -> None:
-        if not isinstance(sentences, int) or sentences < 1:
-            raise InputError(f"sentences must be a whole number of at least 1, got {sentences!r}; 1 to 3 are usual")
+        check_count("sentences", sentences, "1 to 3 are usual")
         self.name = "extractive"
         self.sentences = sentences
         self._embedder = CachedEmbedder(MiniLMEmbedder(backend=backend), cache_mb=cache_mb)
@@ -53,12 +52,8 @@ class ExtractiveReader:
         best = np.argsort(-cosines, kind="stable")[: self.sentences].tolist()
         chosen = [texts[index] for index in sorted(best)]
         found = tuple(first[text] for text in chosen)
-        return Answer(
-            " ".join(chosen),
-            confidence=float(np.clip(cosines[best[0]], 0.0, 1.0)),
-            spans=found,
-            chunk=context.count(SEPARATOR, 0, found[0][0]),
-        )
+        confidence = float(np.clip(cosines[best[0]], 0.0, 1.0))
+        return Answer(" ".join(chosen), confidence, found, chunk=context.count(SEPARATOR, 0, found[0][0]))
 
 
 def _stripped(text: str, start: int, end: int) -> Span | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from corag.checks import check_range
 from corag.errors import InputError, ModelError
 from corag.memory import Memory
 from corag.models.engine.backends import Backend, Precision, load_forward, resolve_backend
@@ -58,8 +59,7 @@ class MiniLMReader:
         precision: Precision = "fp32",
         window_tokens: int | None = None,
     ) -> None:
-        if not 0.0 <= min_confidence <= 1.0:
-            raise InputError(f"min_confidence must be between 0 and 1, got {min_confidence!r}; 0 always answers")
+        check_range("min_confidence", min_confidence, 0, 1, "0 always answers")
         self.name = NAME
         self.min_confidence = min_confidence
         loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
@@ -85,10 +85,9 @@ class MiniLMReader:
         settings = self._reader.settings
         readings = zip(self._reader.read(queries, contexts), contexts, strict=True)
         answers = [to_answer(reading, context, settings) for reading, context in readings]
-        sure = [answer.confidence is None or answer.confidence >= self.min_confidence for answer in answers]
         return [
-            answer if kept else Answer("", confidence=answer.confidence)
-            for answer, kept in zip(answers, sure, strict=True)
+            Answer("", confidence=answer.confidence) if (answer.confidence or 0.0) < self.min_confidence else answer
+            for answer in answers
         ]
 
 
@@ -128,9 +127,8 @@ def settings_of(adapter: Adapter) -> ReaderSettings:
     try:
         settings = ReaderSettings(**values)
     except TypeError as error:
-        raise ModelError(
-            f"the adapter {adapter.config.name!r} has unknown settings: {error}; train it again"
-        ) from error
+        name = adapter.config.name
+        raise ModelError(f"the adapter {name!r} has unknown settings: {error}; train it again") from error
     if kinds != list(KINDS) or not all(math.isfinite(value) for value in (settings.slope, settings.offset)):
         raise ModelError(
             f"the adapter {adapter.config.name!r} has kinds {kinds}, slope {settings.slope} and offset "

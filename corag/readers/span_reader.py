@@ -101,7 +101,11 @@ class SpanReader:
         """
         asked = [np.array(encoding.ids, dtype=np.int64) for encoding in encode(self._tokenizer, queries)]
         texts = encode(self._tokenizer, contexts, offsets=True)
-        parts = [_parts(context, text.offsets) for context, text in zip(contexts, texts, strict=True)]
+        # The part of the context that each token is in: titles and texts, counted in order.
+        parts = [
+            np.searchsorted(borders(context), [start for start, _ in text.offsets], side="right")
+            for context, text in zip(contexts, texts, strict=True)
+        ]
         owners: list[int] = []
         offsets: list[int] = []
         ids: list[Int64] = []
@@ -139,12 +143,6 @@ def pair_row(question: Int64, context: Int64) -> tuple[Int64, Int64]:
     ids = np.concatenate([[CLS], question, [SEP], context, [SEP]])
     types = (np.arange(len(ids)) >= len(question) + 2).astype(np.int64)
     return ids, types
-
-
-def _parts(context: str, offsets: Sequence[Span]) -> NDArray[np.intp]:
-    """Return the part of the context that each token is in: titles and texts, counted in order."""
-    begins = np.array([start for start, _ in offsets], dtype=np.intp)
-    return np.searchsorted(np.array(borders(context), dtype=np.intp), begins, side="right")
 
 
 def _reading(answers: Sequence[tuple[int, WindowAnswer]], offsets: Sequence[Span]) -> Reading:
@@ -192,10 +190,5 @@ def best_span(logits: Float32, first: int, last: int, max_answer_tokens: int, pa
     scores = np.where(end_parts == parts[:, None], scores, -np.inf)
     start, more = divmod(int(scores.argmax()), width)
     margin = float(scores[start, more]) - float(logits[0, START] + logits[0, END])
-    return WindowAnswer(first + start, first + start + more, margin, _log_softmax(logits[0, 2:]))
-
-
-def _log_softmax(logits: Float32) -> Float32:
-    shifted = logits - logits.max()
-    result: Float32 = shifted - np.log(np.exp(shifted).sum())
-    return result
+    kinds = logits[0, 2:] - logits[0, 2:].max()
+    return WindowAnswer(first + start, first + start + more, margin, kinds - np.log(np.exp(kinds).sum()))

@@ -154,13 +154,12 @@ _STRATEGIES: dict[str, Callable[[FloatArray, slice, int], IntArray]] = {
 }
 
 
-def _cutoff(similarities: ArrayLike, strategy: Strategy, *settings: Any) -> int:
+def _cutoff(similarities: ArrayLike, *settings: Any) -> int:
     given = np.asarray(similarities, dtype=np.float64)
     if given.ndim != 1:
         raise InputError(f"similarities have the shape {given.shape}; give those of one query, [documents]")
-    head, tail, buffer, window, variant = settings
-    row = given[None]
-    return int(cutoffs(row, strategy=strategy, head=head, tail=tail, buffer=buffer, window=window, variant=variant)[0])
+    names = ("strategy", "head", "tail", "buffer", "window", "variant")
+    return int(cutoffs(given[None], **dict(zip(names, settings, strict=True)))[0])
 
 
 def _check_settings(strategy: str, head: float, tail: float, buffer: int, window: int, variant: str) -> None:

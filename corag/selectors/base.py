@@ -66,8 +66,7 @@ class BudgetedSelector(ABC):
     def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
 
-        Args:
-            problem: The query with at least one candidate.
+        The problem has at least one candidate.
         """
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> Sequence[Choice]:
@@ -127,9 +126,7 @@ class BudgetedSelector(ABC):
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already, sharing its remembered values; see `select`.
 
-        Args:
-            problem: The problem.
-            choice: What was chosen already; checked like any other, and replaced if it does not fit.
+        A given `choice` is checked like any other, and replaced if it does not fit.
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
@@ -216,13 +213,9 @@ def warn_if_few_fit(problem: SelectionProblem) -> None:
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:
-    """Take candidates in the order of `ranking`, passing over those that no longer fit.
+    """Take at most `limit` candidates in the order of `ranking`, passing over those that no longer fit.
 
-    Args:
-        ranking: Candidate indices, best first.
-        costs: Cost of each candidate, `[n]`.
-        budget: The most that the chosen ones may cost together.
-        limit: The most candidates to take.
+    `costs` are those of all candidates, `[n]`; those of the chosen ones add up to at most `budget`.
     """
     chosen: list[int] = []
     for index in ranking:

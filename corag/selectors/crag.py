@@ -98,7 +98,7 @@ class Crag(SummarizingSelector):
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         labels = kmeans(vectors, self.k, max_k=self.max_k, seed=self.seed)
-        groups = [[int(index) for index in (labels == label).nonzero()[0]] for label in range(labels.max() + 1)]
+        groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))
 
     def _query(self, problem: SelectionProblem) -> str:

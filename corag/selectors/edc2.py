@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 
 from corag.checks import check_choice, check_count
 from corag.errors import InputError
+from corag.selectors.mmr import unit_vectors
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.summarizing import SummarizingSelector
-from corag.selectors.vectors import unit_vectors
 from corag.types import FloatArray
 
 Variant = Literal["paper", "code"]

@@ -114,20 +114,14 @@ class SelectionProblem:
                 "Candidate(chunk, similarity=cosine), or the selector's setting embedder='minilm', which computes them"
             )
         other = copy.copy(self)
-        other.kind, other.relevance = "cosine", self.cosines(embed)
-        return other
-
-    def cosines(self, embed: Embed) -> FloatArray:
-        """Return the cosine of each chunk to the query, `[n]`, by an embedder of unit vectors."""
         vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
-        return np.asarray(vectors[1:] @ vectors[0], dtype=np.float64)
+        other.kind, other.relevance = "cosine", np.asarray(vectors[1:] @ vectors[0], dtype=np.float64)
+        return other
 
     def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
         """Return the reranker bound to this query; it remembers values as long as the problem lives.
 
-        Args:
-            reranker: The reranker.
-            window: How orders longer than the reranker's window are valued, where it declares one.
+        Where the reranker declares a window, `window` says how orders longer than that are valued.
         """
         key = (id(reranker), window)
         # The reranker is stored beside its scorer, so that its id is not given to another object.
@@ -156,23 +150,17 @@ class SelectionProblem:
         if window is None:
             return {}
         overlong = len(scorer.overlong_orders)
-        noted = {
-            "policy": scorer.policy,
-            "tokens": window.tokens,
-            "binds": limits.window_binds or overlong > 0,
-            "overlong": overlong,
-        }
-        if not limits.window_binds or len(limits.fitting):
-            return {"window": noted}
-        shortest = int(window.lengths.min()) - window.separator_tokens
-        return {
-            "window": noted,
-            "reason": (
+        binds = limits.window_binds or overlong > 0
+        noted = {"policy": scorer.policy, "tokens": window.tokens, "binds": binds, "overlong": overlong}
+        trace: dict[str, Any] = {"window": noted}
+        if limits.window_binds and not len(limits.fitting):
+            shortest = int(window.lengths.min()) - window.separator_tokens
+            trace["reason"] = (
                 f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window, which "
                 f"beside this question has room for {window.tokens} tokens (the shortest candidate has {shortest}); "
                 "cut smaller chunks, or use window='windows', which looks at a longer text in parts"
-            ),
-        }
+            )
+        return trace
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""

@@ -7,14 +7,12 @@ repeat each other. Embeddings of sentences are cached.
 
 from __future__ import annotations
 
-import numpy as np
-
-from corag.errors import InputError
+from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
 from corag.selectors.mmr import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.text.tokens import token_counter
-from corag.types import Embedder, FloatArray, SummaryRequest, TokenCounter
+from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 
 
 class ExtractiveSummarizer:
@@ -39,8 +37,7 @@ class ExtractiveSummarizer:
         tokens: TokenCounter | None = None,
     ) -> None:
         for name, value in (("relevance_weight", relevance_weight), ("query_weight", query_weight)):
-            if not 0 <= value <= 1:
-                raise InputError(f"{name} must be from 0 to 1, got {value!r}; 0.5 to 0.8 are usual")
+            check_range(name, value, 0, 1, "0.5 to 0.8 are usual")
         self.name = "extractive"
         self.relevance_weight, self.query_weight = relevance_weight, query_weight
         self.tokens: TokenCounter = tokens or token_counter()
@@ -57,16 +54,13 @@ class ExtractiveSummarizer:
         worth, vectors = self._worth(texts, request.query)
         # A sentence is counted with the space that joins it to the next.
         costs = self.tokens.count([f"{text} " for text in texts])
-        chosen = list(
-            marginal_relevance(
-                worth, vectors, relevance_weight=self.relevance_weight, costs=costs, budget=request.max_tokens
-            )
+        chosen = marginal_relevance(
+            worth, vectors, relevance_weight=self.relevance_weight, costs=costs, budget=request.max_tokens
         )
-        while chosen:
-            summary = _in_order(sentences, chosen)
+        for kept in range(len(chosen), 0, -1):
+            summary = _in_order(sentences, chosen[:kept])
             if int(self.tokens.count([summary])[0]) <= request.max_tokens:
                 return summary
-            chosen.pop()
         return cut_to_tokens(texts[int(worth.argmax())], self.tokens, request.max_tokens)
 
     def _worth(self, texts: list[str], query: str) -> tuple[FloatArray, FloatArray]:
@@ -90,9 +84,9 @@ def _sentences(texts: tuple[str, ...]) -> list[tuple[int, str]]:
     return [(number, sentence) for sentence, number in found.items()]
 
 
-def _in_order(sentences: list[tuple[int, str]], chosen: list[int]) -> str:
+def _in_order(sentences: list[tuple[int, str]], chosen: Order) -> str:
     lines: dict[int, list[str]] = {}
-    for index in np.sort(chosen).tolist():
+    for index in sorted(chosen):
         number, sentence = sentences[index]
         lines.setdefault(number, []).append(sentence)
     return "\n".join(" ".join(line) for line in lines.values())

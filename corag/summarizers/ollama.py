@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from corag.checks import check_choice
-from corag.errors import InputError, SummarizerError
+from corag.checks import check_choice, check_count
+from corag.errors import SummarizerError
 from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
 from corag.text.tokens import ESTIMATE, token_counter
@@ -44,11 +44,8 @@ class OllamaSummarizer(OllamaSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("task", self.task, Task)
-        if self.max_concurrent < 1:
-            raise InputError(f"max_concurrent must be at least 1, got {self.max_concurrent!r}; 1 to 8 are usual")
-        least = 2 * _PROMPT_TOKENS
-        if self.num_ctx < least:
-            raise InputError(f"num_ctx must be at least {least}, got {self.num_ctx!r}; 4096 or 8192 are usual")
+        check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
+        check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual", least=2 * _PROMPT_TOKENS)
         object.__setattr__(self, "_chat", OllamaChat(self))
 
     @property

@@ -69,27 +69,22 @@ def summarize_all(
         DataError: The store cannot be used.
     """
     parts = [_parts(summarizer, request) for request in requests]
-    made = _run(summarizer, [part for of_request in parts for part in of_request], store)
-    results: list[Summary | None] = []
-    again: list[tuple[int, SummaryRequest, int]] = []
-    start = 0
+    made = iter(_run(summarizer, [part for of_request in parts for part in of_request], store))
+    results: list[Summary] = []
+    again: dict[int, SummaryRequest] = {}
     for number, (request, of_request) in enumerate(zip(requests, parts, strict=True)):
-        found = made[start : start + len(of_request)]
-        start += len(of_request)
+        found = [next(made) for _ in of_request]
         calls = sum(summary.num_calls for summary in found)
         failure = next((summary.failure for summary in found if summary.failure is not None), None)
         texts = tuple(summary.text for summary in found if summary.text)
         if failure is None and len(of_request) > 1 and texts:
-            results.append(None)
-            again.append((number, replace(request, texts=texts), calls))
-        else:
-            results.append(Summary("" if failure else "".join(texts), request.sources, failure, calls))
+            again[number] = replace(request, texts=texts)
+        results.append(Summary("" if failure else "".join(texts), request.sources, failure, calls))
     if again:
-        for (number, _, calls), summary in zip(
-            again, summarize_all(summarizer, [request for _, request, _ in again], store=store), strict=True
-        ):
-            results[number] = replace(summary, num_calls=summary.num_calls + calls)
-    return [result for result in results if result is not None]
+        shorter = summarize_all(summarizer, list(again.values()), store=store)
+        for number, summary in zip(again, shorter, strict=True):
+            results[number] = replace(summary, num_calls=summary.num_calls + results[number].num_calls)
+    return results
 
 
 def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: SummaryStore | None) -> list[Summary]:
@@ -122,12 +117,11 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
     failures = [summary.failure for summary in made.values() if summary.failure is not None]
     if failures:
         logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(made), failures[0])
-    paid: set[bytes] = set()
     results = []
     for key, request in zip(keys, requests, strict=True):
-        summary = replace(made[key], sources=request.sources)
-        results.append(replace(summary, num_calls=0) if key in paid else summary)
-        paid.add(key)
+        results.append(replace(made[key], sources=request.sources))
+        # Equal requests share one call, which counts for the first of them.
+        made[key] = replace(made[key], num_calls=0)
     return results
 
 

@@ -27,18 +27,11 @@ DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
 
-UNUSABLE = (InputError, MissingExtraError, ModelError)
-"""How a reranker says that it cannot be used here: unknown, not installed, or its model missing."""
-PROBE = "probe"
-"""What a reranker is asked about before it is relied on: some load their model when they are first used."""
-
 
 def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgent | None:
     """Return a loaded agent; None where there is to be none.
 
-    Args:
-        agent: See `AgentSource`.
-        strict: Whether all rerankers that it knows must be known here, and not only one of them.
+    With `strict`, all rerankers that it knows must be known here, and not only one of them.
 
     Raises:
         InputError: The agent's rerankers are unknown here, it wants other features, or no agent ships with this copy.
@@ -55,7 +48,13 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
                 "again, or give the folder of a checkpoint"
             )
         agent = folder
-    loaded = _load_folder(agent) if isinstance(agent, str | Path) else agent
+    loaded = agent
+    if isinstance(loaded, str | Path):
+        try:
+            from agent import load
+        except ImportError as error:
+            raise MissingExtraError(str(error)) from error
+        loaded = load(loaded)
     if not set(loaded.config.features) <= set(FEATURES):
         raise InputError(
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
@@ -115,8 +114,7 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
 class UsableRerankers:
     """Rerankers by name, each built once; of those that an agent knows, the most probable that can be used.
 
-    Args:
-        strict: Whether one that cannot be used is an error, instead of a reason to take the next.
+    With `strict`, one that cannot be used is an error, instead of a reason to take the next.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -135,11 +133,8 @@ class UsableRerankers:
         """Return the predicted reranker, else the most probable that can be used, and why those before it cannot.
 
         A reranker counts as usable when it can be built and values a word. The first time that one cannot, a warning
-        says so. Equal probabilities stand in label order.
-
-        Args:
-            prediction: What the agent says.
-            spare: Rerankers to take when none that the agent knows can be used.
+        says so. Equal probabilities stand in label order. When none that the agent knows can be used, one of `spare` is
+        taken.
 
         Raises:
             InputError: None can be used.
@@ -166,8 +161,9 @@ class UsableRerankers:
                 return None
             try:
                 built = make_reranker(name)
-                built.score(PROBE, [PROBE])
-            except UNUSABLE as error:
+                # Some load their model only when they are first asked.
+                built.score("probe", ["probe"])
+            except (InputError, MissingExtraError, ModelError) as error:
                 if self._strict:
                     raise
                 self._reasons[name] = str(error)
@@ -175,13 +171,3 @@ class UsableRerankers:
                 return None
             self._usable[name] = built
             return built
-
-
-def _load_folder(path: str | Path) -> ConfigurationAgent:
-    import agent
-
-    try:
-        load = agent.load
-    except ImportError as error:
-        raise MissingExtraError(str(error)) from error
-    return load(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from corag.selectors.problem import Limits, SelectionProblem
 from corag.types import FloatArray, Order, Reranker
 
 Scale = Literal["query", "raw"]
-ScoreTogether: TypeAlias = Callable[[Sequence[tuple[CachedScorer, Sequence[Order]]]], list[FloatArray]]
-"""Scorers with orders in, the values of each one's orders out; see `corag.rerankers.scorers.score_together`."""
 
 SCALE_FREE: tuple[search.Policy, ...] = ("bayesian", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
@@ -93,7 +91,7 @@ def search_problems(
     problems: Sequence[SelectionProblem],
     plans: Sequence[SearchPlan],
     scale: Scale = "query",
-    score_together: ScoreTogether = score_together,
+    score_together: Callable[[Sequence[tuple[CachedScorer, Sequence[Order]]]], list[FloatArray]] = score_together,
 ) -> list[Searched]:
     """Search problems in lock-step, their orders scored in shared batches.
 
@@ -101,16 +99,16 @@ def search_problems(
         problems: Queries with their candidates and budgets; they remember values between calls.
         plans: How to search each problem.
         scale: The scale on which values enter the search; see `corag.selectors.corag.selector.Corag`.
-        score_together: Scores the orders of one round. It is called once before the first round, with the single
-            candidates of every problem whose values have to be scaled.
+        score_together: Scores the orders of one round, as `corag.rerankers.scorers.score_together` does. It is called
+            once before the first round, with the single candidates of every problem whose values have to be scaled.
     """
     scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
     limits = [problem.limits(scorer) for problem, scorer in zip(problems, scorers, strict=True)]
     # The first expansion of a tree scores the same orders, and then finds them remembered.
-    singles = [
-        [(int(index),) for index in of_one.fitting] if scale == "query" and _needs_scale(plan.config) else []
-        for of_one, plan in zip(limits, plans, strict=True)
-    ]
+    singles: list[list[Order]] = []
+    for of_one, plan in zip(limits, plans, strict=True):
+        scaled = scale == "query" and (plan.config.policy not in SCALE_FREE or plan.config.choice != "value")
+        singles.append([(int(index),) for index in of_one.fitting] if scaled else [])
     scalings = [_scaling(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
 
     def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
@@ -121,24 +119,16 @@ def search_problems(
         # The pairs of a problem are neighbours, so its values are.
         return np.concatenate([scalings[index](of_one) for index, of_one in zip(orders, values, strict=True)])
 
-    surrogates = [
-        None if plan.surrogate is None else problem.scorer(plan.surrogate)
-        for problem, plan in zip(problems, plans, strict=True)
-    ]
-
     def rank(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
         # All pairs are of one problem.
-        surrogate = surrogates[pairs[0][0]]
+        first = pairs[0][0]
+        surrogate = plans[first].surrogate
         assert surrogate is not None
-        return surrogate([order for _, order in pairs])
+        return problems[first].scorer(surrogate)([order for _, order in pairs])
 
     knapsacks = [(of_one.costs, of_one.budget) for of_one in limits]
     results = search.search_many(knapsacks, score, [plan.config for plan in plans], rank)
     return [Searched(*found) for found in zip(problems, plans, scorers, limits, results, strict=True)]
-
-
-def _needs_scale(config: search.SearchConfig) -> bool:
-    return config.policy not in SCALE_FREE or config.choice != "value"
 
 
 def _scaling(singles: FloatArray) -> Callable[[FloatArray], FloatArray]:

@@ -149,9 +149,7 @@ class Corag(BudgetedSelector):
     def predict(self, query: str, candidates: Sequence[Candidate] = ()) -> AgentPrediction | None:
         """Return what the agent says about a question; None without an agent.
 
-        Args:
-            query: The question.
-            candidates: What the retriever offers for it, best first; an agent may look at the question alone.
+        The candidates stand best first; an agent may look at the question alone.
         """
         # No prediction depends on the budget.
         return self._predict_many([SelectionProblem(query, candidates, self.tokens, budget_tokens=1)])[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from corag.checks import check_choice, check_count
-from corag.errors import IndexMismatchError, InputError
+from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
@@ -108,10 +108,7 @@ class RaptorBuilder:
             InputError: A chunk's id is in the tree already, or twice among the chunks.
             IndexMismatchError: The tree's vectors are of another embedder.
         """
-        if tree.embedder != self.embedder.name:
-            raise IndexMismatchError(
-                f"the tree was made with the embedder {tree.embedder!r}, not {self.embedder.name!r}; give that one"
-            )
+        tree.check_embedder(self.embedder.name)
         _check_ids(chunks)
         known = {node.id for node in tree.layer(0)}
         for chunk in chunks:
@@ -157,16 +154,13 @@ class RaptorBuilder:
             for group in groups
         ]
         made: list[Node] = []
-        num_failed = 0
         summaries = summarize_all(self.summarizer, requests, store=self.store)
         for name, group, summary in zip(names, groups, summaries, strict=True):
-            text = summary.text
-            if not text:
-                num_failed += 1
-                text = cut_to_tokens("\n\n".join(node.text for node in group), self.summarizer.tokens, limit)
+            joined = "\n\n".join(node.text for node in group)
+            text = summary.text or cut_to_tokens(joined, self.summarizer.tokens, limit)
             sources = tuple(dict.fromkeys(source for node in group for source in node.sources))
             made.append(Node(name, text, group[0].layer + 1, tuple(node.id for node in group), sources))
-        return made, num_failed
+        return made, sum(not summary.text for summary in summaries)
 
 
 def _check_ids(chunks: Sequence[Chunk]) -> None:

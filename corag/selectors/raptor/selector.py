@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 from corag.checks import check_choice, check_count
-from corag.errors import IndexMismatchError
 from corag.memory import Memory
 from corag.selectors.base import Choice
 from corag.selectors.problem import SelectionProblem
@@ -65,11 +64,7 @@ class Raptor(WithSummarizer):
 
     def _tree(self, problem: SelectionProblem) -> RaptorTree:
         if self._given_tree is not None:
-            if self._given_tree.embedder != self._embedder.name:
-                raise IndexMismatchError(
-                    f"the tree was made with the embedder {self._given_tree.embedder!r}, not "
-                    f"{self._embedder.name!r}; give that one"
-                )
+            self._given_tree.check_embedder(self._embedder.name)
             return self._given_tree
         # Questions about one document have the same candidates in another order: they share a tree.
         chunks = sorted(problem.chunks, key=lambda chunk: chunk.id)

@@ -75,6 +75,13 @@ class RaptorTree:
         """Return the vectors of some nodes, `[len(nodes), D]`."""
         return self.vectors[[self.places[node.id] for node in nodes]]
 
+    def check_embedder(self, name: str) -> None:
+        """Raise `IndexMismatchError` unless the tree's vectors are of the embedder of this name."""
+        if self.embedder != name:
+            raise IndexMismatchError(
+                f"the tree was made with the embedder {self.embedder!r}, not {name!r}; give that one"
+            )
+
     def save(self, folder: str | Path) -> None:
         """Write the tree into a folder, its index last; `DataError` where it cannot be written."""
         target = Path(folder)
