@@ -14,7 +14,6 @@ MIN_OVERLAP = 0.5
 """Minimum share of an answer's words that its chunk must contain."""
 
 _HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
-_EMPTY_LINE = re.compile(r"\n\n")
 _WORD = re.compile(r"\w+")
 
 
@@ -25,7 +24,7 @@ def headings(context: str) -> dict[int, int]:
 
 def borders(context: str) -> list[int]:
     """Return the offsets at which titles, texts and chunks begin, ascending; no answer crosses one."""
-    empty = [match.end() for match in _EMPTY_LINE.finditer(context)]
+    empty = [match.end() for match in re.finditer(r"\n\n", context)]
     return sorted({*empty, *headings(context).values()})
 
 
@@ -45,7 +44,7 @@ def answer_chunk(answer: str, context: str) -> int | None:
         there = _words(chunk)
         is_phrase = f" {' '.join(phrase)} " in f" {' '.join(there)} "
         held.append((len(words.intersection(there)) / len(words), is_phrase))
-    best = max(range(len(held)), key=lambda place: (*held[place], -place))
+    best = max(range(len(held)), key=held.__getitem__)
     return best if held[best][0] >= MIN_OVERLAP else None
 
 

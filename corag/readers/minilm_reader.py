@@ -117,11 +117,7 @@ def span_reader(
 
 
 def settings_of(adapter: Adapter) -> ReaderSettings:
-    """Return an adapter's settings.
-
-    Raises:
-        ModelError: They are not those of a reader.
-    """
+    """Return an adapter's settings; `ModelError` where they are not those of a reader."""
     values = dict(adapter.config.settings)
     kinds = values.pop("kinds", None)
     try:

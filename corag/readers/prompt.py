@@ -23,11 +23,7 @@ _CLOSING_TAG = re.compile(r"<(?=\s*/\s*context\s*>)", re.IGNORECASE)
 
 
 def check_template(template: str) -> None:
-    """Check a user message.
-
-    Raises:
-        InputError: It lacks `{context}` or `{query}`, or has other fields.
-    """
+    """Raise `InputError` for a user message that lacks `{context}` or `{query}`, or has other fields."""
     try:
         fields = {field for _, field, _, _ in string.Formatter().parse(template) if field is not None}
     except ValueError:  # the braces do not match
@@ -37,11 +33,7 @@ def check_template(template: str) -> None:
 
 
 def user_message(template: str, query: str, context: str) -> str:
-    """Return the user message for a question.
-
-    Raises:
-        InputError: The query is empty.
-    """
+    """Return the user message for a question; `InputError` for an empty one."""
     if not query.strip():
         raise InputError(f"query must be a question, got {query!r}; give a text that is not empty")
     # A context must not close its own tag and continue as the user.

@@ -20,11 +20,7 @@ from corag.types import Embedder, FloatArray, Order
 
 
 def unit_vectors(vectors: ArrayLike) -> FloatArray:
-    """Return vectors, `[N, D]`, scaled to length 1.
-
-    Raises:
-        InputError: Not `[N, D]`, or a vector that is not finite or has length 0.
-    """
+    """Return vectors `[N, D]` scaled to length 1; `InputError` for other shapes and lengths of 0 or not finite."""
     given = np.asarray(vectors, dtype=np.float64)
     if given.ndim != 2:
         raise InputError(f"vectors have the shape {given.shape}; they must be [documents, dimensions]")

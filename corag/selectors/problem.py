@@ -82,11 +82,7 @@ class SelectionProblem:
 
     @property
     def similarities(self) -> FloatArray:
-        """Similarity of each chunk to the query, `[n]`, on the scale of `kind`.
-
-        Raises:
-            InputError: The candidates have only an order.
-        """
+        """Similarity of each chunk to the query, `[n]`, on the scale of `kind`; `InputError` for a mere order."""
         return self.comparable().relevance
 
     @property
@@ -165,12 +161,6 @@ class SelectionProblem:
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""
         return SEPARATOR.join(self.chunks[index].text for index in order)
-
-    def with_budget(self, budget_tokens: int) -> SelectionProblem:
-        """Return the same problem, remembered values included, with another budget."""
-        other = copy.copy(self)
-        other.budget_tokens = int(budget_tokens)
-        return other
 
     def with_dearer_separators(self, extra_tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with separators that cost more.

@@ -167,14 +167,9 @@ def joined(
 
 
 def shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Share out a total: everybody gets what it needs or an equal part, whichever is less.
+    """Share out a total, at least 1 for each: everybody gets what it needs or an equal part, whichever is less.
 
-    Args:
-        sizes: What each needs, at least 1.
-        total: What there is, at least 1 for each.
-
-    Returns:
-        A share for each, at least 1 and at most its size; together at most the total.
+    `sizes` are what they need, at least 1 each. A share is from 1 to its size; together they are at most the total.
     """
     given = [0] * len(sizes)
     left, open_ones = total, len(sizes)

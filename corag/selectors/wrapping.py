@@ -121,11 +121,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
 
 
 def _built(selector: str | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any]) -> BudgetedSelector:
-    """Return a selector given by name or as an object.
-
-    Raises:
-        InputError: The name is unknown, settings are given for an object, or it does not share the problem's budget.
-    """
+    """Return a selector given by name or as an object, which takes no more settings."""
     made: Any = selector
     if isinstance(selector, str):
         made = make_selector(selector, tokens=tokens, **settings)

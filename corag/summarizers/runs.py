@@ -42,11 +42,7 @@ class Summary:
 
 
 def summary_store(path: str | Path | None) -> SummaryStore | None:
-    """Return the summaries in a SQLite file, made when missing; None without a path.
-
-    Raises:
-        DataError: The file cannot be used.
-    """
+    """Return the summaries in a SQLite file, made when missing; None without a path."""
     return None if path is None else SummaryStore(0, path=path, codec=TEXT)
 
 
@@ -126,11 +122,7 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
 
 
 def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
-    """Return requests that fit the window and cover the texts in order; the request itself where it fits.
-
-    Raises:
-        InputError: The window is too small for a few words.
-    """
+    """Return requests that fit the window and cover the texts in order; the request itself where it fits."""
     window = summarizer.window_tokens
     if window is None or _joined_tokens(summarizer, request.texts) <= window:
         return [request]

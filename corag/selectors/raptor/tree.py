@@ -133,19 +133,10 @@ def collapsed(tree: RaptorTree, query: FloatArray) -> list[Node]:
 
 
 def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5, depth: int | None = None) -> list[Node]:
-    """Return the best nodes of the top layer, the best among their children, and so on down.
+    """Return the best `top_k` nodes of the top layer, the best among their children, and so on down.
 
-    Args:
-        tree: The tree.
-        query: Unit vector of the question, `[D]`.
-        top_k: Nodes of each layer, at least 1.
-        depth: Layers to visit, or None for all.
-
-    Returns:
-        Nodes from the top down, in each layer most similar first.
-
-    Raises:
-        InputError: top_k or depth is below 1.
+    Nodes stand from the top down, in each layer those first that are most similar to the query's unit vector `[D]`.
+    `depth` is the number of layers to visit, or None for all; `InputError` where it or `top_k` is below 1.
     """
     depth = tree.num_layers if depth is None else depth
     check_count("top_k", top_k, "5 is usual")

@@ -1,6 +1,7 @@
 """The searching selectors: `corag`, `corag-fixed` and the bound `upper`."""
 
 import asyncio
+import copy
 import math
 import time
 
@@ -131,7 +132,9 @@ def test_values_are_remembered_across_settings():
     assert num_asked == first.trace.orders_computed == len(set(reranker.asked))
     assert len(reranker.asked) == num_asked
     # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
-    Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem.with_budget(11))
+    smaller = copy.copy(problem)
+    smaller.budget_tokens = 11
+    Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(smaller)
     again = Corag(reranker=reranker, iterations=5, tokens=CHARACTERS).select_from(problem)
     assert essence(again) == essence(first)
 
