@@ -19,7 +19,6 @@ import typing
 
 from corag import errors as errors
 from corag import optional
-from corag import testing as testing
 from corag.candidates import select as select
 from corag.errors import CoragError as CoragError
 from corag.registry import EMBEDDERS as EMBEDDERS
@@ -68,6 +67,6 @@ __version__ = "0.1.0"
 
 __getattr__, __dir__ = optional.lazily(
     __name__,
-    dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers", "testing"), __name__)
+    dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers"), __name__)
     | {"ChunkIndex": "corag.index", "Reply": "corag.reply", "ask": "corag.reply"},
 )

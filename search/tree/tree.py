@@ -74,11 +74,6 @@ class SearchTree:
     def __len__(self) -> int:
         return self._size
 
-    @property
-    def expanded(self) -> NDArray[np.bool_]:
-        """Whether the node's children were made, `[N]`."""
-        return self.num_children > 0
-
     def order(self, node: int) -> Order:
         """Return the candidates on the way from the root to `node`."""
         chunks = []

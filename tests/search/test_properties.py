@@ -44,7 +44,7 @@ def test_tree_invariants(problem, config, scorer):
     for node in range(len(tree)):
         children = tree.children(node)
         own = 0 if node == tree.ROOT else 1
-        if tree.expanded[node]:
+        if tree.num_children[node]:
             assert (tree.parent[children] == node).all()
             assert (tree.cost[children] >= tree.cost[node]).all()
             assert tree.closed[node] == tree.closed[children].all()

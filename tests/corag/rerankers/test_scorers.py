@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from corag import Chunk
 from corag.errors import InputError, ScoringError
 from corag.rerankers.scorers import CachedScorer, JoinedTextScorer, score_together
-from corag.testing import TableReranker
 from corag.types import Reranker
+from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import HashReranker
 
 CHUNKS = [Chunk(name, name) for name in "abcd"]

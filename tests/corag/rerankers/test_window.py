@@ -22,10 +22,10 @@ from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
-from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from tests.corag.models.worlds import byte_level, change_json, save_bert
+from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
 
 pytestmark = pytest.mark.slow

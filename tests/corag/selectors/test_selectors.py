@@ -13,10 +13,10 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
 from corag.selectors.base import BudgetedSelector, Choice, fill
-from corag.testing import TableReranker
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
 from corag.types import Selector
+from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import (
     CHARACTERS,
     COUNTERS,

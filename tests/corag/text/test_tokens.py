@@ -161,6 +161,11 @@ def test_the_estimate_is_a_third_of_the_bytes_rounded_up(text, expected):
     assert estimated_tokens(text) == expected
 
 
+@pytest.mark.parametrize(("text", "expected"), [("1,234", 4), ("$ 5.2 %", 5), ("(12)", 4), ("a_b", 3), ("_", 1)])
+def test_the_estimate_of_dense_marks_and_digits_counts_them(text, expected):
+    assert estimated_tokens(text) == expected
+
+
 def test_the_estimate_is_flagged():
     counter = token_counter("estimate")
     assert (counter.name, counter.exact) == ("estimate", False)

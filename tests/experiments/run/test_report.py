@@ -8,7 +8,6 @@ import pytest
 import corag
 from corag.errors import DataError, InputError
 from corag.reply import Reply
-from corag.testing import TableReranker
 from corag.types import Answer, Candidate, Chunk
 from experiments.run.report import (
     MAX_CHILDREN_DRAWN,
@@ -20,6 +19,7 @@ from experiments.run.report import (
     write_report,
 )
 from experiments.run.tables import FIGURES, MOST_COLUMNS
+from tests.corag.table_reranker import TableReranker
 
 COLUMNS = {name: figure.heading for name, figure in FIGURES.items() if not figure.optional}
 

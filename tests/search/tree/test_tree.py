@@ -9,7 +9,7 @@ def test_root():
     assert tree.order(tree.ROOT) == ()
     assert tree.parent[tree.ROOT] == tree.NO_PARENT
     assert tree.chunk[tree.ROOT] == tree.NO_CHUNK
-    assert not tree.expanded[tree.ROOT]
+    assert not tree.num_children[tree.ROOT]
     assert not tree.closed[tree.ROOT]
 
 

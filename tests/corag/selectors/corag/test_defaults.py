@@ -3,13 +3,13 @@
 import pytest
 
 import corag
-from corag.models.trained import shipped
+from corag.models.trained import folder
 from corag.selectors.reranking import Naive, Upper, default_reranker
 
 
 @pytest.fixture
 def no_checkpoints(tmp_path, monkeypatch):
-    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    monkeypatch.setattr(folder, "FOLDER", tmp_path)
 
 
 @pytest.mark.parametrize("selector", [Naive, Upper])

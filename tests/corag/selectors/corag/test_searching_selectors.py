@@ -16,8 +16,8 @@ from corag.rerankers.bm25 import Bm25
 from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
-from corag.testing import TableReranker
 from search import SearchError
+from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import (
     CHARACTERS,
     COUNTERS,

@@ -1,4 +1,4 @@
-"""Parts with known answers, for tests: those of this project and yours."""
+"""A reranker with known answers."""
 
 from __future__ import annotations
 
