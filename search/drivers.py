@@ -13,21 +13,11 @@ from numpy.typing import ArrayLike
 from search.baselines import at_random, beam, best_first, greedy
 from search.bayesian.policy import bayesian
 from search.config import Policy, SearchConfig
+from search.result import SearchCoroutine, SearchResult
 from search.rounds import run_rounds
 from search.surrogate import Surrogate
 from search.tree.mcts import paper, public_code
-from search.types import (
-    FloatArray,
-    IntArray,
-    Order,
-    Problem,
-    ScoreOrders,
-    ScoreProblemOrders,
-    SearchCoroutine,
-    SearchError,
-    SearchResult,
-    StopSearch,
-)
+from search.types import FloatArray, IntArray, Order, Problem, ScoreOrders, ScoreProblemOrders, SearchError, StopSearch
 from search.validation import checked_problem, checked_values
 
 _DEFAULT = SearchConfig()

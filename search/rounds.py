@@ -14,9 +14,10 @@ import numpy as np
 
 from search.config import SearchConfig
 from search.orders import OrderSpace, count_orders
+from search.result import SearchCoroutine, SearchResult
 from search.surrogate import Surrogate
 from search.tree.utility import cost_share
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult, StopSearch
+from search.types import FloatArray, IntArray, Order, StopSearch
 from search.validation import checked_values
 
 

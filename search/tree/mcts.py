@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from search.config import Backup, SearchConfig
+from search.result import SearchCoroutine, SearchResult
 from search.surrogate import Surrogate
 from search.tree.choice import choose
 from search.tree.tree import SearchTree
 from search.tree.utility import utility
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult, StopSearch
+from search.types import FloatArray, IntArray, Order, StopSearch
 from search.validation import checked_values
 
 

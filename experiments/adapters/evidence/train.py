@@ -51,7 +51,7 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Corpus, Pooled, pools, questions_of
-from experiments.adapters.train import ADAPTER_DIR, AdapterReport, finished_report
+from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
 from experiments.run.journal import fingerprint, write_atomically
 
 MEMBERS_DIR, FIGURE_FILE, DONE_FILE = "members", "reliability.svg", "done.json"

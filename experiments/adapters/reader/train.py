@@ -27,7 +27,7 @@ from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import export, forward_of
-from experiments.adapters.train import ADAPTER_DIR, AdapterReport, finished_report
+from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
 from experiments.data.pools import drawn
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
