@@ -15,7 +15,7 @@ demo: $(INSTALLED)
 # sys.monitoring, where Python has it, counts lines at almost no cost.
 test: $(INSTALLED)
 	COVERAGE_CORE=$$($(BIN)/python -c "import sys; print('sysmon' if sys.version_info >= (3, 12) else 'ctrace')") \
-		$(PYTEST) --cov --cov-report=term --cov-fail-under=90
+		$(PYTEST) --cov --cov-report=term --cov-fail-under=97
 
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow"

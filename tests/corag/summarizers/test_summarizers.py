@@ -314,7 +314,7 @@ def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
     ("named", "message"),
     [
         ({"task": "poem"}, "task is 'poem'; it must be one of question"),
-        ({"max_concurrent": 0}, "max_concurrent must be at least 1"),
+        ({"max_concurrent": 0}, "max_concurrent must be a whole number of at least 1"),
         ({"num_ctx": 100}, "num_ctx must be a whole number of at least 1000"),
         ({"timeout_s": 0}, "timeout_s must be"),
     ],
