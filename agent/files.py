@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import platform
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,11 +17,15 @@ def replace_file(path: Path, content: str | bytes) -> None:
     A kill or a full disk leaves the old file or the new one. After an `OSError` the old file is unchanged.
     """
     # Two processes may write the same file: each a draft of its own.
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    prefix = f".{path.name}.{platform.node()}-"
+    draft = path.with_name(f"{prefix}{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _write(draft, content)
         draft.replace(path)
+        for other in path.parent.glob(f"{glob.escape(prefix)}*.part"):
+            if not _is_running(other.name.removeprefix(prefix).removesuffix(".part")):
+                other.unlink(missing_ok=True)  # a killed process left it
     except OSError:
         with contextlib.suppress(OSError):
             draft.unlink()
@@ -54,6 +60,19 @@ def replace_folder(path: str | Path, files: Mapping[str, str | bytes], what: str
         path.rename(old)
     draft.rename(path)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def _is_running(pid: str) -> bool:
+    """Return whether a process of this machine runs, or may run where the system cannot be asked without harm."""
+    if os.name != "posix" or not pid.isdecimal():
+        return True
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _write(path: Path, content: str | bytes) -> None:
