@@ -131,6 +131,7 @@ def test_a_page_that_is_not_there(tmp_path):
         replace_table(tmp_path / "page.md", "| new |")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folders at {DATA} (set CORAG_DATA)")
 def test_the_shipped_configuration_runs(tmp_path, capsys):
     page = tmp_path / "page.md"

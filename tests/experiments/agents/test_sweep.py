@@ -127,6 +127,7 @@ def test_sweeps_that_cannot_be(settings, message):
 # --- Training ---
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
     summary = sweep(config_of(labels, tmp_path / "lr", {"training.lr": [1e-7, 0.03]}, seeds=(0, 1)))
     assert len(trained) == 4
