@@ -5,7 +5,7 @@
 with q the embedding of the question, S_i the sum of the unit token embeddings of chunk i read by itself, and n_i their
 number. Like the mean over tokens that embeds the joined text, the sum is diluted by every chunk that says something
 else; the root, between one weight for each token (0) and one for each chunk (1), stands in for what reading the chunks
-together does. It is made to rank orders before a dearer reranker sees the promising ones. Token embeddings are
+together does. It is made to rank orders before a slower reranker sees the promising ones. Token embeddings are
 computed once per chunk and an order then costs microseconds. Late interaction: Khattab and Zaharia, "ColBERT", 2020.
 """
 

@@ -144,7 +144,7 @@ class BudgetedSelector(ABC):
             # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
             # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
             excess = cost - (summed_costs - offered.separator_tokens)
-            offered, choice = offered.with_dearer_separators(-(-excess // (len(chosen) - 1))), None
+            offered, choice = offered.with_costlier_separators(-(-excess // (len(chosen) - 1))), None
         trace: dict[str, Any] = {
             **choice.trace,
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in chosen],

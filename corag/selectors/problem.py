@@ -162,15 +162,15 @@ class SelectionProblem:
         """Return the joined text of an order, as it goes into the prompt."""
         return SEPARATOR.join(self.chunks[index].text for index in order)
 
-    def with_dearer_separators(self, extra_tokens: int) -> SelectionProblem:
+    def with_costlier_separators(self, extra_tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with separators that cost more.
 
         Single chunks still fit the budget; every combination costs more for each place where it is joined.
         """
-        dearer = copy.copy(self)
-        dearer.separator_tokens = self.separator_tokens + extra_tokens
-        dearer.costs = self.costs + extra_tokens
-        return dearer
+        costlier = copy.copy(self)
+        costlier.separator_tokens = self.separator_tokens + extra_tokens
+        costlier.costs = self.costs + extra_tokens
+        return costlier
 
 
 @dataclass(frozen=True, slots=True)
