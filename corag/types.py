@@ -1,7 +1,6 @@
 """The values that pass between retriever, search, reader and user, and the protocols of the parts.
 
-Any object with the methods of `Reranker` is one; there is nothing to inherit from. Optional abilities have protocols of
-their own, such as `BatchReader`, and are found with `isinstance`.
+Any object with the methods of `Reranker` is one. Optional abilities have protocols of their own, such as `BatchReader`.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ class Trace:
         scorer_calls: Batches in which it sent them.
         orders_computed: Distinct orders that the reranker computed.
         truncated: Distinct orders that were cut to the reranker's window.
-        window: How the reranker's window limited the search: `policy`, `tokens`, `binds` (it kept an order from being
-            selected, split it or cut it) and `overlong` (longer orders that the search asked for).
+        window: How the reranker's window limited the search; see `SelectionProblem.window_trace`.
         agent: Name of the shipped agent, where it decided.
         no_agent: Why the shipped agent could not be used.
         probabilities: The agent's probability of each reranker.
@@ -190,8 +188,8 @@ class Answer:
         text: The answer; empty when the reader found none.
         confidence: In [0, 1], or None when the reader has no such figure.
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
-        chunk: Which part of the context the (first) span stands in, or a generated answer came from, counted from 0,
-            where empty lines divide the parts as they divide the chunks of a selection; None where a reader cannot say.
+        chunk: Which part of the context, counted from 0 and divided by empty lines as chunks are, the (first) span or
+            a generated answer came from; None where a reader cannot say.
     """
 
     text: str
@@ -272,19 +270,17 @@ class Scorer(Protocol):
 class Reranker(Named, Protocol):
     """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
-    A reranker may also be an `IdentifiedReranker`, a `LimitedReranker` or a `PolicyReranker`. Its scorer may be a
-    `corag.rerankers.WindowedScorer`, which declares how much of a combination the reranker sees, or a
-    `corag.rerankers.JointScorer`, whose orders share batches with those of other questions.
+    It may also be an `IdentifiedReranker`, `LimitedReranker` or `PolicyReranker`, and its scorer a `WindowedScorer` or
+    `JointScorer` of `corag.rerankers`.
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text for the query, `[len(texts)]`, independent of its neighbours."""
+        """Return the value of each text for the query, `[len(texts)]`, whatever its neighbours."""
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> Scorer:
         """Return the scoring function that the search calls with orders over `chunks`.
 
-        `corag.rerankers.JoinedTextScorer(self, query, chunks)` is right for every reranker. A reranker that can cache
-        work per chunk returns a faster one.
+        `corag.rerankers.JoinedTextScorer(self, query, chunks)` is right for all; one that caches per chunk is faster.
         """
 
 
@@ -348,6 +344,26 @@ class BatchReader(Reader, Protocol):
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         """Return the answer to each question from the context at its place."""
+
+
+@runtime_checkable
+class PromptedReader(Reader, Protocol):
+    """A reader that sends a prompt to a language model, in whose window prompt and answer have to fit."""
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """Counts as the model does; where its tokenizer is not at hand, a flagged estimate that is never too low."""
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The most tokens of prompt and answer together; None where that is not known."""
+
+    @property
+    def max_answer_tokens(self) -> int:
+        """The most tokens of an answer."""
+
+    def prompt_tokens(self, query: str, context: str = "") -> int:
+        """Return the tokens of the whole prompt, chat template included; with no context, of what surrounds one."""
 
 
 @runtime_checkable
