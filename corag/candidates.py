@@ -38,7 +38,7 @@ def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder
     vectors = embedder.embed([query, *(candidate.chunk.text for candidate in candidates)])
     cosines = (vectors[1:] @ vectors[0]).clip(-1, 1).tolist()
     compared = [
-        replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name)
+        replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name, rank=None)
         for candidate, cosine in zip(candidates, cosines, strict=True)
     ]
     return sorted(compared, key=lambda candidate: -(candidate.similarity or 0.0))

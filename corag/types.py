@@ -59,12 +59,16 @@ class Candidate:
             is not compared: the order in which candidates are given counts.
         embedder: Name of the embedder that computed a cosine. With None it is taken to be the one that a selector's
             agent was trained with, because cosines do not tell who computed them.
+        rank: Place in the retriever's ranking, from 0, where that is not the order of the similarities: after hybrid
+            retrieval, for example. Selectors that take the best first, such as `top-k`, go by it; those that compare
+            similarities, such as `mmr`, do not.
     """
 
     chunk: Chunk
     similarity: float | None = None
     kind: SimilarityKind = "cosine"
     embedder: str | None = field(default=None, compare=False)
+    rank: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("Candidate.kind", self.kind, SimilarityKind)

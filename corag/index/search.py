@@ -186,7 +186,8 @@ class ChunkIndex:
 
         Returns:
             Candidates, best first by `retrieval`. `similarity` is the cosine to `vector` throughout, because
-            selectors and the agent's features are made for cosines; so it need not fall with the rank.
+            selectors and the agent's features are made for cosines. With `text` and `hybrid` it need not fall with
+            the ranking, which `rank` then records.
         """
         return self.retrieve_many([query], np.asarray(vector)[np.newaxis], k, retrieval)[0]
 
@@ -210,7 +211,12 @@ class ChunkIndex:
             stored = np.array([rows[place]["vector"] for place in places]).reshape(len(places), self.dimension)
             lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(embedding)
             cosines = np.clip(stored @ embedding / lengths, -1.0, 1.0).tolist()
-            found.append([self._candidate(to_chunk(rows[at]), one) for at, one in zip(places, cosines, strict=True)])
+            found.append(
+                [
+                    self._candidate(to_chunk(rows[at]), cosine, rank)
+                    for rank, (at, cosine) in enumerate(zip(places, cosines, strict=True))
+                ]
+            )
         return found
 
     def chunks(self) -> Iterator[Chunk]:
@@ -220,8 +226,8 @@ class ChunkIndex:
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
 
-    def _candidate(self, chunk: Chunk, cosine: float) -> Candidate:
-        return Candidate(chunk, cosine, embedder=self.embedder_name)
+    def _candidate(self, chunk: Chunk, cosine: float, rank: int | None = None) -> Candidate:
+        return Candidate(chunk, cosine, embedder=self.embedder_name, rank=rank)
 
     def _checked_queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
         queries = np.asarray(vectors, dtype=np.float32)

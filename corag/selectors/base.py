@@ -232,7 +232,7 @@ def keep_best(problem: SelectionProblem, count: int) -> Order:
 
     One worse chunk serves a reader better than none.
     """
-    ranking = problem.ranking
+    ranking = problem.by_relevance
     return fill(ranking[:count], problem.costs, problem.capacity) or fill(ranking, problem.costs, problem.capacity, 1)
 
 

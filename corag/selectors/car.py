@@ -186,7 +186,7 @@ class Car(ComparingSelector):
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._comparable(problem)
-        distances = 1.0 - problem.relevance[problem.ranking[: self.max_candidates]]
+        distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
         found = cluster_cutoff(
             distances, method=self.method, seed=self.seed, scaling=self.scaling, noise=self.noise, solver=self.solver
         )

@@ -40,7 +40,9 @@ class SelectionProblem:
         chunks: Distinct chunks, best first.
         given_similarities: Similarity of each chunk as it was given, or None.
         kind: What all similarities are; `rank` where there are none.
-        relevance: What ranks the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the place.
+        relevance: What compares the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the
+            place.
+        ranks: Place of each chunk in the retriever's ranking, `[n]`; None where the similarities are the ranking.
         embedders: Names of the embedders of the similarities; None for an unknown one.
         costs: Tokens of each chunk plus one separator, `[n]`.
         separator_tokens: Tokens of one separator.
@@ -60,6 +62,8 @@ class SelectionProblem:
         self.embedders = {candidate.embedder for candidate in kept}
         ranking = range(0, -len(kept), -1)
         self.relevance = np.array(ranking if self.kind == "rank" else self.given_similarities, dtype=np.float64)
+        ranks = [candidate.rank for candidate in kept if candidate.rank is not None]
+        self.ranks = np.array(ranks, dtype=np.int64) if kept and len(ranks) == len(kept) else None
         self.num_duplicates = len(candidates) - len(kept)
         counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
         self.separator_tokens = int(counts[0])
@@ -77,6 +81,13 @@ class SelectionProblem:
 
     @property
     def ranking(self) -> list[int]:
+        """Candidates best first, as the retriever ranked them: by `ranks`, else `by_relevance`."""
+        if self.ranks is None:
+            return self.by_relevance
+        return [int(index) for index in np.argsort(self.ranks, kind="stable")]
+
+    @property
+    def by_relevance(self) -> list[int]:
         """Candidates by falling relevance; of equal ones the one that was given first."""
         return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
 

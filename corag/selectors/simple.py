@@ -29,7 +29,9 @@ class Full(BudgetedSelector):
 
 @dataclass(kw_only=True, eq=False)
 class TopK(BudgetedSelector):
-    """Takes the k most relevant candidates that fit the budget, best first.
+    """Takes the k best-ranked candidates that fit the budget, best first.
+
+    The ranking is the retriever's: `Candidate.rank` where it is given, else the order of the similarities.
 
     Args:
         k: The most chunks to take.
@@ -48,7 +50,7 @@ class TopK(BudgetedSelector):
 
 @dataclass(kw_only=True, eq=False)
 class TopTokens(BudgetedSelector):
-    """Takes the most relevant candidates until a number of tokens is full, even if the budget allows more.
+    """Takes the best-ranked candidates, as `top-k` does, until a number of tokens is full, even if more would fit.
 
     Args:
         num_tokens: Tokens to fill, counted chunk by chunk with a separator between two; at least 1.

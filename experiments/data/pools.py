@@ -69,7 +69,13 @@ class Pool:
                 by_text = [ranking[place] for place in np.argsort(-scores, kind="stable")]
                 ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
             candidates[query.id] = [
-                Candidate(chunks[names[i]], cosines[i], embedder=embedder.name) for i in ranking[:num_candidates]
+                Candidate(
+                    chunks[names[i]],
+                    cosines[i],
+                    embedder=embedder.name,
+                    rank=None if retrieval == "vector" else rank,
+                )
+                for rank, i in enumerate(ranking[:num_candidates])
             ]
         return cls(name, candidates)
 

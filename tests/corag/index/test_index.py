@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corag
 import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
@@ -152,6 +153,10 @@ def test_hybrid_retrieval_joins_both_rankings(index: ChunkIndex, seed: int, k: i
     assert own == sorted(scores.values(), reverse=True)[:k]
     np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
     assert found == index.retrieve(query, vector, k, "hybrid")
+    # What takes the best first takes them in the joined ranking.
+    assert [one.rank for one in found] == list(range(len(found)))
+    taken = corag.selector("top-k", k=3).select("?", found[::-1], 10_000).ids
+    assert taken == tuple(one.chunk.id for one in found[:3])
 
 
 def test_text_retrieval_ranks_by_bm25_and_gives_cosines(index: ChunkIndex):
@@ -161,7 +166,8 @@ def test_text_retrieval_ranks_by_bm25_and_gives_cosines(index: ChunkIndex):
     np.testing.assert_allclose([one.similarity for one in found], cosines_of(found, vector), atol=1e-6)
     assert index.retrieve("unheard", vector, 7, "text") == []
     assert index.retrieve("unheard", vector, 7, "hybrid") == [
-        Candidate(one.chunk, pytest.approx(one.similarity, abs=1e-6)) for one in index.search(vector, 7)
+        Candidate(one.chunk, pytest.approx(one.similarity, abs=1e-6), rank=rank)
+        for rank, one in enumerate(index.search(vector, 7))
     ]
 
 

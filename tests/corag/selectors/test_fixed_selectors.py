@@ -1,6 +1,7 @@
 """Nothing, everything, so many tokens, so similar, diverse, best at both ends."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,3 +165,15 @@ def test_reorder_needs_a_selector_whose_budget_it_can_keep():
 
 def test_unit_vectors():
     assert np.linalg.norm(unit_vectors([[3.0, 4.0]])) == pytest.approx(1)
+
+
+def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():
+    ranks = [2, 0, 3, 1]
+    pool = [replace(one, rank=rank) for one, rank in zip(POOL, ranks, strict=True)]
+    assert ids("top-k", pool=pool, k=3) == ids("top-tokens", pool=pool, num_tokens=16) == ("c1", "c3", "c0")
+    assert ids("top-k", pool=pool[::-1], budget=9) == ("c1",)
+    # What compares similarities goes by these.
+    for name in ("similarity-cutoff", "adaptive-k", "car"):
+        assert ids(name, pool=pool) == ids(name)
+    # Of a partly ranked pool the similarities are the ranking.
+    assert ids("top-k", pool=[replace(pool[0], rank=None), *pool[1:]]) == ids("top-k")
