@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from corag.errors import DataError
 from corag.text.documents import Document
+from corag.text.find import find_data
 from corag.types import Chunk
 
 logger = logging.getLogger(__name__)
@@ -73,12 +74,12 @@ class DataFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> DataFolder:
-        """Read a data folder.
+        """Read a data folder, given by path or name; see `find_data`.
 
         Raises:
             DataError: A file is missing or empty, or a line breaks a rule; the message names file and line.
         """
-        folder = Path(path)
+        folder = find_data(path)
         documents = read_corpus(folder)
         file = _find(folder, "queries")
         queries = _unique(file, _read(file, _query))
@@ -112,8 +113,8 @@ class DataFolder:
 
 
 def read_corpus(path: str | Path) -> dict[str, Document]:
-    """Read the corpus of a data folder; a missing, empty or broken file is a `DataError`."""
-    file = _find(Path(path), "corpus")
+    """Read the corpus of a data folder (path or name); a missing, empty or broken file is a `DataError`."""
+    file = _find(find_data(path), "corpus")
     return _unique(file, _read(file, _document))
 
 

@@ -66,7 +66,7 @@ SETS = (
 
 def bench_real(
     timing: Timing,
-    root: str | Path,
+    root: str | Path = "",
     *,
     values: str | Path | None = None,
     sets: Sequence[RealSet] = SETS,
@@ -76,8 +76,9 @@ def bench_real(
 ) -> dict[str, list[dict[str, Any]]]:
     """Compare searchers, and searches with and without a surrogate, on questions' own candidates at 256 tokens.
 
-    `root` is the folder of data folders. The file `values` keeps the reranker's values for the next time; see
-    `corag.rerankers.cached`. Every searcher runs once for each of `caps`, the most orders scored. `timing` is not used.
+    `root` is the folder of data folders; by default each is looked up by its name. The file `values` keeps the
+    reranker's values for the next time; see `corag.rerankers.cached`. Every searcher runs once for each of `caps`, the
+    most orders scored. `timing` is not used.
 
     Returns:
         `rows`: for each set and setting the means over questions of `value` (relative to the best of up to five

@@ -34,7 +34,7 @@ class BenchConfig:
         queries: Questions that `select_many` gets at once; `scoring` only.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine; `scoring`, `selectors`, `orders`
             and `agent` only, best with one thread.
-        data: Folder of the data folders hotpotqa and 2wikimultihopqa; `real` only.
+        data: Folder of the data folders hotpotqa and 2wikimultihopqa; by default found by name; `real` only.
         model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
             in its head.
         rerankers: What `orders` measures, separated by commas: names, folders, `name:key=value`; `all` stands for
@@ -48,14 +48,12 @@ class BenchConfig:
     questions: int = 2
     queries: int = 40
     clock: Clock = "wall"
-    data: str | None = None
+    data: str = ""
     model: str | None = None
     rerankers: str = "all"
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
-        if self.part == "real" and self.data is None:
-            raise InputError("part real needs data: the folder of the data folders hotpotqa and 2wikimultihopqa")
         usual = {"rounds": "3 to 101", "seeds": "1 to 8", "questions": "2 to 20", "queries": "40 to 200"}
         for name, numbers in usual.items():
             value = getattr(self, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from corag.errors import InputError
 from corag.registry import SELECTORS
@@ -20,7 +21,7 @@ class QuestionSet(CandidateSettings):
 
     Attributes:
         name: Name in tables and files.
-        data: Data folder, below that of the comparison.
+        data: Data folder: below that of the comparison, or by name.
         split: Split of the questions.
     """
 
@@ -43,7 +44,8 @@ class EvaluateConfig(SelectionSettings):
     is read, and only selections are measured.
 
     Attributes:
-        data: Data folder; with sets or sources, the folder that holds theirs.
+        data: Data folder, by path or name; with sets or sources, the folder that holds theirs, or empty to look up each
+            by its own name.
         split: Split of the questions.
         methods: Selectors, separated by commas, with settings where needed: `top-k:k=3`, `car:method=dbscan`. `all`
             means every selector that can run with the given settings.
@@ -73,7 +75,7 @@ class EvaluateConfig(SelectionSettings):
         write: Markdown page whose text between `<!-- table -->` and `<!-- /table -->` is replaced by the tables.
     """
 
-    data: str
+    data: str = ""
     split: str = "dev"
     methods: str = "top-k,naive,corag,upper"
     reranker: str | None = None
@@ -100,6 +102,8 @@ class EvaluateConfig(SelectionSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         names = [one.name for one in self.sets] + [source.data for source in self.sources]
+        if not self.data and not names:
+            raise InputError("data is empty; give a data folder with --data, by path or name")
         if len(set(names)) < len(names):
             raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
         if unknown := set(comma_separated(self.only)).difference(names):
@@ -139,13 +143,15 @@ class EvaluateConfig(SelectionSettings):
 
     def by_set(self) -> dict[str, EvaluateConfig]:
         """Return for each set of questions to measure, by name, the settings that measure it alone."""
-        root, alone = Path(self.data), replace(self, sets=(), sources=(), only=None)
-        found = {
-            one.name: replace(alone, data=str(root / one.data), split=one.split, **candidate_settings(one))
-            for one in self.sets
-        } | {
-            source.data: replace(alone, data=str(root / source.data), split=source.split, sources=(source,))
-            for source in self.sources
+        root = Path(self.data)
+
+        def alone(data: str, split: str, **settings: Any) -> EvaluateConfig:
+            return replace(
+                self, **{"sets": (), "sources": (), "only": None} | settings, data=str(root / data), split=split
+            )
+
+        found = {one.name: alone(one.data, one.split, **candidate_settings(one)) for one in self.sets} | {
+            source.data: alone(source.data, source.split, sources=(source,)) for source in self.sources
         }
         if not found:
             return {root.resolve().name: self}

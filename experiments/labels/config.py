@@ -19,7 +19,7 @@ class LabelSource(CandidateSettings):
     `sample` is drawn by a hash of the questions' ids, and `num_candidates` is the most of a document, too.
 
     Attributes:
-        data: Name of the data folder.
+        data: Data folder: below that of the labelling, or by name.
         split: Split of the questions.
         part: `training`, without the held-out share; `held-out`, only that share; or `all`.
         held_out: Held-out share, split by documents as for the shipped adapters.
@@ -47,7 +47,8 @@ class LabelConfig(SelectionSettings):
     Attributes:
         out: File for the table (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run
             resumes.
-        data: Data folder; with sources, the folder that holds their data folders.
+        data: Data folder, by path or name; with sources, the folder that holds theirs, or empty to look up each by its
+            own name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.
@@ -81,8 +82,8 @@ class LabelConfig(SelectionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.data and not self.merge:
-            raise InputError("data is empty; give a data folder with --data")
+        if not self.data and not self.merge and not self.sources:
+            raise InputError("data is empty; give a data folder with --data, by path or name")
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
         if self.engine == "local" and (self.address, self.workers) != (None, None):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
 from corag.optional import require
+from corag.text.find import find_data
 from experiments.data.pools import Pool
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Example, Examples, read_examples
@@ -120,4 +121,5 @@ def _with_whole_paths(config: LabelConfig) -> LabelConfig:
     index = config.index
     if index is not None and "://" not in index:
         index = str(Path(index).resolve())
-    return replace(config, data=str(Path(config.data).resolve()), index=index)
+    data = str(find_data(config.data).resolve()) if config.data else ""
+    return replace(config, data=data, index=index)

@@ -20,7 +20,7 @@ class EvidenceSource:
     """Questions of a data folder, and where the candidates of each come from.
 
     Attributes:
-        data: Name of the data folder.
+        data: Data folder: below that of the training, or by name.
         split: Split of the questions.
         held_out: Share of them that is never trained on, split by documents.
         part: `training`, without that share; `held-out`, only that share; or `all`.
@@ -102,7 +102,7 @@ class EvidenceTraining:
 
     Attributes:
         name: Name of the adapter, such as `minilm-multihop`.
-        data: Folder of the data folders.
+        data: Folder of the data folders; empty to look up each by its own name.
         out: Folder for the adapter (`adapter/`), the log, and the state of an unfinished training.
         sources: Training data.
         tests: Test data; none of it is trained on.
@@ -119,9 +119,9 @@ class EvidenceTraining:
     """
 
     name: str
-    data: str
     out: str
     sources: tuple[EvidenceSource, ...]
+    data: str = ""
     tests: tuple[EvidenceTest, ...] = ()
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ class ReaderSource:
     """A data folder to learn from.
 
     Attributes:
-        data: The folder's name under the training's `data`.
+        data: Data folder: below that of the training, or by name.
         split: Its split with the training questions.
         held_out: Share of these questions that is never trained on, split by documents.
         repeat: Rows per question and epoch, each with other distractors.
@@ -50,7 +50,7 @@ class ReaderTest:
     """Questions, read with their gold passages, whose figures the model card shows beside the held-out ones.
 
     Attributes:
-        data: The folder's name under the training's `data`.
+        data: Data folder: below that of the training, or by name.
         split: Split of the questions.
         limit: Maximum number of questions, sampled with the training's seed; 0 for all.
     """
@@ -65,7 +65,7 @@ class ReaderTraining:
     """Train the extractive reader.
 
     Attributes:
-        data: Folder of the data folders.
+        data: Folder of the data folders; empty to look up each by its own name.
         out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
         sources: Training data.
         tests: Test data besides the held-out questions.
@@ -95,9 +95,9 @@ class ReaderTraining:
         quiet: Show no progress.
     """
 
-    data: str
     out: str
     sources: tuple[ReaderSource, ...]
+    data: str = ""
     tests: tuple[ReaderTest, ...] = ()
     rows: RowSettings = field(default_factory=RowSettings)
     rank: int = 88

@@ -104,7 +104,7 @@ def _read_sources(config: ReaderTraining) -> tuple[list[_Part], list[Example]]:
         parts.append(_Part(source.data, folder, [query for query in queries if query.id in out]))
         learning += examples(folder, [query for query in queries if query.id not in out], source.repeat)
     if not learning:
-        raise DataError(f"{config.data}: no question of the sources has an answer that stands in its gold passages")
+        raise DataError("no question of the sources has an answer that stands in its gold passages")
     return parts, learning
 
 

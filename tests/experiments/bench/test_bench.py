@@ -123,7 +123,6 @@ def test_the_power_of_growth_by_hand():
         ("search", {"seeds": 0}, "seeds must be at least 1, got 0"),
         ("scoring", {"questions": 0}, "questions must be at least 1, got 0; 2 to 20 are usual"),
         ("scoring", {"queries": 0}, "queries must be at least 1, got 0; 40 to 200 are usual"),
-        ("real", {}, "part real needs data"),
     ],
 )
 def test_settings_out_of_range(part, settings, message):
