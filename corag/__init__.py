@@ -10,7 +10,8 @@
 
 `selector`, `reranker`, `reader`, `embedder` and `summarizer` build parts by name. The classes behind the names, whose
 keyword arguments are the settings, stand in `corag.selectors`, `corag.rerankers`, `corag.readers` and
-`corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`.
+`corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`. Models run on the GPU where
+there is one; `with corag.runtime(device="cpu"):` and its like say otherwise.
 
 Importing this package loads neither torch nor any model; what is heavy loads when it is first used.
 """
@@ -21,6 +22,7 @@ from corag import errors as errors
 from corag import optional
 from corag.candidates import select as select
 from corag.errors import CoragError as CoragError
+from corag.models.runtime import runtime as runtime
 from corag.registry import EMBEDDERS as EMBEDDERS
 from corag.registry import READERS as READERS
 from corag.registry import RERANKERS as RERANKERS

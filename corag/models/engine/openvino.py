@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.models.devices import import_openvino
 from corag.models.engine.engine import Float32, Forward, Source, quiet
 from corag.optional import require
 
@@ -45,7 +44,7 @@ def openvino_forward(source: Source, precision: str) -> Forward:
         InputError: bf16 on a CPU without it, where OpenVINO would quietly compute something else.
         MissingExtraError: OpenVINO, or what converting needs, is not installed.
     """
-    openvino = _import_openvino()
+    openvino = import_openvino()
     core = openvino.Core()
     if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         raise InputError(
@@ -66,16 +65,6 @@ def openvino_forward(source: Source, precision: str) -> Forward:
             return cast(Float32, compiled(dict(inputs))[0])
 
     return forward
-
-
-def _import_openvino() -> Any:
-    """Import OpenVINO without its telemetry, which reports every import to its maker over the network.
-
-    OpenVINO falls back to a stub where that package cannot be imported; None in `sys.modules` says so. A program
-    that imported the package before has made its own choice.
-    """
-    sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
-    return require("openvino", "models")
 
 
 def _model(source: Source, openvino: Any, core: Any) -> Any:

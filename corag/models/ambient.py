@@ -1,0 +1,45 @@
+"""Values that hold inside a `with` block, for whatever is called there and for threads that it starts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Ambient(Generic[T]):
+    """A value that `with ambient.set(value):` changes inside the block.
+
+    Threads and coroutines that open blocks of their own do not disturb each other. A thread that has opened none sees
+    what the main thread's innermost open block set: Python hands threads no context.
+    """
+
+    def __init__(self, default: T) -> None:
+        self._default = default
+        self._here: ContextVar[T] = ContextVar("ambient")
+        self._of_main_thread: list[tuple[object, T]] = []
+
+    def get(self) -> T:
+        """Return the value that holds here."""
+        of_main = self._of_main_thread
+        return self._here.get(of_main[-1][1] if of_main else self._default)
+
+    @contextmanager
+    def set(self, value: T) -> Iterator[None]:
+        """Let a value hold inside the block."""
+        entry = (object(), value)
+        shared = threading.current_thread() is threading.main_thread()
+        token = self._here.set(value)
+        if shared:
+            self._of_main_thread.append(entry)
+        try:
+            yield
+        finally:
+            if shared:
+                # Not the last one: blocks of coroutines need not close in the order in which they were opened.
+                self._of_main_thread.remove(entry)
+            self._here.reset(token)

@@ -1,0 +1,189 @@
+"""Where and how models run: device, precision, size of a batch, and whether a model's own code may run.
+
+    with corag.runtime(device="cuda:1", precision="bf16"):
+        reranker = corag.reranker("cross-encoder(model=BAAI/bge-reranker-v2-m3)")
+
+A part that loads a model takes `device`, `precision` and the like as settings. Those that it is not given are those of
+the `with` block in which it is built, of the innermost one first. Threads that a block starts see it as well.
+
+Loads neither torch nor a model until a device is asked for that only torch knows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar, get_args
+
+from corag.checks import check_count
+from corag.errors import InputError
+from corag.models.ambient import Ambient
+from corag.models.devices import Role, auto_device, auto_precision, check_devices, kind_of, openvino_has, parse_devices
+
+Precision = Literal["auto", "fp32", "bf16", "fp16"]
+Backend = Literal["auto", "openvino", "torch"]
+
+BATCH_TOKENS = {"cpu": 2048, "cuda": 16384, "mps": 8192}
+"""On a CPU enough to occupy the cores, few enough to stay in their caches; a GPU wants more at a time."""
+
+R = TypeVar("R")
+S = TypeVar("S", bound="Runtime")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Where and how models run. Commands that run a model inherit these settings.
+
+    Attributes:
+        device: Where models run: cpu, cuda, cuda:N, mps, several GPUs as cuda:0,cuda:1, or auto, a GPU where PyTorch
+            sees one.
+        precision: fp32, bf16, fp16, or auto: fp32 on a CPU; on a GPU that has it bf16 for rerankers and readers, fp32
+            for embeddings.
+        trust_remote_code: Let code run that comes with a model. It can do whatever you can: read it first.
+        batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
+            that does not fit the memory of its device is halved by itself.
+
+    Raises:
+        InputError: A setting does not exist.
+    """
+
+    device: str = "auto"
+    precision: Precision = "auto"
+    trust_remote_code: bool = False
+    batch_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        parse_devices(self.device)
+        if self.precision not in get_args(Precision):
+            raise InputError(f"precision {self.precision!r} is unknown; use auto, fp32, bf16 or fp16")
+        if self.batch_tokens is not None:
+            check_count("batch_tokens", self.batch_tokens, "leave it out for what suits the device")
+
+    @property
+    def runtime_settings(self) -> dict[str, Any]:
+        """These four settings, whatever a subclass adds."""
+        return {one.name: getattr(self, one.name) for one in fields(Runtime)}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where and how one model runs: a `Runtime` in which nothing is left open.
+
+    Attributes:
+        devices: Its devices, of one kind, such as `("cuda:0", "cuda:1")`.
+        precision: Of its large matrix products.
+        backend: What runs it.
+        batch_tokens: Maximum tokens of a batch, padding included.
+        trust_remote_code: Whether code that comes with the model may run.
+    """
+
+    devices: tuple[str, ...]
+    precision: Literal["fp32", "bf16", "fp16"]
+    backend: Literal["openvino", "torch"]
+    batch_tokens: int
+    trust_remote_code: bool = False
+
+    @property
+    def kind(self) -> str:
+        """`cpu`, `cuda` or `mps`: values depend on it, and not on which device of the kind it is."""
+        return kind_of(self.devices)
+
+    @property
+    def values_depend_on(self) -> str:
+        """Backend, precision and kind of device, as an `identity` wants them."""
+        return f"{self.backend} {self.precision} {self.kind}"
+
+
+_RUNTIME = Ambient(Runtime())
+
+
+def current() -> Runtime:
+    """Return what the innermost open block set, or else the defaults."""
+    return _RUNTIME.get()
+
+
+@contextmanager
+def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
+    """Let models that are built inside this block run as told.
+
+    Args:
+        given: A `Runtime`, or the settings of a command; what stands at its default there stays as it is around.
+        settings: `device`, `precision`, `trust_remote_code`, `batch_tokens`; see `Runtime`.
+
+    Yields:
+        What holds inside the block.
+
+    Raises:
+        InputError: A setting does not exist, or a device is not on this machine.
+    """
+    known = [one.name for one in fields(Runtime)]
+    if unknown := sorted(set(settings).difference(known)):
+        raise InputError(f"a runtime has no setting {unknown[0]!r}; its settings are {', '.join(known)}")
+    defaults = Runtime().runtime_settings
+    of_given = {} if given is None else given.runtime_settings
+    changed = {name: value for name, value in of_given.items() if value != defaults[name]}
+    inside = Runtime(**{**current().runtime_settings, **changed, **settings})
+    if inside.device != "auto":
+        check_devices(parse_devices(inside.device))
+    with _RUNTIME.set(inside):
+        yield inside
+
+
+def in_runtime(function: Callable[[S], R]) -> Callable[[S], R]:
+    """Run a function of settings, those of a `Runtime` among them, in a block of these; a decorator."""
+
+    @functools.wraps(function)
+    def run(config: S) -> R:
+        with runtime(config):
+            return function(config)
+
+    return run
+
+
+def place(
+    role: Role,
+    *,
+    backend: Backend = "auto",
+    device: str | None = None,
+    precision: Precision | None = None,
+    batch_tokens: int | None = None,
+    trust_remote_code: bool | None = None,
+) -> Place:
+    """Return where and how a model is to run: as given, and for what is None as the surrounding block says.
+
+    Raises:
+        InputError: A setting does not exist, or not on this machine.
+        MissingExtraError: A GPU is asked for, and PyTorch is not installed.
+    """
+    given: dict[str, Any] = {
+        "device": device, "precision": precision, "batch_tokens": batch_tokens, "trust_remote_code": trust_remote_code
+    }  # fmt: skip
+    wanted = replace(current(), **{name: value for name, value in given.items() if value is not None})
+    devices = parse_devices(wanted.device) or (auto_device(),)
+    check_devices(devices)
+    kind = kind_of(devices)
+    exact = wanted.precision if wanted.precision != "auto" else auto_precision(role, devices)
+    return Place(
+        devices=devices,
+        precision=exact,
+        backend=resolve_backend(backend, kind, exact),
+        batch_tokens=wanted.batch_tokens or BATCH_TOKENS[kind],
+        trust_remote_code=wanted.trust_remote_code,
+    )
+
+
+def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Literal["openvino", "torch"]:
+    """Return what `auto` stands for: OpenVINO on a CPU, where it is installed and has the precision, else PyTorch.
+
+    Raises:
+        InputError: No such backend, or one that does not run on this kind of device.
+    """
+    if backend not in get_args(Backend):
+        raise InputError(f"backend {backend!r} is unknown; use 'auto', 'openvino' or 'torch'")
+    if backend == "openvino" and kind != "cpu":
+        raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")
+    if backend != "auto":
+        return backend
+    return "openvino" if kind == "cpu" and openvino_has(precision) else "torch"

@@ -1,0 +1,215 @@
+"""Where models run: what is given, what stands for `auto`, what blocks and threads see."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import types
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+
+import corag
+from corag.errors import InputError
+from corag.models import devices
+from corag.models.ran import note, ran, recording
+from corag.models.runtime import Runtime, current, in_runtime, place
+
+
+class FakeTorch(types.ModuleType):
+    """A PyTorch that sees some GPUs."""
+
+    __version__ = "9.9"
+
+    def __init__(self, gpus=0, mps=False, capability=(9, 0)):
+        super().__init__("torch")
+        self.version = types.SimpleNamespace(hip=None)
+        self.cuda = types.SimpleNamespace(
+            device_count=lambda: gpus,
+            is_available=lambda: gpus > 0,
+            get_device_name=lambda device: f"GPU {device}",
+            get_device_capability=lambda device: capability,
+        )
+        self.backends = types.SimpleNamespace(
+            mps=types.SimpleNamespace(is_available=lambda: mps, is_macos_or_newer=lambda *_: True)
+        )
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """Lets PyTorch see GPUs."""
+
+    def see(**what):
+        monkeypatch.setattr(devices, "require", lambda module, extra: FakeTorch(**what))
+        monkeypatch.setattr(devices, "_may_have_gpu", lambda: True)
+
+    return see
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"device": "tpu"}, "device 'tpu' is unknown; use auto, cpu, cuda, cuda:N or mps, or several GPUs as"),
+        ({"device": "cuda:x"}, "device 'cuda:x' is unknown"),
+        ({"device": ""}, "device '' is unknown"),
+        ({"device": 0}, "device 0 is unknown"),
+        ({"device": "auto,cpu"}, "device 'auto,cpu' is unknown"),
+        ({"device": "cuda:0,cpu"}, "mixes kinds of devices; name several of one kind"),
+        ({"device": "cuda,cuda:0"}, "names a GPU twice; name each once"),
+        ({"precision": "fp8"}, "precision 'fp8' is unknown; use auto, fp32, bf16 or fp16"),
+        ({"batch_tokens": 0}, "batch_tokens must be a whole number of at least 1, got 0"),
+        ({"batch_tokens": 1.5}, "batch_tokens must be a whole number of at least 1, got 1.5"),
+        ({"gpu": 1}, "a runtime has no setting 'gpu'; its settings are device, precision, trust_remote_code, batch_"),
+    ],
+)
+def test_settings_that_do_not_exist_say_so(settings, message):
+    with pytest.raises(InputError, match=message), corag.runtime(**settings):
+        pytest.fail("the block runs")
+
+
+def test_a_device_that_is_not_here_names_those_that_are(gpus):
+    gpus(gpus=0)
+    with pytest.raises(InputError, match=r"'cuda:0' is not there: PyTorch 9.9 sees cpu; .* PyTorch built for your GPU"):
+        place("reranker", device="cuda")
+    gpus(gpus=2)
+    with pytest.raises(InputError, match=r"'cuda:2' is not there: PyTorch 9.9 sees cpu, cuda:0 \(GPU 0\), cuda:1"):
+        place("reranker", device="cuda:2")
+    with pytest.raises(InputError, match="'mps' is not there"), corag.runtime(device="mps"):
+        pytest.fail("the block runs")
+
+
+def test_auto_on_a_cpu():
+    for role in ("embedder", "reranker", "reader"):
+        found = place(role, device="cpu")
+        assert (found.devices, found.precision, found.batch_tokens) == (("cpu",), "fp32", 2048)
+
+
+@pytest.mark.parametrize(
+    ("see", "device", "precisions"),
+    [
+        ({"gpus": 2}, "cuda:0", ["fp32", "bf16", "bf16"]),
+        ({"gpus": 1, "capability": (7, 5)}, "cuda:0", ["fp32", "fp32", "fp32"]),
+        ({"mps": True}, "mps", ["fp32", "bf16", "bf16"]),
+        ({}, "cpu", ["fp32", "fp32", "fp32"]),
+    ],
+)
+def test_auto_takes_a_gpu_that_is_there(gpus, see, device, precisions):
+    gpus(**see)
+    found = [place(role) for role in ("embedder", "reranker", "reader")]
+    assert [one.devices for one in found] == [(device,)] * 3
+    assert [one.precision for one in found] == precisions
+    assert all(one.backend == "torch" for one in found) or device == "cpu"
+
+
+def test_several_gpus(gpus):
+    gpus(gpus=2)
+    found = place("reranker", device="cuda:0, cuda:1", precision="fp16", batch_tokens=100)
+    assert (found.devices, found.kind, found.precision) == (("cuda:0", "cuda:1"), "cuda", "fp16")
+    assert (found.batch_tokens, found.values_depend_on) == (100, "torch fp16 cuda")
+    assert place("reranker", device="cuda").values_depend_on == "torch bf16 cuda"
+
+
+def test_openvino_is_for_the_cpu(gpus):
+    gpus(gpus=1)
+    with pytest.raises(InputError, match="backend 'openvino' runs on the CPU, not on 'cuda'; use backend='torch'"):
+        place("reranker", backend="openvino", device="cuda")
+    with pytest.raises(InputError, match="backend 'jax' is unknown"):
+        place("reranker", backend="jax")
+
+
+def test_a_precision_that_openvino_lacks_runs_through_torch(monkeypatch):
+    import corag.models.runtime
+
+    monkeypatch.setattr(corag.models.runtime, "openvino_has", lambda precision: precision == "fp32")
+    assert place("reranker", device="cpu").backend == "openvino"
+    assert place("reranker", device="cpu", precision="bf16").backend == "torch"
+
+
+def test_blocks_nest_and_end():
+    assert current() == Runtime()
+    with corag.runtime(device="cpu", precision="bf16"):
+        assert place("embedder").precision == "bf16"
+        with corag.runtime(batch_tokens=7):
+            assert current() == Runtime(device="cpu", precision="bf16", batch_tokens=7)
+            assert place("embedder", precision="auto").precision == "fp32"
+        assert current().batch_tokens is None
+    assert current() == Runtime()
+
+
+def test_a_block_ends_with_its_error():
+    with pytest.raises(KeyError), corag.runtime(device="cpu"):
+        raise KeyError
+    assert current() == Runtime()
+
+
+def test_threads_that_a_block_starts_see_it_and_blocks_of_theirs_stay_theirs():
+    def inside():
+        before = current()
+        with corag.runtime(device="cpu,cpu"):
+            return before, current()
+
+    with corag.runtime(device="cpu", batch_tokens=5), ThreadPoolExecutor(2) as pool:
+        for before, within in pool.map(lambda _: inside(), range(8)):
+            assert (before.device, within.device, within.batch_tokens) == ("cpu", "cpu,cpu", 5)
+        assert current().device == "cpu"
+    assert ThreadPoolExecutor(1).submit(current).result() == Runtime()
+
+
+def test_coroutines_keep_their_own_blocks():
+    async def one(tokens, first, second):
+        with corag.runtime(batch_tokens=tokens):
+            first.set()
+            await second.wait()
+            return current().batch_tokens
+
+    async def both():
+        events = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(one(1, *events), one(2, *reversed(events)))
+
+    assert asyncio.run(both()) == [1, 2]
+    found = []
+    thread = threading.Thread(target=lambda: found.append(current()))
+    thread.start()
+    thread.join()
+    assert found == [Runtime()]
+
+
+def test_settings_of_a_command_hold_while_it_runs_and_its_defaults_change_nothing():
+    @dataclass(frozen=True)
+    class Settings(Runtime):
+        question: str
+
+    @in_runtime
+    def run(config):
+        return config.question, current()
+
+    with corag.runtime(trust_remote_code=True, precision="bf16"):
+        question, inside = run(Settings("why", device="cpu"))
+    assert question == "why"
+    assert inside == Runtime(device="cpu", precision="bf16", trust_remote_code=True)
+
+
+def test_what_ran_is_recorded_once_and_for_threads_too():
+    where = place("reranker", device="cpu", backend="torch")
+    with recording() as outer:
+        with recording() as inner, ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: note(ran("minilm", where)), range(4)))
+            (row,) = inner()
+        note(ran("reader", where))
+    note(ran("later", where))
+    assert [one["model"] for one in outer()] == ["minilm", "reader"]
+    assert (row["device"], row["precision"]) == ("cpu", "fp32") and row["hardware"]
+    assert row["backend"].startswith("torch ")
+
+
+@pytest.mark.slow
+def test_auto_imports_no_torch_where_there_can_be_no_gpu():
+    code = (
+        "import importlib.metadata, sys\nimport corag\nfrom corag.models.runtime import place\n"
+        "version = importlib.metadata.version\n"
+        "importlib.metadata.version = lambda name: '9.9+cpu' if name == 'torch' else version(name)\n"
+        "with corag.runtime(precision='fp32'):\n    assert place('reranker').devices == ('cpu',)\n"
+        "assert 'torch' not in sys.modules and 'openvino' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
