@@ -64,6 +64,7 @@ if typing.TYPE_CHECKING:
     from corag import summarizers as summarizers
     from corag.index import ChunkIndex as ChunkIndex
     from corag.reply import Reply as Reply
+    from corag.reply import aask as aask
     from corag.reply import ask as ask
 
 __version__ = "0.1.0"
@@ -71,5 +72,5 @@ __version__ = "0.1.0"
 __getattr__, __dir__ = optional.lazily(
     __name__,
     dict.fromkeys(("errors", "readers", "rerankers", "selectors", "summarizers"), __name__)
-    | {"ChunkIndex": "corag.index", "Reply": "corag.reply", "ask": "corag.reply"},
+    | {"ChunkIndex": "corag.index", "Reply": "corag.reply", "aask": "corag.reply", "ask": "corag.reply"},
 )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,17 @@ from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
+from corag.models.cached import CachedEmbedder
 from corag.registry import embedder as make_embedder
 from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
+from corag.retrievers import Retriever, candidates_of, is_async
+from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import check_budget, check_query
 from corag.text.documents import SEPARATOR
-from corag.types import Answer, Embedder, Reader, Selection, Selector
+from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector
+
+DEFAULT_EMBEDDER = "minilm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class Reply:
 
 def ask(
     question: str,
-    index: ChunkIndex | str | Path | Sequence[Text],
+    index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
     *,
     budget_tokens: int = 1024,
     selector: str | Selector = "corag",
@@ -79,20 +86,24 @@ def ask(
     num_candidates: int = 20,
     retrieval: Retrieval = "hybrid",
 ) -> Reply:
-    """Answer a question from an index or from texts.
+    """Answer a question from an index, from texts, or from what a retriever finds.
 
     Args:
         question: The question.
-        index: An index, where it lies, or texts as `corag.select` takes them, which are compared with the question.
+        index: An index, where it lies; texts as `corag.select` takes them, which are compared with the question; or
+            a retriever: a callable that takes the question and `num_candidates` and returns texts, best first. Its
+            ranking and the similarities that it gives are kept.
         budget_tokens: The most tokens of the context.
         selector: Chooses among the candidates: name or object.
         reader: Answers from what was chosen: name or object.
-        embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts.
+        embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts. What a retriever
+            finds is embedded only where the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts are offered to the selector.
         retrieval: How the index finds them; see `ChunkIndex.retrieve`.
 
     Raises:
-        InputError: The question is empty, the budget or the number of candidates below 1, or a text of a wrong type.
+        InputError: The question is empty, the budget or the number of candidates below 1, a text of a wrong type, or
+            the retriever asynchronous; see `aask`.
         IndexMismatchError: There is no whole index, or the embedder is not the index's.
     """
     check_query(question)
@@ -100,9 +111,10 @@ def ask(
     check_count("num_candidates", num_candidates, "10 to 50 are usual")
     embedding = make_embedder(embedder) if isinstance(embedder, str) else embedder
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
-    source = opened if isinstance(opened, ChunkIndex) else as_candidates(opened)
+    source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:
-        embedding = make_embedder(source.embedder_name) if isinstance(source, ChunkIndex) else make_embedder()
+        named = source.embedder_name if isinstance(source, ChunkIndex) else DEFAULT_EMBEDDER
+        embedding = CachedEmbedder(named) if callable(source) else make_embedder(named)
     elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
         raise IndexMismatchError(
             f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
@@ -110,19 +122,51 @@ def ask(
         )
     selecting = make_selector(selector) if isinstance(selector, str) else selector
     reading = make_reader(reader) if isinstance(reader, str) else reader
-    begun_s = time.perf_counter()
+    seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
     if isinstance(source, ChunkIndex):
-        vector = embedding.embed([question])[0]
-        embedded_s = time.perf_counter()
-        candidates = source.retrieve(question, vector, num_candidates, retrieval)
+        with _timed(seconds, "embed"):
+            vector = embedding.embed([question])[0]
+        with _timed(seconds, "retrieve"):
+            candidates = source.retrieve(question, vector, num_candidates, retrieval)
+    elif callable(source):
+        with _timed(seconds, "retrieve"):
+            candidates = candidates_of(source(question, num_candidates), num_candidates)
+        if _lacks_similarities(selecting, candidates):
+            with _timed(seconds, "embed"):
+                candidates = with_cosines(question, candidates, embedding)
     else:
-        compared = with_cosines(question, source, embedding)
-        embedded_s = time.perf_counter()
-        candidates = compared[:num_candidates]
-    retrieved_s = time.perf_counter()
-    selection = selecting.select(question, candidates, budget_tokens)
-    selected_s = time.perf_counter()
-    answer = reading.answer(question, selection.text)
-    ends = {"embed": embedded_s, "retrieve": retrieved_s, "select": selected_s, "read": time.perf_counter()}
-    seconds = {step: end - start for (step, end), start in zip(ends.items(), [begun_s, *ends.values()], strict=False)}
+        with _timed(seconds, "embed"):
+            candidates = with_cosines(question, source, embedding)[:num_candidates]
+    with _timed(seconds, "select"):
+        selection = selecting.select(question, candidates, budget_tokens)
+    with _timed(seconds, "read"):
+        answer = reading.answer(question, selection.text)
     return Reply(question, answer, selection, seconds)
+
+
+async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
+    """Answer a question without blocking the event loop; the retriever may be asynchronous.
+
+    See `ask` for arguments and errors. What is not asynchronous runs in a thread.
+    """
+    if not callable(index) or not is_async(index):
+        return await asyncio.to_thread(ask, question, index, **settings)
+    num_candidates = settings.get("num_candidates", 20)
+    check_query(question)
+    begun_s = time.perf_counter()
+    found = await index(question, num_candidates)  # type: ignore[misc]
+    retrieve_s = time.perf_counter() - begun_s
+    reply = await asyncio.to_thread(ask, question, lambda *_: found, **settings)
+    return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    begun_s = time.perf_counter()
+    yield
+    seconds[step] = time.perf_counter() - begun_s
+
+
+def _lacks_similarities(selector: Selector, candidates: Sequence[Candidate]) -> bool:
+    compares = isinstance(selector, ComparingSelector) and selector.embedder is None
+    return compares and bool(candidates) and all(candidate.similarity is None for candidate in candidates)

@@ -1,0 +1,115 @@
+"""Questions asked of a retriever of the user's own."""
+
+import asyncio
+import threading
+
+import pytest
+
+import corag
+from corag.errors import InputError
+from corag.types import Candidate, Chunk
+from tests.corag.worlds import CHARACTERS
+
+QUESTION = "How high is Everest?"
+FOUND = ["K2 is high.", "Everest is 8,849 metres high.", "Everest lies in Nepal.", "Sand is dry."]
+
+
+def asked(retriever, selector="top-k", *, budget_tokens=200, num_candidates=20, **settings):
+    return corag.ask(
+        QUESTION,
+        retriever,
+        budget_tokens=budget_tokens,
+        selector=corag.selector(selector, tokens=CHARACTERS, **settings),
+        reader=corag.reader("extractive"),
+        num_candidates=num_candidates,
+    )
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        FOUND,
+        tuple(FOUND),
+        [{"text": text, "id": str(place)} for place, text in enumerate(FOUND)],
+        [Chunk(str(place), text) for place, text in enumerate(FOUND)],
+        # A fused ranking: the similarities do not fall.
+        [Candidate(Chunk(text, text), cosine) for text, cosine in zip(FOUND, [0.1, 0.9, 0.8, 0.0], strict=True)],
+    ],
+    ids=["texts", "tuple", "mappings", "chunks", "candidates"],
+)
+def test_the_ranking_of_the_retriever_is_kept(given):
+    calls = []
+
+    def retriever(question, k):
+        calls.append((question, k))
+        return given
+
+    reply = asked(retriever, k=2, num_candidates=3)
+    assert reply.selection.text == "\n\n".join(FOUND[:2]) and calls == [(QUESTION, 3)]
+    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"] and reply.seconds["embed"] == 0
+    # More than it was asked for is cut.
+    assert len(asked(retriever, "full", num_candidates=3).selection) == 3
+
+
+def test_a_generator_is_a_retriever_and_nothing_found_is_no_error():
+    assert asked(lambda question, k: (text for text in FOUND), "full").selection.text == "\n\n".join(FOUND)
+    empty = asked(lambda question, k: [])
+    assert (empty.selection.ids, empty.selection.trace.reason) == ((), "there are no candidates")
+
+
+def test_selectors_that_compare_get_cosines_where_the_retriever_gives_none():
+    texts = asked(lambda question, k: FOUND, "similarity-cutoff", minimum=0.6)
+    assert texts.selection.text == "\n\n".join(FOUND[1:3]) and texts.seconds["embed"] > 0
+    given = [Candidate(Chunk(text, text), cosine) for text, cosine in zip(FOUND, [0.9, 0.1, 0.2, 0.3], strict=True)]
+    kept = asked(lambda question, k: given, "similarity-cutoff", minimum=0.6)
+    assert kept.selection.text == FOUND[0] and kept.seconds["embed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, "the retriever returned a NoneType; it must return a list of strings, mappings, chunks or candidates"),
+        ("text", "the retriever returned a str"),
+        ({"text": "a"}, "the retriever returned a dict"),
+        ([1], r"texts\[0\] is a int; give strings"),
+        ([{"body": "a"}], r"texts\[0\] has no 'text' that is a string; its keys are body"),
+    ],
+)
+def test_what_is_no_list_of_texts(found, message):
+    with pytest.raises(InputError, match=message):
+        asked(lambda question, k: found)
+
+
+def test_asking_in_an_event_loop():
+    main = threading.get_ident()
+    threads = []
+
+    async def search(question, k):
+        await asyncio.sleep(0)
+        return FOUND[:k]
+
+    class Searcher:
+        async def __call__(self, question, k):
+            return await search(question, k)
+
+    def blocking(question, k):
+        threads.append(threading.get_ident())
+        return FOUND[:k]
+
+    async def all_of_them():
+        settings = {"selector": "full", "reader": "extractive", "num_candidates": 3}
+        return [await corag.aask(QUESTION, one, **settings) for one in (search, Searcher(), blocking)]
+
+    replies = asyncio.run(all_of_them())
+    assert [reply.selection.text for reply in replies] == ["\n\n".join(FOUND[:3])] * 3
+    assert main not in threads and replies[0].seconds["retrieve"] > 0
+    with pytest.raises(InputError, match=r"the retriever is asynchronous; await corag\.aask"):
+        asked(search)
+
+
+def test_an_error_of_the_retriever_is_the_users():
+    def broken(question, k):
+        raise ConnectionError("no route to the store")
+
+    with pytest.raises(ConnectionError, match="no route"):
+        asked(broken)
