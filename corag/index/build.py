@@ -8,6 +8,7 @@ from pathlib import Path
 
 from corag.errors import IndexMismatchError
 from corag.index.search import ChunkIndex
+from corag.index.write import StoredChunks
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import read_corpus
 from corag.text.tokens import token_counter
@@ -42,7 +43,7 @@ def build_index(
     """
     counter = tokens or token_counter()
     documents = read_corpus(folder)
-    chunks = chunk_documents(list(documents.values()), counter, chunking)
+    chunks = StoredChunks(chunk_documents(documents.values(), counter, chunking))
     settings = {
         "max_tokens": chunking.max_tokens,
         "overlap_tokens": chunking.overlap_tokens,

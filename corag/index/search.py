@@ -30,7 +30,7 @@ from corag.index.store import (
     read_records,
     to_chunk,
 )
-from corag.index.write import write_index
+from corag.index.write import StoredChunks, write_index
 from corag.types import Candidate, Chunk, Embedder
 
 Retrieval = Literal["vector", "text", "hybrid"]
@@ -81,7 +81,7 @@ class ChunkIndex:
 
         Args:
             uri: Local folder, or object storage: `s3://`, `gs://`, `az://`.
-            chunks: What to store, in this order; held in memory. Ids must be unique, metadata JSON.
+            chunks: What to store, in this order; kept on disk meanwhile. Ids must be unique, metadata JSON.
             embedder: Embeds `Chunk.text`.
             batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
             progress: Called with (chunks stored, chunks in all) at the start and after each batch.
@@ -95,7 +95,7 @@ class ChunkIndex:
             ModelError: The embedder returned something other than one unit vector per text.
             CoragError: The storage cannot be read or written; what was stored so far is kept.
         """
-        write_index(uri, list(chunks), embedder, settings, batch_size, progress, overwrite)
+        write_index(uri, StoredChunks.of(chunks), embedder, settings, batch_size, progress, overwrite)
         return cls.open(uri, embedder)
 
     @classmethod

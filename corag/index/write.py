@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from corag.index.store import (
     to_rows,
     write_records,
 )
+from corag.text.disk import DiskRows, RepeatedIdError
 from corag.types import Chunk, Embedder
 
 MIN_CHUNKS_FOR_HNSW = 50_000
@@ -43,7 +45,7 @@ _MAX_CHUNKS_PER_GRAPH = 1_000_000
 
 def write_index(
     uri: str | Path,
-    corpus: Sequence[Chunk],
+    corpus: StoredChunks,
     embedder: Embedder,
     settings: Mapping[str, Any],
     batch_size: int,
@@ -57,7 +59,7 @@ def write_index(
         format_version=FORMAT_VERSION,
         embedder_name=embedder.name,
         dimension=embedder.dimension,
-        fingerprint=_checked_hash(corpus, settings),
+        fingerprint=_hash(corpus, settings),
         num_chunks=len(corpus),
         settings=dict(settings),
         state="building",
@@ -74,38 +76,85 @@ def write_index(
             no_vectors = np.zeros((0, building.dimension), dtype=np.float32)
             table = database.create_table(building.table, schema=to_rows([], 0, no_vectors).schema)
         num_stored = table.count_rows()
-        _require_rows(table, corpus[:num_stored], uri)
+        _require_rows(table, corpus, num_stored, uri)
     if progress is not None:
         progress(num_stored, len(corpus))
-    for start in range(num_stored, len(corpus), batch_size):
-        batch = corpus[start : start + batch_size]
+    start = num_stored
+    for batch in corpus.batches(start, batch_size):
         vectors = _embed(embedder, batch)
         with accessing(uri, "write"):
             # Several writers would split the batch and could lose its order.
             table.add(to_rows(batch, start, vectors), write_parallelism=1)
+        start += len(batch)
         if progress is not None:
-            progress(start + len(batch), len(corpus))
+            progress(start, len(corpus))
     with accessing(uri, "write"):
         _complete(database, table, building, corpus, uri)
 
 
-def _checked_hash(corpus: Sequence[Chunk], settings: Mapping[str, Any]) -> str:
-    """Return a hash of corpus and settings; raise before anything is written if a chunk cannot be stored."""
-    if not corpus:
-        raise DataError("there are no chunks to index; an index needs at least one: check the corpus file")
-    digest = hashlib.sha256(to_json(settings, "the settings of the index").encode())
-    seen: set[str] = set()
-    for chunk in corpus:
-        if chunk.id in seen:
-            raise DataError(f"chunk id {chunk.id!r} occurs twice; every chunk needs an id of its own")
-        seen.add(chunk.id)
+class StoredChunks(Iterable[Chunk]):
+    """Chunks in their order, on disk, so that a corpus may be larger than the memory; see `DiskRows`.
+
+    Raises:
+        DataError: No chunks, an id that occurs twice, text that is no Unicode, metadata that is no JSON.
+    """
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
         try:
-            (chunk.id + chunk.text).encode()
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"chunk {chunk.id!r} is no valid Unicode text: {error}; remove the lone surrogate"
-            ) from error
-        digest.update(json.dumps([chunk.id, chunk.text, metadata_json(chunk)]).encode())
+            self._rows = DiskRows(
+                (number, *_checked(chunk), metadata_json(chunk)) for number, chunk in enumerate(chunks)
+            )
+        except RepeatedIdError as error:
+            raise DataError(f"chunk id {error.name!r} occurs twice; every chunk needs an id of its own") from error
+        if not len(self._rows):
+            raise DataError("there are no chunks to index; an index needs at least one: check the corpus file")
+
+    @classmethod
+    def of(cls, chunks: Iterable[Chunk]) -> StoredChunks:
+        """Return chunks that are stored already as they are, and store others."""
+        return chunks if isinstance(chunks, cls) else cls(chunks)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self.chunks()
+
+    def chunks(self, start: int = 0) -> Iterator[Chunk]:
+        """Yield the chunks from the place `start` on."""
+        for _, name, text, metadata in self._rows.rows(start):
+            yield Chunk(name, text, json.loads(metadata))
+
+    def batches(self, start: int, size: int) -> Iterator[list[Chunk]]:
+        """Yield the chunks from the place `start` on, `size` at a time."""
+        chunks = self.chunks(start)
+        while batch := list(islice(chunks, size)):
+            yield batch
+
+    def ids(self) -> Iterator[str]:
+        """Yield the ids."""
+        return self._rows.ids()
+
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield id, text and metadata as JSON of each chunk."""
+        for _, name, text, metadata in self._rows:
+            yield name, text, metadata
+
+
+def _checked(chunk: Chunk) -> tuple[str, str]:
+    """Return id and text; raise unless they can be stored."""
+    try:
+        (chunk.id + chunk.text).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"chunk {chunk.id!r} is no valid Unicode text: {error}; remove the lone surrogate") from error
+    return chunk.id, chunk.text
+
+
+def _hash(corpus: StoredChunks, settings: Mapping[str, Any]) -> str:
+    """Return a hash of corpus and settings."""
+    digest = hashlib.sha256(to_json(settings, "the settings of the index").encode())
+    for row in corpus.rows():
+        digest.update(json.dumps(row).encode())
     return digest.hexdigest()
 
 
@@ -136,14 +185,18 @@ def _begin(database: Any, wanted: IndexManifest, uri: str | Path, *, overwrite: 
     return building
 
 
-def _require_rows(table: Any, chunks: Sequence[Chunk], uri: str | Path) -> None:
-    """Raise unless the table holds exactly these chunks in this order."""
-    rows = table.search().select(["position", "id"]).to_arrow()
-    if rows["position"].to_pylist() != list(range(len(chunks))) or rows["id"].to_pylist() != [
-        chunk.id for chunk in chunks
-    ]:
+def _require_rows(table: Any, corpus: StoredChunks, number: int, uri: str | Path) -> None:
+    """Raise unless the table holds exactly the first `number` chunks, in their order."""
+    wanted, stored = islice(enumerate(corpus.ids()), number), 0
+    for batch in table.search().select(["position", "id"]).to_batches():
+        rows = list(zip(batch["position"].to_pylist(), batch["id"].to_pylist(), strict=True))
+        stored += len(rows)
+        if rows != list(islice(wanted, len(rows))):
+            stored = -1
+            break
+    if stored != number:
         raise IndexMismatchError(
-            f"the {rows.num_rows} rows stored at {uri} are not the first chunks of this corpus in order: "
+            f"the {number} rows stored at {uri} are not the first chunks of this corpus in order: "
             f"the corpus has changed under the same fingerprint, or two builds ran at once; {REMEDY}"
         )
 
@@ -161,7 +214,7 @@ def _embed(embedder: Embedder, batch: Sequence[Chunk]) -> NDArray[np.float32]:
     return vectors
 
 
-def _complete(database: Any, table: Any, building: IndexManifest, corpus: Sequence[Chunk], uri: str | Path) -> None:
+def _complete(database: Any, table: Any, building: IndexManifest, corpus: StoredChunks, uri: str | Path) -> None:
     """Compact the rows, make the search structures, check the rows, and say `complete` last."""
     from lancedb.index import FTS, HnswSq
 
@@ -172,7 +225,7 @@ def _complete(database: Any, table: Any, building: IndexManifest, corpus: Sequen
         num_graphs = -(-len(corpus) // _MAX_CHUNKS_PER_GRAPH)
         table.create_index("vector", config=HnswSq(distance_type="cosine", num_partitions=num_graphs))
     # Searching and reading rely on the rows' order, which compaction must have kept.
-    _require_rows(table, corpus, uri)
+    _require_rows(table, corpus, len(corpus), uri)
     write_records(database, [asdict(replace(building, state="complete"))])
     drop_unrecorded(database)
 

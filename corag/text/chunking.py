@@ -7,7 +7,7 @@ order, so joining them (without overlap) restores the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from corag.errors import InputError
@@ -190,10 +190,11 @@ def _cut_word(span: Span, ruler: _Ruler) -> Iterator[Span]:
 
 
 def chunk_documents(
-    documents: Sequence[Document], tokens: TokenCounter, config: ChunkConfig | None = None
-) -> list[Chunk]:
-    """Cut many documents; see `chunk_document`."""
-    return [chunk for document in documents for chunk in chunk_document(document, tokens, config)]
+    documents: Iterable[Document], tokens: TokenCounter, config: ChunkConfig | None = None
+) -> Iterator[Chunk]:
+    """Yield the chunks of many documents; see `chunk_document`."""
+    for document in documents:
+        yield from chunk_document(document, tokens, config)
 
 
 def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:

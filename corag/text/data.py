@@ -1,4 +1,4 @@
-"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line.
+"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line, as a stream.
 
 corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
 and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corag.errors import DataError
+from corag.text.disk import RepeatedIdError, StoredDocuments
 from corag.text.documents import Document
 from corag.text.find import find_data
 from corag.types import Chunk
@@ -27,8 +28,11 @@ from corag.types import Chunk
 logger = logging.getLogger(__name__)
 
 Row = TypeVar("Row")
+Rows = TypeVar("Rows", bound=Mapping[str, Any])
 
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+IN_MEMORY_BYTES = 64 * 2**20
+"""A corpus whose file is larger lies on disk while it is used, in `StoredDocuments`."""
 NO_SPLIT = "all"
 """Split of questions that name none."""
 _IDS = {"id", "gold", "candidates"}
@@ -64,7 +68,7 @@ class DataFolder:
 
     Attributes:
         path: The folder.
-        documents: Passages by id, in the order of the file.
+        documents: Passages by id, in the order of the file; see `read_corpus`.
         queries: Questions in the order of the file.
     """
 
@@ -112,10 +116,20 @@ class DataFolder:
         return chosen[:limit]
 
 
-def read_corpus(path: str | Path) -> dict[str, Document]:
-    """Read the corpus of a data folder (path or name); a missing, empty or broken file is a `DataError`."""
+def read_corpus(path: str | Path) -> Mapping[str, Document]:
+    """Read the corpus of a data folder (path or name); a missing, empty or broken file is a `DataError`.
+
+    Returns:
+        Documents by id, in the order of the file: in memory, or on disk where the file has `IN_MEMORY_BYTES` or more.
+    """
     file = _find(find_data(path), "corpus")
-    return _unique(file, _read(file, _document))
+    lines = _read(file, _document)
+    if file.stat().st_size < IN_MEMORY_BYTES:
+        return _unique(file, lines)
+    try:
+        return _filled(file, StoredDocuments(lines))
+    except RepeatedIdError as error:
+        raise _repeated(file, error.second, error.name, error.first) from error
 
 
 def is_evidence(chunk: Chunk, gold: str) -> bool:
@@ -256,11 +270,17 @@ def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
     for number, row in rows:
         name: str = row.id  # type: ignore[attr-defined]
         if name in found:
-            raise DataError(
-                f"{file}, line {number}: id {name!r} is already used in line {lines[name]}; ids must be unique"
-            )
+            raise _repeated(file, number, name, lines[name])
         found[name] = row
         lines[name] = number
-    if not found:
+    return _filled(file, found)
+
+
+def _repeated(file: Path, number: int, name: str, first: int) -> DataError:
+    return DataError(f"{file}, line {number}: id {name!r} is already used in line {first}; ids must be unique")
+
+
+def _filled(file: Path, rows: Rows) -> Rows:
+    if not rows:
         raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
-    return found
+    return rows

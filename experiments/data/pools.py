@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -114,29 +115,35 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     The passages of a document are those with the same title, as the paragraphs of an article in SQuAD. A document that
     is not known (no gold, none of it in the corpus, or without a title) is a `DataError`.
     """
-    by_title: dict[str, list[str]] = {}
-    for document_id, document in folder.documents.items():
-        by_title.setdefault(document.title, []).append(document_id)
-    found = []
+    titles_of: list[list[str]] = []
     for query in queries:
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
-        titles = dict.fromkeys(folder.documents[place].title for place in gold)
+        titles = list(dict.fromkeys(folder.documents[place].title for place in gold))
         if not titles or "" in titles:
             raise DataError(
                 f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
                 "document is not known; use --pool corpus"
             )
-        passages = tuple(place for title in titles for place in by_title[title])
-        found.append(replace(query, candidates=passages))
-    return found
+        titles_of.append(titles)
+    by_title: dict[str, list[str]] = {title: [] for titles in titles_of for title in titles}
+    for document in folder.documents.values():
+        if document.title in by_title:
+            by_title[document.title].append(document.id)
+    return [
+        replace(query, candidates=tuple(place for title in titles for place in by_title[title]))
+        for query, titles in zip(queries, titles_of, strict=True)
+    ]
 
 
 def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
     """Return a hash of what candidates come from: the questions, the corpus, and the index if one is given."""
+    corpus = hashlib.sha256()
+    for document in folder.documents.values():
+        corpus.update(fingerprint(asdict(document)).encode())
     return fingerprint(
         [
             [fingerprint(asdict(query)) for query in queries],
-            [fingerprint(asdict(document)) for document in folder.documents.values()],
+            corpus.hexdigest(),
             None if index is None else ChunkIndex.open(index).manifest.fingerprint,
         ]
     )

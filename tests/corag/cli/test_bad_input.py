@@ -313,7 +313,7 @@ class BrokenEmbedder(OtherEmbedder):
 
 def chunks_of_the_corpus():
     documents = [Document(row["id"], row["text"], row["title"]) for row in DOCUMENTS]
-    return chunk_documents(documents, token_counter(), ChunkConfig(24))
+    return list(chunk_documents(documents, token_counter(), ChunkConfig(24)))
 
 
 def test_an_index_of_another_embedder(refused, monkeypatch, small_data, small_index):

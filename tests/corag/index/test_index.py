@@ -293,7 +293,7 @@ def test_a_failed_build_goes_on_where_it_stopped(tmp_path: Path, chunks: list[Ch
 def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(
     tmp_path: Path, chunks: list[Chunk], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(index_module, "_checked_hash", lambda *_: "f")
+    monkeypatch.setattr(index_module, "_hash", lambda *_: "f")
     with pytest.raises(RuntimeError):
         ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10)
     with pytest.raises(IndexMismatchError, match="not the first chunks of this corpus"):
