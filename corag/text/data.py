@@ -1,42 +1,53 @@
-"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line, as a stream.
+"""Data folders: `corpus.jsonl[.gz]` and `queries.jsonl[.gz]`, checked line by line; BEIR folders, too.
 
 corpus: `{"id", "title", "text"}`. queries: `{"id", "question", "answers": [...], "gold": [ids], "split"}`
 and, where a question comes with its own pool, `"candidates": [ids]`. A gold entry names a passage, or a span
 of one as `passage#start-end` (character offsets) when passages are long. Ids may be written as numbers.
-Other fields of a question are kept and ignored.
+`"grades": {id: grade}` grades passages by relevance; without `gold`, those above 0 are the gold. Other fields of a
+question are kept and ignored.
+
+In a BEIR folder (Thakur et al., 2021) `_id` stands for `id`, `text` for `question`, and `qrels/*.tsv` hold grades: each
+file is a split of the questions that it judges, and the others are left out.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import logging
 import re
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from corag.errors import DataError
 from corag.text.disk import RepeatedIdError, StoredDocuments
-from corag.text.documents import Document
+from corag.text.documents import Document, passage, with_title
 from corag.text.find import find_data
+from corag.text.lines import (
+    LineError,
+    empty,
+    find_file,
+    grades_field,
+    id_field,
+    json_object,
+    read_lines,
+    read_unique,
+    repeated,
+    text_field,
+    texts_field,
+)
+from corag.text.trec import Grades, read_qrels
 from corag.types import Chunk
 
 logger = logging.getLogger(__name__)
-
-Row = TypeVar("Row")
-Rows = TypeVar("Rows", bound=Mapping[str, Any])
 
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
 IN_MEMORY_BYTES = 64 * 2**20
 """A corpus whose file is larger lies on disk while it is used, in `StoredDocuments`."""
 NO_SPLIT = "all"
 """Split of questions that name none."""
-_IDS = {"id", "gold", "candidates"}
-_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates"}
+_QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "grades"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +62,8 @@ class Query:
         split: `train`, `dev`, `test`, ...; `NO_SPLIT` where the line names none.
         candidates: The question's own pool of passages, or None.
         extra: Every other field of the line.
+        grades: Relevance of passages, by id: above 0 for gold, 0 and less for passages judged to be of no use. Empty
+            where only gold is known; each piece of gold then has the grade 1.
     """
 
     id: str
@@ -60,6 +73,12 @@ class Query:
     split: str
     candidates: tuple[str, ...] | None
     extra: Mapping[str, Any]
+    grades: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def relevance(self) -> Grades:
+        """The grade of every gold entry, and of the passages that were judged beside."""
+        return {**dict.fromkeys(self.gold, 1), **self.grades}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +104,9 @@ class DataFolder:
         """
         folder = find_data(path)
         documents = read_corpus(folder)
-        file = _find(folder, "queries")
-        queries = _unique(file, _read(file, _query))
-        for query in queries.values():
+        file = find_file(folder, "queries")
+        queries = _judged(folder, file, read_unique(file, _query))
+        for query in queries:
             for name in query.candidates or ():
                 if name not in documents:
                     raise DataError(
@@ -95,12 +114,12 @@ class DataFolder:
                         "passage to the corpus or remove it from the question"
                     )
         # Corpora are often subsets. Such evidence cannot be found, which lowers recall.
-        lost = [query.id for query in queries.values() if not all(_exists(gold, documents) for gold in query.gold)]
+        lost = [query.id for query in queries if not all(_exists(gold, documents) for gold in query.gold)]
         if lost:
             logger.warning(
                 "%s: the evidence of %d questions is not in the corpus (first: %s)", file, len(lost), lost[0]
             )
-        return cls(folder, documents, tuple(queries.values()))
+        return cls(folder, documents, queries)
 
     def split(self, name: str, limit: int | None = None) -> list[Query]:
         """Return the first `limit` questions of a split (all without a limit).
@@ -122,14 +141,16 @@ def read_corpus(path: str | Path) -> Mapping[str, Document]:
     Returns:
         Documents by id, in the order of the file: in memory, or on disk where the file has `IN_MEMORY_BYTES` or more.
     """
-    file = _find(find_data(path), "corpus")
-    lines = _read(file, _document)
+    file = find_file(find_data(path), "corpus")
     if file.stat().st_size < IN_MEMORY_BYTES:
-        return _unique(file, lines)
+        return read_unique(file, _document)
     try:
-        return _filled(file, StoredDocuments(lines))
+        documents = StoredDocuments(read_lines(file, _document))
     except RepeatedIdError as error:
-        raise _repeated(file, error.second, error.name, error.first) from error
+        raise repeated(file, error.second, error.name, error.first) from error
+    if not documents:
+        raise empty(file)
+    return documents
 
 
 def is_evidence(chunk: Chunk, gold: str) -> bool:
@@ -165,122 +186,61 @@ def _exists(gold: str, documents: Mapping[str, Document]) -> bool:
     )
 
 
-def _find(folder: Path, stem: str) -> Path:
-    if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz)")
-    for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
-        if (folder / name).is_file():
-            return folder / name
-    raise DataError(f"{folder} has neither {stem}.jsonl nor {stem}.jsonl.gz; a data folder needs one of them")
+def passage_at(name: str, documents: Mapping[str, Document]) -> Chunk | None:
+    """Return the passage, or the span of one, that a name such as a gold entry stands for; None if there is none."""
+    if (document := documents.get(name)) is not None:
+        return passage(document)
+    if (match := _SPAN.fullmatch(name)) is None or not _exists(name, documents):
+        return None
+    document, start, end = documents[match["document"]], int(match["start"]), int(match["end"])
+    metadata = {"document": document.id, "title": document.title, "start": start, "end": end}
+    return Chunk(name, with_title(document.title, document.text[start:end]), metadata)
 
 
-def _read(file: Path, parse: Callable[[Mapping[str, Any]], Row]) -> Iterator[tuple[int, Row]]:
-    """Yield (line number, parsed line); empty lines are skipped."""
-    number = 0
-    try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, parse(_decode(line))
-    except _LineError as error:
-        raise DataError(f"{file}, line {number}: {error}") from error
-    except (EOFError, OSError, zlib.error) as error:
-        raise DataError(
-            f"{file}, after line {number}: cannot be read ({error}); the file is damaged, write it again"
-        ) from error
+def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Query, ...]:
+    """Return the questions that the judgements of a folder speak of, once for each split; all where it has none."""
+    found = []
+    files = sorted(one for one in folder.glob("qrels/*") if one.name.endswith((".tsv", ".tsv.gz")))
+    for qrels in files:
+        for name, grades in read_qrels(qrels).items():
+            if name not in queries:
+                raise DataError(
+                    f"{qrels}: question {name!r} is not in {file.name}; add it there, or remove its judgements"
+                )
+            gold = tuple(passage for passage, grade in grades.items() if grade > 0)
+            found.append(replace(queries[name], gold=gold, grades=grades, split=qrels.name.split(".")[0]))
+    return tuple(found) if files else tuple(queries.values())
 
 
-class _LineError(Exception):
-    """What is wrong with a line; the caller adds file and number."""
+def _document(line: bytes) -> Document:
+    row = _own_names(json_object(line))
+    return Document(id_field(row), text_field(row, "text"), text_field(row, "title", default=""))
 
 
-def _decode(line: bytes) -> Mapping[str, Any]:
-    try:
-        row = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise _LineError(f"not UTF-8 ({error}); save the file as UTF-8") from error
-    except (ValueError, RecursionError) as error:
-        raise _LineError(f"not JSON ({error}); every line must be one JSON object") from error
-    if not isinstance(row, dict):
-        raise _LineError(f"a JSON {type(row).__name__}; every line must be one JSON object")
-    return row
-
-
-def _text(row: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """Return a string field, or its default where it is absent or null."""
-    value = default if row.get(name) is None else row[name]
-    if value is None:
-        raise _LineError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
-    return _checked(name, value, "a string")
-
-
-def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return a field with a list of strings; empty where it is absent or null."""
-    values = [] if row.get(name) is None else row[name]
-    if not isinstance(values, list):
-        raise _LineError(f"field {name!r} is {values!r:.80}; it must be a list of strings")
-    return tuple(_checked(name, value, "a list of strings") for value in values)
-
-
-def _checked(name: str, value: object, rule: str) -> str:
-    # Ids are often written as numbers.
-    if name in _IDS and isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        raise _LineError(f"field {name!r} holds {value!r:.80}; it must be {rule}")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise _LineError(
-            f"field {name!r} holds a lone surrogate at character {error.start}; write valid Unicode"
-        ) from error
-    return value
-
-
-def _id(row: Mapping[str, Any]) -> str:
-    name = _text(row, "id")
-    if not name:
-        raise _LineError("field 'id' is empty; every line needs a unique id")
-    return name
-
-
-def _document(row: Mapping[str, Any]) -> Document:
-    return Document(_id(row), _text(row, "text"), _text(row, "title", default=""))
-
-
-def _query(row: Mapping[str, Any]) -> Query:
-    question = _text(row, "question")
+def _query(line: bytes) -> Query:
+    row = _own_names(json_object(line), text="question")
+    question = text_field(row, "question")
     if not question.strip():
-        raise _LineError("field 'question' is empty; write the question or remove the line")
+        raise LineError("field 'question' is empty; write the question or remove the line")
+    grades = grades_field(row, "grades")
+    gold = (
+        [name for name, grade in grades.items() if grade > 0] if row.get("gold") is None else texts_field(row, "gold")
+    )
     return Query(
-        id=_id(row),
+        id=id_field(row),
         question=question,
-        answers=_texts(row, "answers"),
-        gold=tuple(dict.fromkeys(_texts(row, "gold"))),
-        split=_text(row, "split", default=NO_SPLIT),
-        candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(_texts(row, "candidates"))),
+        answers=texts_field(row, "answers"),
+        gold=tuple(dict.fromkeys(gold)),
+        split=text_field(row, "split", default=NO_SPLIT),
+        candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(texts_field(row, "candidates"))),
         extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
+        grades=grades,
     )
 
 
-def _unique(file: Path, rows: Iterator[tuple[int, Row]]) -> dict[str, Row]:
-    """Return rows by their id, and refuse repeated ids and empty files."""
-    found: dict[str, Row] = {}
-    lines: dict[str, int] = {}
-    for number, row in rows:
-        name: str = row.id  # type: ignore[attr-defined]
-        if name in found:
-            raise _repeated(file, number, name, lines[name])
-        found[name] = row
-        lines[name] = number
-    return _filled(file, found)
-
-
-def _repeated(file: Path, number: int, name: str, first: int) -> DataError:
-    return DataError(f"{file}, line {number}: id {name!r} is already used in line {first}; ids must be unique")
-
-
-def _filled(file: Path, rows: Rows) -> Rows:
-    if not rows:
-        raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
-    return rows
+def _own_names(row: Mapping[str, Any], **others: str) -> Mapping[str, Any]:
+    """Return a line of BEIR under our names of its fields; any other as it is."""
+    if "id" in row or "_id" not in row:
+        return row
+    names = {"_id": "id", **others}
+    return {names.get(name, name): value for name, value in row.items()}
