@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from corag.errors import InputError, MissingExtraError
+from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
@@ -49,7 +50,7 @@ def select(
     texts: Sequence[Text],
     budget_tokens: int = 1024,
     *,
-    method: str | Selector = "corag",
+    method: Spelling | Selector = "corag",
     **settings: Any,
 ) -> Selection:
     """Select texts for a prompt under a token budget.
@@ -69,18 +70,16 @@ def select(
         InputError: The question is empty, the budget below 1, a text of a wrong type, or a setting unknown.
     """
     candidates = as_candidates(texts)
-    if isinstance(method, str):
+    if isinstance(method, str | Mapping):
         chosen = make_selector(method, **settings)
         # "none" and "full" compare neither similarities nor values.
-        compares = method not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
+        compares = parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
         if compares and candidates and all(candidate.similarity is None for candidate in candidates):
             # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
             with suppress(MissingExtraError):
                 candidates = with_cosines(query, candidates, make_embedder())
-    elif settings:
-        raise InputError(f"settings of selector {method.name!r} cannot be changed any more; build it with them")
     else:
-        chosen = method
+        chosen = make_selector(method, **settings)
     return chosen.select(query, candidates, budget_tokens)
 
 

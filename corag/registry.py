@@ -7,70 +7,125 @@ here, or call `register` from your own code, or pass the object itself wherever 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import InputError
 from corag.models.known import KNOWN_RERANKERS
+from corag.naming import Part, PartName, Spelling, changed, check_settings, nearest, parse, spelling
 from corag.optional import load
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
 
-Part = TypeVar("Part")
+P = TypeVar("P")
 
 
-class Registry(Generic[Part]):
-    """Names and what builds them: `module:attribute`, or any callable that takes keyword settings."""
+class Registry(Generic[P]):
+    """Names and what builds them: `module:attribute`, or any callable that takes keyword settings.
 
-    def __init__(self, kind: str, parts: dict[str, str | Callable[..., Part]]) -> None:
+    Args:
+        kind: What the parts are, for errors.
+        parts: What builds the part of each name.
+        other: The part that takes any other name as its `model`; None if there is none.
+        is_model: Whether a name that no part has may be such a model.
+        remedy: What an unknown name may be besides the names of parts.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        parts: dict[str, str | Callable[..., P]],
+        *,
+        other: str | None = None,
+        is_model: Callable[[str], bool] = bool,
+        remedy: str = "",
+    ) -> None:
         self.kind = kind
-        self._parts = parts
+        self.parts = parts
+        self._other, self._is_model, self._remedy = other, is_model, remedy
 
     @property
     def names(self) -> tuple[str, ...]:
         """All names, in order of registration."""
-        return tuple(self._parts)
+        return tuple(self.parts)
 
     @property
     def places(self) -> dict[str, str]:
         """Classes and functions that build the parts of this project -> the module that has them."""
-        paths = (part.split(":") for part in self._parts.values() if isinstance(part, str))
+        paths = (part.split(":") for part in self.parts.values() if isinstance(part, str))
         return {attribute: module for module, attribute in paths}
 
-    def register(self, name: str, part: Callable[..., Part]) -> None:
+    def register(self, name: str, part: Callable[..., P]) -> None:
         """Add a part of your own under a new name; `InputError` where the name is taken."""
-        if name in self._parts:
+        if name in self.parts:
             raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
-        self._parts[name] = part
+        self.parts[name] = part
 
-    def make(self, name: str, **settings: Any) -> Part:
-        """Build the part called `name`.
+    def make(self, part: Spelling | P, /, **settings: Any) -> P:
+        """Return the part that is spelled so, built with its settings; see `corag.naming`.
+
+        Args:
+            part: `name`, `name(key=value, ...)`, a mapping, or the part itself, which is returned as it is.
+            settings: More settings.
 
         Raises:
-            InputError: No such name (all names are listed), or settings that the part does not take.
+            InputError: No such name (all names are listed), settings that the part does not take, or settings for a
+                part that is built already.
         """
-        part = self._part(name)
-        signature = inspect.signature(part)
-        try:
-            signature.bind(**settings)
-        except TypeError as error:
-            listed = ", ".join(map(str, signature.parameters.values())) or "(none)"
-            raise InputError(f"{self.kind} {name!r}: {error}; its settings are {listed}") from error
-        return part(**settings)
+        if not isinstance(part, str | Mapping | None):
+            if not hasattr(part, "name"):
+                raise InputError(f"{part!r:.100} is no {self.kind}; give one, or its name: {self._listed()}")
+            if settings:
+                raise InputError(
+                    f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
+                )
+            return part
+        written = parse(cast(Spelling, part))
+        if twice := settings.keys() & written.settings.keys():
+            raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
+        settings = {**written.settings, **settings}
+        build, implied = self._found(written.name)
+        check_settings(self.kind, written.name, build, {**implied, **settings})
+        made = build(**implied, **settings)
+        if isinstance(made, Part):
+            made.named(PartName(written.name, changed(build, settings)))
+        return made
 
-    def settings(self, name: str) -> tuple[str, ...]:
+    def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
+        """Return the part; one given by name gets the offered settings that it takes and that are not set."""
+        if isinstance(part, str | Mapping):
+            written, takes = parse(part), self.settings(part)
+            open_ = {name: offered[name] for name in takes if name in offered and name not in written.settings}
+            settings = {**open_, **settings}
+        return self.make(part, **settings)
+
+    def settings(self, part: Spelling) -> tuple[str, ...]:
         """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names."""
-        parameters = inspect.signature(self._part(name)).parameters.values()
+        parameters = inspect.signature(self._found(parse(part).name)[0]).parameters.values()
         return tuple(one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
 
-    def _part(self, name: str) -> Callable[..., Part]:
-        if name not in self._parts:
-            raise InputError(f"{self.kind} {name!r} is unknown; the names are {self._listed()}")
-        part = self._parts[name]
-        return cast(Callable[..., Part], load(part)) if isinstance(part, str) else part
+    def knows(self, part: Spelling) -> bool:
+        """Return whether there is such a name, or it may be that of a model; whether the model exists is not asked."""
+        name = parse(part).name
+        return name in self.parts or (self._other is not None and bool(name) and self._is_model(name))
+
+    def _found(self, name: str) -> tuple[Callable[..., P], dict[str, Any]]:
+        """Return what builds the part of a name, and the settings that the name implies."""
+        implied = {}
+        if name not in self.parts:
+            if self._other is None or not name or not self._is_model(name):
+                hint = nearest(name, self.parts)
+                raise InputError(f"{self.kind} {name!r} is unknown{hint}; the names are {self._listed()}{self._remedy}")
+            name, implied = self._other, {"model": name}
+        part = self.parts[name]
+        return cast(Callable[..., P], load(part)) if isinstance(part, str) else part, implied
 
     def _listed(self) -> str:
-        return ", ".join(self._parts) or "(none)"
+        return ", ".join(self.parts) or "(none)"
+
+
+def _is_path_or_hub_name(name: str) -> bool:
+    return "/" in name or Path(name).is_dir()
 
 
 EMBEDDERS: Registry[Embedder] = Registry(
@@ -81,6 +136,7 @@ EMBEDDERS: Registry[Embedder] = Registry(
         "BAAI/bge-m3": "corag.models.embedders:BgeM3Embedder",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
     },
+    other="sentence-transformers",
 )
 
 RERANKERS: Registry[Reranker] = Registry(
@@ -96,6 +152,9 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-longform": "corag.rerankers.evidence.reranker:minilm_longform",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
+    other="cross-encoder",
+    is_model=_is_path_or_hub_name,
+    remedy=f"; or give the hub name or the folder of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}",
 )
 
 SELECTORS: Registry[Selector] = Registry(
@@ -140,44 +199,32 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
 )
 
 
-def embedder(name: str = "minilm", **settings: Any) -> Embedder:
-    """Return an embedder by name; any other name is a sentence-transformers model or its folder."""
-    if name and name not in EMBEDDERS.names:
-        return EMBEDDERS.make("sentence-transformers", model=name, **settings)
-    return EMBEDDERS.make(name, **settings)
+TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS)
 
 
-def reranker(name: str, **settings: Any) -> Reranker:
-    """Return a reranker by name; any name with a slash, or a folder, is a cross-encoder.
+def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
+    """Return an embedder; any name that is not registered is a sentence-transformers model or its folder.
 
-    Raises:
-        InputError: An unknown name (the error lists all names), or settings that the reranker does not take.
+    See `Registry.make`, as for the other doors.
     """
-    if name in RERANKERS.names:
-        return RERANKERS.make(name, **settings)
-    if is_reranker(name):
-        return RERANKERS.make("cross-encoder", model=name, **settings)
-    raise InputError(
-        f"reranker {name!r} is unknown; the names are {', '.join(RERANKERS.names)}; or give the hub name or the folder "
-        f"of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}"
-    )
+    return EMBEDDERS.make(part, **settings)
 
 
-def is_reranker(name: object) -> bool:
-    """Return whether `reranker` takes a name; whether a model of that name exists is not asked."""
-    return name in RERANKERS.names or (isinstance(name, str) and name != "" and ("/" in name or Path(name).is_dir()))
+def reranker(part: Spelling | Reranker, /, **settings: Any) -> Reranker:
+    """Return a reranker; any name with a slash, or a folder, is a cross-encoder."""
+    return RERANKERS.make(part, **settings)
 
 
-def selector(name: str, **settings: Any) -> Selector:
-    """Return a selector by name; an unknown name is an error that lists all names."""
-    return SELECTORS.make(name, **settings)
+def selector(part: Spelling | Selector, /, **settings: Any) -> Selector:
+    """Return a selector."""
+    return SELECTORS.make(part, **settings)
 
 
-def reader(name: str, **settings: Any) -> Reader:
-    """Return a reader by name; an unknown name is an error that lists all names."""
-    return READERS.make(name, **settings)
+def reader(part: Spelling | Reader, /, **settings: Any) -> Reader:
+    """Return a reader."""
+    return READERS.make(part, **settings)
 
 
-def summarizer(name: str, **settings: Any) -> Summarizer:
-    """Return a summarizer by name; an unknown name is an error that lists all names."""
-    return SUMMARIZERS.make(name, **settings)
+def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
+    """Return a summarizer."""
+    return SUMMARIZERS.make(part, **settings)

@@ -16,6 +16,7 @@ from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder
+from corag.naming import Spelling
 from corag.registry import embedder as make_embedder
 from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
@@ -80,9 +81,9 @@ def ask(
     index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
     *,
     budget_tokens: int = 1024,
-    selector: str | Selector = "corag",
-    reader: str | Reader = "minilm-reader",
-    embedder: str | Embedder | None = None,
+    selector: Spelling | Selector = "corag",
+    reader: Spelling | Reader = "minilm-reader",
+    embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval = "hybrid",
 ) -> Reply:
@@ -109,7 +110,7 @@ def ask(
     check_query(question)
     check_budget(budget_tokens)
     check_count("num_candidates", num_candidates, "10 to 50 are usual")
-    embedding = make_embedder(embedder) if isinstance(embedder, str) else embedder
+    embedding = None if embedder is None else make_embedder(embedder)
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:
@@ -120,8 +121,8 @@ def ask(
             f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
             "use that embedder"
         )
-    selecting = make_selector(selector) if isinstance(selector, str) else selector
-    reading = make_reader(reader) if isinstance(reader, str) else reader
+    selecting = make_selector(selector)
+    reading = make_reader(reader)
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
     if isinstance(source, ChunkIndex):
         with _timed(seconds, "embed"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any
 
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.naming import Spelling, parse
+from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
 
 
@@ -20,7 +21,7 @@ class AskConfig:
         question: The question.
         index: Folder or URI of the index.
         budget: Token budget of the context.
-        method: Selector that chooses the chunks.
+        method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
             agent, unless a reranker or prefilter is given; `none`, fixed settings.
         strict: Fail if the agent, or a reranker that it names, cannot be used, instead of taking the next best.
@@ -31,9 +32,7 @@ class AskConfig:
         num_candidates: Number of chunks that the index offers.
         retrieval: How the index finds them: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid).
-        reader: Reader that answers from the context.
-        model: Model of reader `ollama` or `transformers`.
-        host: Server of reader `ollama`.
+        reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
         tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
         embedder: Embedder of the question; by default the index's own.
         json: Print JSON.
@@ -42,19 +41,17 @@ class AskConfig:
     question: str
     index: str = "runs/index"
     budget: int = DEFAULT_BUDGET
-    method: str = "corag"
+    method: Spelling = "corag"
     agent: str = "default"
     strict: bool = False
-    reranker: str | None = None
+    reranker: Spelling | None = None
     window: str | None = None
     prefilter: float | None = None
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"
-    reader: str = "minilm-reader"
-    model: str | None = None
-    host: str | None = None
-    tokenizer: str = "minilm"
-    embedder: str | None = None
+    reader: Spelling = "minilm-reader"
+    tokenizer: Spelling = "minilm"
+    embedder: Spelling | None = None
     json: bool = False
 
 
@@ -67,24 +64,21 @@ def run(config: AskConfig) -> None:
 
     check_query(config.question)
     check_budget(config.budget)
-    settings: dict[str, Any] = {"tokens": corag.token_counter(config.tokenizer)}
-    if config.method in ("corag", "corag-fixed"):
-        settings["agent"] = config.agent
-    elif config.agent not in (DEFAULT_AGENT, NO_AGENT):
+    if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):
         raise InputError(
-            f"method {config.method!r} does not use an agent; leave out --agent, or use method corag or corag-fixed"
+            f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag "
+            "or corag-fixed"
         )
-    if config.strict:
-        settings["strict"] = True
-    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter", "model", "host")}
-    given = {name: value for name, value in asked.items() if value is not None}
-    reading = {name: given.pop(name) for name in ("model", "host") if name in given}
+    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter")}
+    settings = {name: value for name, value in asked.items() if value is not None}
+    settings |= {"strict": True} if config.strict else {}
+    offered = {"tokens": corag.token_counter(str(config.tokenizer)), "agent": config.agent}
     reply = corag.ask(
         config.question,
         config.index,
         budget_tokens=config.budget,
-        selector=corag.selector(config.method, **settings, **given),
-        reader=corag.reader(config.reader, **reading),
+        selector=SELECTORS.offer(config.method, offered, **settings),
+        reader=config.reader,
         embedder=config.embedder,
         num_candidates=config.num_candidates,
         retrieval=config.retrieval,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.console import progress, say
+from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 
@@ -28,7 +29,7 @@ class IndexConfig:
     out: str = "runs/index"
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     overlap_tokens: int = 0
-    embedder: str = "minilm"
+    embedder: Spelling = "minilm"
     tokenizer: str = "minilm"
     batch_size: int = 256
     overwrite: bool = False

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from corag.memory import Codec, Memory, megabytes
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, TextEncoder, Tokens, unit
+from corag.naming import Spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
@@ -30,7 +31,7 @@ class CachedEmbedder:
         cache_mb: Megabytes of vectors that are kept; 0 keeps none.
     """
 
-    def __init__(self, embedder: str | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
+    def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
         self._given = embedder
         self._batch = batch
         self._vectors: Memory[str, FloatArray] = Memory(megabytes(cache_mb))
@@ -38,7 +39,7 @@ class CachedEmbedder:
     @cached_property
     def embedder(self) -> Embedder:
         """The embedder itself."""
-        return make_embedder(self._given) if isinstance(self._given, str) else self._given
+        return make_embedder(self._given)
 
     @cached_property
     def name(self) -> str:

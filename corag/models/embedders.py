@@ -14,11 +14,12 @@ from corag.models.engine.backends import Backend, Precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Float32
 from corag.models.known import BGE_M3, announce
+from corag.naming import Part
 from corag.optional import require
 from corag.text.tokens import encode
 
 
-class MiniLMEmbedder:
+class MiniLMEmbedder(Part):
     """all-MiniLM-L6-v2 from its package: offline, 384 dimensions, weights checked against their hash.
 
     Args:
@@ -37,7 +38,7 @@ class MiniLMEmbedder:
         return self._encoder.sentence_embeddings(self._encoder.tokenize(texts).ids)
 
 
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(Part):
     """Any sentence-transformers model, by hub name or local folder.
 
     `device` is by default what sentence-transformers chooses. `trust_remote_code` lets code that comes with the model
@@ -70,7 +71,7 @@ class SentenceTransformerEmbedder:
         return np.asarray(vectors, dtype=np.float32)
 
 
-class BgeM3Embedder:
+class BgeM3Embedder(Part):
     """BAAI/bge-m3, dense vectors: the query embedding of the CORAG paper.
 
     The vector of a text is the first state of the encoder, normalised (Chen et al. 2024, M3-Embedding, section 3.2).

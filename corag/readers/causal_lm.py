@@ -14,6 +14,7 @@ from corag.errors import InputError
 from corag.models.engine.backends import Precision, check_cuda, check_precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import quiet
+from corag.naming import Part
 from corag.optional import require
 from corag.readers.context import answer_chunk
 from corag.readers.prompt import SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
@@ -29,7 +30,7 @@ class Generated(NamedTuple):
     log_probabilities: tuple[float, ...]
 
 
-class TransformersReader:
+class TransformersReader(Part):
     """Answers with the greedy reply of a causal language model.
 
     A model with a chat template is prompted with it. Any other gets instructions, context and question as plain text,

@@ -11,13 +11,14 @@ from corag.checks import check_count
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.engine.backends import Backend
+from corag.naming import Part
 from corag.readers.context import headings
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
 
 
-class ExtractiveReader:
+class ExtractiveReader(Part):
     """Answers with the best sentences of the context; the title line of a chunk is not one of them.
 
     Args:

@@ -20,6 +20,7 @@ from corag.models.engine.engine import Forward, Source
 from corag.models.minilm import load_bert
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
+from corag.naming import Part
 from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
@@ -29,7 +30,7 @@ FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 
 
-class MiniLMReader:
+class MiniLMReader(Part):
     """Answers with a span of the context, or with yes or no.
 
     Args:

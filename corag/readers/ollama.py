@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from corag.models.ollama_chat import Messages, OllamaChat, OllamaError, OllamaSettings
+from corag.naming import Part
 from corag.readers.context import answer_chunk
 from corag.readers.prompt import NO_ANSWER, SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
 from corag.types import Answer
@@ -18,7 +19,7 @@ __all__ = ["NO_ANSWER", "SYSTEM", "TEMPLATE", "OllamaError", "OllamaReader"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OllamaReader(OllamaSettings):
+class OllamaReader(Part, OllamaSettings):
     """Answers questions with a model of an Ollama server; needs `pip install 'corag[ollama]'`.
 
     Threads may share one reader. For repeated tries, see `corag.models.ollama_chat.OllamaChat`; for the settings of

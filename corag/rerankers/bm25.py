@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from corag.errors import InputError
+from corag.naming import Part
 from corag.optional import require
 from corag.types import Chunk, FloatArray, Order
 
 
-class Bm25:
+class Bm25(Part):
     """Lexical value in [0, 1): 1 would mean that every term of the question occurs without end.
 
     Rarity is measured among the candidates in `scorer`. `score` has no pool, so there every term weighs the

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.naming import Part
 from corag.rerankers.window import Window, WindowedScorer
 from corag.types import Chunk, FloatArray, Order
 
 
-class MiniLMCosine:
+class MiniLMCosine(Part):
     """Cosine similarity in [0, 1]; negative cosines count as 0.
 
     Args:

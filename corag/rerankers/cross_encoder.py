@@ -17,6 +17,7 @@ from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Int64
 from corag.models.engine.pairs import PairTemplate, PairTokenizer
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
+from corag.naming import Part
 from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
@@ -24,7 +25,7 @@ from corag.types import Chunk, FloatArray, Order
 _KIND = "cross-encoder"
 
 
-class CrossEncoder:
+class CrossEncoder(Part):
     """The model's logit as a probability, in [0, 1]; a text without any token is worth 0.
 
     Args:

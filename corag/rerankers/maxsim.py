@@ -23,6 +23,7 @@ from corag.errors import InputError
 from corag.models.cached import CachedTokenEmbeddings
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
@@ -31,7 +32,7 @@ SOFT = 8.0
 there."""
 
 
-class MiniLMMaxSim:
+class MiniLMMaxSim(Part):
     """Late-interaction value, of one chunk in [0, 1]; the order of chunks does not matter.
 
     Args:

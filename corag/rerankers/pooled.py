@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from corag.models.cached import CachedTokenEmbeddings
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
 
 
-class MiniLMPooled:
+class MiniLMPooled(Part):
     """Cosine of the question and the pooled tokens of the chunks, in [0, 1]; their order does not matter to it.
 
     Args:

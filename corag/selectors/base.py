@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
+from corag.naming import Part
 from corag.optional import warn_once
 from corag.selectors.problem import SelectionProblem, check_budget, check_query
 from corag.text.tokens import token_counter
@@ -44,7 +45,7 @@ class Choice:
 
 
 @dataclass(kw_only=True, eq=False)
-class BudgetedSelector(ABC):
+class BudgetedSelector(Part, ABC):
     """A selector whose selections never cost more than their budget.
 
     Settings are the fields of the class, given by keyword.

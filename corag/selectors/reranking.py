@@ -9,6 +9,7 @@ import numpy as np
 
 import search
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
+from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.registry import reranker as make_reranker
 from corag.rerankers.scorers import CachedScorer
@@ -45,14 +46,13 @@ class RerankingSelector(BudgetedSelector):
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
     """
 
-    reranker: str | Reranker | None = None
+    reranker: Spelling | Reranker | None = None
     window: WindowPolicy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policy(self.window)
-        given = self.reranker or default_reranker()
-        self.reranker = self._reranker = make_reranker(given) if isinstance(given, str) else given
+        self.reranker = self._reranker = make_reranker(self.reranker or default_reranker())
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int

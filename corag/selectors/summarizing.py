@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
-from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
-from corag.registry import summarizer as make_summarizer
+from corag.naming import Spelling
+from corag.registry import SUMMARIZERS
 from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all, summary_store
@@ -43,26 +43,18 @@ class WithSummarizer(BudgetedSelector):
     Args:
         embedder: Embeds question, chunks and summaries; name or object.
         summarizer: Name or object.
-        summarizer_settings: Settings of a summarizer given by name.
         store: SQLite file that keeps summaries between runs.
     """
 
-    embedder: str | Embedder = "minilm"
-    summarizer: str | Summarizer = "extractive"
-    summarizer_settings: dict[str, Any] | None = None
+    embedder: Spelling | Embedder = "minilm"
+    summarizer: Spelling | Summarizer = "extractive"
     store: str | Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._embedder = CachedEmbedder(self.embedder)
         self._store = summary_store(self.store)
-        if isinstance(self.summarizer, str):
-            settings = {"tokens": self.tokens, **(self.summarizer_settings or {})}
-            self.summarizer = self._summarizer = make_summarizer(self.summarizer, **settings)
-        elif self.summarizer_settings:
-            raise InputError("summarizer_settings are for a summarizer given by name; build this one with them")
-        else:
-            self._summarizer = self.summarizer
+        self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokens})
 
 
 @dataclass(kw_only=True, eq=False)

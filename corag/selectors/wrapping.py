@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
+from corag.naming import Spelling
+from corag.registry import SELECTORS
 from corag.registry import reader as make_reader
-from corag.registry import selector as make_selector
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import token_counter
 from corag.types import Reader, TokenCounter
 
 Item = TypeVar("Item")
+
+NO_SETTINGS: Mapping[str, Any] = MappingProxyType({})
 
 By = Literal["order", "similarity"]
 
@@ -43,7 +47,7 @@ class Reorder(BudgetedSelector):
     def __init__(
         self,
         *,
-        selector: str | BudgetedSelector = "top-k",
+        selector: Spelling | BudgetedSelector = "top-k",
         by: By = "order",
         tokens: TokenCounter | None = None,
         **settings: Any,
@@ -79,28 +83,25 @@ class SelfRoute(BudgetedSelector):
     to ask again.
 
     Args:
-        part: Selector of the small selection, by name or as a `BudgetedSelector`.
+        part: Selector of the small selection, by name or as a `BudgetedSelector`; by default `top-k` with the paper's k
+            of 5.
         full: Selector of the large one.
         reader: Name or object. It says that it cannot answer with an empty text.
         min_confidence: A reader that reports a confidence cannot answer below this either, in [0, 1].
-        part_settings: Settings of a `part` given by name; the default of `top-k` is the paper's k of 5.
-        full_settings: Settings of a `full` given by name.
     """
 
-    part: str | BudgetedSelector = "top-k"
-    full: str | BudgetedSelector = "full"
-    reader: str | Reader = "extractive"
+    part: Spelling | BudgetedSelector = "top-k"
+    full: Spelling | BudgetedSelector = "full"
+    reader: Spelling | Reader = "extractive"
     min_confidence: float = 0.5
-    part_settings: dict[str, Any] | None = None
-    full_settings: dict[str, Any] | None = None
     name = "self-route"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("min_confidence", self.min_confidence, 0, 1, "0.5 is usual")
-        self.part = self._part = _built(self.part, self.tokens, self.part_settings or {})
-        self.full = self._full = _built(self.full, self.tokens, self.full_settings or {})
-        self.reader = self._reader = make_reader(self.reader) if isinstance(self.reader, str) else self.reader
+        self.part = self._part = _built(self.part, self.tokens)
+        self.full = self._full = _built(self.full, self.tokens)
+        self.reader = self._reader = make_reader(self.reader)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         part, full = self._part._choose(problem), self._full._choose(problem)
@@ -120,13 +121,11 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
     return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
 
 
-def _built(selector: str | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any]) -> BudgetedSelector:
+def _built(
+    selector: Spelling | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any] = NO_SETTINGS
+) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""
-    made: Any = selector
-    if isinstance(selector, str):
-        made = make_selector(selector, tokens=tokens, **settings)
-    elif settings:
-        raise InputError(f"{', '.join(settings)} cannot be set for a selector that is built already; build it so")
+    made = SELECTORS.offer(selector, {"tokens": tokens}, **settings)
     if not isinstance(made, BudgetedSelector):
         raise InputError(f"selector {made.name!r} is no BudgetedSelector; derive it from that class to wrap it")
     return made

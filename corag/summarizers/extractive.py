@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
+from corag.naming import Part
 from corag.selectors.mmr import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.text.tokens import token_counter
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 
 
-class ExtractiveSummarizer:
+class ExtractiveSummarizer(Part):
     """Takes whole sentences from the texts, in their own order, up to an exact number of tokens.
 
     Args:

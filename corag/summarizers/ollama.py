@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from corag.checks import check_choice, check_count
 from corag.errors import SummarizerError
 from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
+from corag.naming import Part
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
 from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
@@ -19,7 +20,7 @@ _PROMPT_TOKENS = 500
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OllamaSummarizer(OllamaSettings):
+class OllamaSummarizer(Part, OllamaSettings):
     """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`. Threads may share one summarizer.
 
     For the settings of model and server, see `corag.models.ollama_chat.OllamaSettings`.

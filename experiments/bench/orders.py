@@ -6,7 +6,6 @@ to be done. All rerankers take their turn in every round.
 
 from __future__ import annotations
 
-import json
 import resource
 import subprocess
 import sys
@@ -21,12 +20,12 @@ import corag
 import search
 from corag.cli.console import progress
 from corag.errors import InputError, ModelError
+from corag.naming import PartName, split_parts
 from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import token_counter
 from corag.types import Candidate, PolicyReranker, Reranker
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
-from experiments.data.config import comma_separated
-from experiments.evaluation.methods import ALL, Method, parse_method
+from experiments.evaluation.methods import ALL
 from experiments.run.report import COLORS
 
 CHUNK_TOKENS, LEAST_TOKENS, BUDGET_TOKENS = 100, 90, 512
@@ -54,9 +53,9 @@ COLUMNS = {
 }  # fmt: skip
 
 _LOAD = """
-import json, sys, corag
-kind, name, settings, question = sys.argv[1:]
-part = getattr(corag, kind)(name, **json.loads(settings))
+import sys, corag
+kind, text, question = sys.argv[1:]
+part = getattr(corag, kind)(text)
 part.score(question, [question]) if kind == "reranker" else part.answer(question, question)
 """
 
@@ -76,10 +75,14 @@ def bench_orders(timing: Timing, rerankers: str = ALL, model: Path | None = None
     The rounds are searches of each reranker, number of candidates and policy.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        methods = _named(rerankers, model or Path(scratch))
-        if model is None and any(method.settings.get("model") == scratch for method in methods):
+        cross_encoder = str(PartName(CROSS_ENCODER, {"model": str(model or scratch)}))
+        named = split_parts(rerankers)
+        texts = dict.fromkeys(text for one in named for text in ([*SHIPPED, cross_encoder] if one == ALL else [one]))
+        if not texts:
+            raise InputError(f"rerankers is {rerankers!r}; name at least one, or {ALL}")
+        if model is None and cross_encoder in texts:
             make_model(Path(scratch))
-        made = {method.label: corag.reranker(method.name, **method.settings) for method in methods}
+        made = {CROSS_ENCODER if text == cross_encoder else text: corag.reranker(text) for text in texts}
         for reranker in made.values():
             # The first call loads the model; keep that out of the timings.
             reranker.score(QUESTION, [QUESTION])
@@ -90,21 +93,13 @@ def bench_orders(timing: Timing, rerankers: str = ALL, model: Path | None = None
                 for label, reranker in made.items():
                     found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, timing.clock))
                 told(number, len(pools))
-        loads = {method.label: _load("reranker", method, timing.rounds) for method in methods}
+        loads = {label: _load(str(reranker), timing.rounds) for label, reranker in made.items()}
     rows = [
         {"setting": label, **_row(size, searches), **loads[label]}
         for (label, size), turns in sorted(found.items(), key=lambda item: (item[0][1], list(made).index(item[0][0])))
         for searches in zip(*turns, strict=True)
     ]
-    return {"rows": [*rows, {"setting": f"reader {READER}", **_load("reader", parse_method(READER), timing.rounds)}]}
-
-
-def _named(rerankers: str, cross_encoder: Path) -> list[Method]:
-    shipped = [*map(parse_method, SHIPPED), Method(CROSS_ENCODER, CROSS_ENCODER, {"model": str(cross_encoder)})]
-    if not (texts := comma_separated(rerankers)):
-        raise InputError(f"rerankers is {rerankers!r}; name at least one, or {ALL}")
-    methods = [method for text in texts for method in (shipped if text == ALL else [parse_method(text)])]
-    return list({method.label: method for method in methods}.values())
+    return {"rows": [*rows, {"setting": f"reader {READER}", **_load(READER, timing.rounds, kind="reader")}]}
 
 
 def _pools(rounds: int) -> list[list[Candidate]]:
@@ -147,16 +142,16 @@ def _row(size: int, searches: Sequence[_Search]) -> dict[str, Any]:
     }
 
 
-def _load(kind: str, method: Method, rounds: int) -> dict[str, float]:
+def _load(text: str, rounds: int, kind: str = "reranker") -> dict[str, float]:
     """Return the median seconds of a fresh process that loads a part and asks it once, by the clock and of its CPU."""
     wall, cpu = [], []
-    command = [sys.executable, "-c", _LOAD, kind, method.name, json.dumps(dict(method.settings)), QUESTION]
+    command = [sys.executable, "-c", _LOAD, kind, text, QUESTION]
     for _ in range(rounds):
         started, spent = time.perf_counter(), _children_cpu_s()
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             said = done.stderr.strip().rsplit("\n", 1)[-1]
-            raise ModelError(f"{kind} {method.label!r} cannot be loaded in a fresh process: {said}")
+            raise ModelError(f"{kind} {text!r} cannot be loaded in a fresh process: {said}")
         wall.append(time.perf_counter() - started)
         cpu.append(_children_cpu_s() - spent)
     return {"load_s": median(wall), "load_cpu_s": median(cpu)}

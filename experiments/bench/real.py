@@ -85,8 +85,8 @@ def bench_real(
         chunks), `orders` (sent to the reranker), `share` (of the feasible ones), and `total_share`, where questions
         count by their number of orders. `curves`: for each set and kind of search its lines, as lists.
     """
-    judge = make_reranker(reranker) if isinstance(reranker, str) else reranker
-    ranker = make_reranker(surrogate) if isinstance(surrogate, str) else surrogate
+    judge = make_reranker(reranker)
+    ranker = make_reranker(surrogate)
     if values is not None:
         judge = cast(Reranker, CachedReranker(judge, values))
     settings = _settings(judge, ranker, caps)

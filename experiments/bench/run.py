@@ -37,7 +37,7 @@ class BenchConfig:
         data: Folder of the data folders hotpotqa and 2wikimultihopqa; by default found by name; `real` only.
         model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
             in its head.
-        rerankers: What `orders` measures, separated by commas: names, folders, `name:key=value`; `all` stands for
+        rerankers: What `orders` measures, separated by commas: names, folders, `name(key=value)`; `all` stands for
             those that need no download and the cross-encoder, and others may be named beside it.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.naming import Spelling, parse
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 
@@ -48,6 +49,13 @@ class CandidateSettings:
             raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
 
 
+def spell_out(settings: object, *names: str) -> None:
+    """Replace parts that settings name, as text or mapping, by their shortest spelling."""
+    for name in names:
+        if (part := getattr(settings, name)) is not None:
+            object.__setattr__(settings, name, str(parse(part)))
+
+
 def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:
     """Return these settings alone, whatever a subclass adds."""
     return {one.name: getattr(settings, one.name) for one in fields(CandidateSettings)}
@@ -61,7 +69,7 @@ class SelectionSettings(CandidateSettings):
         budget: Token budget of a selection.
         window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
-        reader: Reader of the answers, with settings where needed: `minilm-reader:precision=bf16`.
+        reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.
         tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
         embedder: Embedder of questions and passages.
         index: Index of the corpus; by default one is built in the cache folder.
@@ -71,14 +79,15 @@ class SelectionSettings(CandidateSettings):
 
     budget: int = DEFAULT_BUDGET
     window: WindowPolicy = DEFAULT_POLICY
-    reader: str = "minilm-reader"
-    tokenizer: str = "minilm"
-    embedder: str = "minilm"
+    reader: Spelling = "minilm-reader"
+    tokenizer: Spelling = "minilm"
+    embedder: Spelling = "minilm"
     index: str | None = None
     max_tokens: int = DEFAULT_CHUNK_TOKENS
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        spell_out(self, "reader", "embedder", "tokenizer")
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")

@@ -33,7 +33,7 @@ from experiments.labels.label import label
 from experiments.run.report import write_report
 from experiments.run.tables import show
 
-METHODS = "naive,corag:agent=none,corag-fixed,corag,upper"
+METHODS = "naive,corag(agent=none),corag-fixed,corag,upper"
 READER = "extractive"
 """The questions want explanations: whole sentences, where `minilm-reader` gives a few words."""
 RERANKERS = "minilm-multihop,minilm-factoid,minilm-maxsim,bm25"

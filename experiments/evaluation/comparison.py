@@ -20,6 +20,7 @@ from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.models.trained.folder import shipped_checkpoint
+from corag.naming import parse, split_parts
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
@@ -38,7 +39,7 @@ from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.leads import diversity, lead
 from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
-from experiments.evaluation.methods import Methods, make_methods, make_reader, parse_method
+from experiments.evaluation.methods import Methods, make_methods
 from experiments.evaluation.metrics import evidence_places
 from experiments.run.journal import Journal, fingerprint, finished_record, output_file, versions, write_atomically
 from experiments.run.report import quality_plot
@@ -117,8 +118,8 @@ class _Run:
             if self._source is not None
             else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
         )
-        self._tokens = token_counter(config.tokenizer)
-        reader = None if config.reader == NO_READER else make_reader(config.reader)
+        self._tokens = token_counter(str(config.tokenizer))
+        reader = None if config.reader == NO_READER else corag.reader(config.reader)
         self._own_reader, self._reader = reader, None if reader is None else CachedReader(reader)
         self._shared = config.latency_questions is not None
         self._methods = self._make_methods(shared=self._shared)
@@ -180,7 +181,7 @@ class _Run:
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
         if not config.rerankers:
             return make_methods(config.methods, offered, shared=shared)
-        rerankers = {text: self._shared_reranker(text) for text in config.rerankers} if shared else {}
+        rerankers = {text: self._shared_reranker(text) for text in split_parts(config.rerankers)} if shared else {}
         offered["surrogate"] = rerankers.get(DEFAULT_SURROGATE)
         selectors = {}
         for label, (text, method) in config.pairs.items():
@@ -346,10 +347,10 @@ def _gains(config: EvaluateConfig, runs: Sequence[_Run]) -> tuple[list[dict[str,
                 | lead(rows[name], rows[baseline], seed=config.seed)
                 for name in config.challengers
             ]
-    names = [parse_method(text).name for text in config.rerankers]
+    names = [parse(text).name for text in config.rerankers]
     diversities = []
     for budget in runs[0].budgets if names else ():
-        for method in (parse_method(text).name for text in config.method_texts):
+        for method in (parse(text).name for text in config.method_texts):
             scores = {
                 run.name: np.array(
                     [[row.get("f1", 0.0) for row in run.rows(budget)[f"{name} {method}"]] for name in names]
@@ -378,8 +379,7 @@ def _checkpoint_hash(agent: str) -> list[str]:
 
 
 def _reranker(text: str) -> Reranker:
-    method = parse_method(text)
-    return corag.reranker(method.name, **method.settings)
+    return corag.reranker(text)
 
 
 def _rows_file(file: Path) -> Path:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import InputError
+from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
-from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated
-from experiments.evaluation.methods import ALL, parse_method
+from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
+from experiments.evaluation.methods import ALL
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class EvaluateConfig(SelectionSettings):
         data: Data folder, by path or name; with sets or sources, the folder that holds theirs, or empty to look up each
             by its own name.
         split: Split of the questions.
-        methods: Selectors, separated by commas, with settings where needed: `top-k:k=3`, `car:method=dbscan`. `all`
+        methods: Selectors, separated by commas, with settings where needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of the default and of the agent's.
         prefilter: Share of orders that the reranker scores in `corag`; below 1 a surrogate ranks them first.
@@ -77,12 +78,12 @@ class EvaluateConfig(SelectionSettings):
 
     data: str = ""
     split: str = "dev"
-    methods: str = "top-k,naive,corag,upper"
-    reranker: str | None = None
+    methods: Spellings = "top-k,naive,corag,upper"
+    reranker: Spelling | None = None
     prefilter: float | None = None
     agent: str = DEFAULT_AGENT
     strict: bool = False
-    summarizer: str = "extractive"
+    summarizer: Spelling = "extractive"
     judge: str | None = None
     judge_host: str | None = None
     seed: int = 0
@@ -91,7 +92,7 @@ class EvaluateConfig(SelectionSettings):
     sources: tuple[EvidenceSource, ...] = ()
     only: str | None = None
     budgets: tuple[int, ...] = ()
-    rerankers: tuple[str, ...] = ()
+    rerankers: tuple[Spelling, ...] = ()
     instead: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[str, ...] = ()
     challengers: tuple[str, ...] = ()
@@ -101,6 +102,11 @@ class EvaluateConfig(SelectionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        spell_out(self, "reranker", "summarizer")
+        object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
+        object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))
+        for name in ("baselines", "challengers"):
+            object.__setattr__(self, name, tuple(str(parse(pair)) for pair in getattr(self, name)))
         names = [one.name for one in self.sets] + [source.data for source in self.sources]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
@@ -130,14 +136,14 @@ class EvaluateConfig(SelectionSettings):
     @property
     def method_texts(self) -> list[str]:
         """The methods as they are written."""
-        return comma_separated(self.methods)
+        return split_parts(self.methods)
 
     @property
     def pairs(self) -> dict[str, tuple[str, str]]:
         """Each reranker and method as they are written, by the name of the pair in results."""
         return {
-            f"{parse_method(reranker).name} {parse_method(method).name}": (reranker, method)
-            for reranker in self.rerankers
+            f"{parse(reranker).name} {parse(method).name}": (reranker, method)
+            for reranker in split_parts(self.rerankers)
             for method in self.method_texts
         }
 

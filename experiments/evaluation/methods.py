@@ -1,8 +1,7 @@
-"""The methods of a comparison by name, with settings of their own: `top-k:k=3`, `car:method=dbscan`, or `all`."""
+"""The methods of a comparison by name, with settings of their own: `top-k(k=3)`, `car(method=dbscan)`, or `all`."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
@@ -10,22 +9,14 @@ from typing import Any, NamedTuple
 
 import corag
 from corag.errors import InputError, MissingExtraError
+from corag.naming import PartName, Spellings, parse, split_parts
 from corag.registry import SELECTORS
-from corag.types import Reader, Reranker, Selector
-from experiments.data.config import comma_separated
+from corag.types import Reranker, Selector
 
 ALL = "all"
 """Every registered selector that can run."""
 FIXED = "corag-fixed"
 """The selector that needs an agent's checkpoint."""
-
-
-class Method(NamedTuple):
-    """A selector with settings; `label` is how it was written, its name in results."""
-
-    label: str
-    name: str
-    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 class Methods(NamedTuple):
@@ -35,34 +26,7 @@ class Methods(NamedTuple):
     left_out: Mapping[str, str] = MappingProxyType({})
 
 
-def parse_method(text: str) -> Method:
-    """Return what `name:key=value:key=value` says.
-
-    A value is read as JSON (a number, `true`, `false`, `null`), else as text. A part behind the name that
-    is not `key=value`, or a key that stands twice, is an `InputError`.
-    """
-    name, *parts = text.split(":")
-    settings: dict[str, Any] = {}
-    for part in parts:
-        key, equals, value = (piece.strip() for piece in part.partition("="))
-        if not key or not equals or not value:
-            raise InputError(f"{text!r}: {part!r} is no setting; write name:key=value, such as top-k:k=3")
-        if key in settings:
-            raise InputError(f"{text!r}: {key!r} is set twice; leave one out")
-        try:
-            settings[key] = json.loads(value)
-        except ValueError:
-            settings[key] = value
-    return Method(text, name.strip(), settings)
-
-
-def make_reader(text: str) -> Reader:
-    """Return the reader that `name:key=value` says; see `parse_method`."""
-    written = parse_method(text)
-    return corag.reader(written.name, **written.settings)
-
-
-def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = False) -> Methods:
+def make_methods(methods: Spellings, offered: Mapping[str, Any], *, shared: bool = False) -> Methods:
     """Build selectors, each with rerankers of its own so that no cache is shared.
 
     Args:
@@ -75,14 +39,14 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
     Raises:
         MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
     """
-    if not (named := comma_separated(methods)):
+    if not (named := split_parts(methods)):
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
     rerankers = cache(corag.reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text, name in ((one, name) for one in named for name in (SELECTORS.names if one == ALL else [one])):
         try:
-            selectors[name] = _built(parse_method(name), offered, rerankers)
+            selectors[name] = _built(parse(name), offered, rerankers)
         except (MissingExtraError, InputError) as error:
             if text != ALL or (isinstance(error, InputError) and name != FIXED):
                 raise
@@ -90,12 +54,12 @@ def make_methods(methods: str, offered: Mapping[str, Any], *, shared: bool = Fal
     return Methods(selectors, left_out)
 
 
-def _built(method: Method, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
+def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
     takes = set(SELECTORS.settings(method.name))
     inner = method.settings.get("selector")
-    if inner in SELECTORS.names:
+    if inner is not None and SELECTORS.knows(inner):
         # `reorder` passes settings on to the selector that it reorders.
-        takes |= set(SELECTORS.settings(inner))
+        takes |= set(SELECTORS.settings(inner)) - parse(inner).settings.keys()
     if "agent" in takes:
         # An agent names the embedder that it was trained with.
         takes.discard("embedder")

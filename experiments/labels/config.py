@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from corag.errors import InputError
+from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
 
 Part = Literal["training", "held-out", "all"]
@@ -70,7 +71,7 @@ class LabelConfig(SelectionSettings):
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
-    rerankers: str = "minilm-multihop,minilm-factoid,minilm-longform,minilm-softsim,bm25"
+    rerankers: Spellings = "minilm-multihop,minilm-factoid,minilm-longform,minilm-softsim,bm25"
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
@@ -89,6 +90,8 @@ class LabelConfig(SelectionSettings):
         if self.engine == "local" and (self.address, self.workers) != (None, None):
             raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
         self.parsed_shard()
+        if not split_parts(self.rerankers):
+            raise InputError(f"rerankers is {self.rerankers!r}; name at least one")
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
 
@@ -104,7 +107,7 @@ class LabelConfig(SelectionSettings):
     def grid(self) -> Grid:
         """Return the configurations to measure; see `listed`."""
         return Grid(
-            rerankers=listed("rerankers", self.rerankers, str),
+            rerankers=tuple(dict.fromkeys(split_parts(self.rerankers))),
             iterations=tuple(sorted(listed("iterations", self.iterations, int))),
             explorations=listed("explorations", self.explorations, float),
             cost_weights=listed("cost_weights", self.cost_weights, float),

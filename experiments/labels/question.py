@@ -39,7 +39,6 @@ from corag.types import (
     TokenCounter,
 )
 from experiments.data.pools import Pool
-from experiments.evaluation.methods import parse_method
 from experiments.evaluation.metrics import answer_figures, evidence_figures
 from experiments.labels.config import Grid, LabelConfig
 from experiments.labels.table import FIGURES
@@ -80,15 +79,14 @@ class Labeller:
         given = {"encoder": encoder}
         # Work that a reranker saved with a cache of its own would be charged to nobody.
         uncached = {**given, "cache_mb": 0}
-        takes = config.embedder in EMBEDDERS.names and "encoder" in EMBEDDERS.settings(config.embedder)
-        embedder = corag.embedder(config.embedder, **(given if takes else {}))
-        reader = parse_method(config.reader)
+        takes = "encoder" in EMBEDDERS.settings(config.embedder)
+        embedder = EMBEDDERS.offer(config.embedder, given)
         return cls(
             [corag.reranker(name, **(uncached if name in wants else {})) for name in grid.rerankers],
             grid,
-            corag.reader(reader.name, **reader.settings),
+            corag.reader(config.reader),
             embedder if takes else CachedEmbedder(embedder, batch=1, cache_mb=0),
-            token_counter(config.tokenizer),
+            token_counter(str(config.tokenizer)),
             config.budget,
             config.window,
             encoder,
@@ -134,7 +132,7 @@ class Labeller:
         self, reranker: Reranker, exploration: float, cost_weight: float, iterations: int
     ) -> dict[str, Any]:
         return {
-            "reranker": reranker.name,
+            "reranker": self.grid.rerankers[self.rerankers.index(reranker)],
             "iterations": iterations,
             "exploration": exploration,
             "cost_weight": cost_weight,
@@ -229,7 +227,7 @@ def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[A
 
 
 def _shares(name: str) -> bool:
-    return name in RERANKERS.names and {"encoder", "cache_mb"} <= set(RERANKERS.settings(name))
+    return {"encoder", "cache_mb"} <= set(RERANKERS.settings(name))
 
 
 # --- Searches: one run per reranker, c and lambda answers for every count of iterations ---

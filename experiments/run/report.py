@@ -13,7 +13,6 @@ from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.reply import Reply
 from experiments.data.config import comma_separated
-from experiments.evaluation.methods import parse_method
 from experiments.run.journal import output_file, write_atomically
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of
 
@@ -164,7 +163,7 @@ def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     numbers = [0] * len(looks)
     styles = {}
     for method in dict.fromkeys(methods):
-        name = parse_method(method.split()[-1]).name
+        name = method.partition("(")[0].split()[-1]
         group = 0 if name in VALUED else 1 if name in SUMMARIZED else 2
         turn, color = divmod(numbers[group], len(COLORS))
         styles[method] = {**looks[group], "color": COLORS[color], "marker": MARKERS[(group + turn) % len(MARKERS)]}

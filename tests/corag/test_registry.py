@@ -11,7 +11,7 @@ from corag.registry import Registry
 TABLES = [EMBEDDERS, RERANKERS, SELECTORS, READERS]
 
 
-class Part:
+class Thing:
     def __init__(self, *, size: int = 3) -> None:
         self.size = size
 
@@ -26,7 +26,7 @@ def broken() -> None:
 
 @pytest.fixture
 def parts() -> Registry:
-    return Registry("part", {"one": Part, "path": f"{__name__}:Part", "needy": needy, "broken": broken})
+    return Registry("part", {"one": Thing, "path": f"{__name__}:Thing", "needy": needy, "broken": broken})
 
 
 def test_parts_are_built_from_classes_and_from_paths(parts):
@@ -35,7 +35,7 @@ def test_parts_are_built_from_classes_and_from_paths(parts):
     assert parts.names == ("one", "path", "needy", "broken")
 
 
-@pytest.mark.parametrize("name", ["", "One", "two", None])
+@pytest.mark.parametrize("name", ["", "four", "two"])
 def test_an_unknown_name_lists_all_names(parts, name):
     with pytest.raises(InputError, match=f"part {name!r} is unknown; the names are one, path, needy, broken"):
         parts.make(name)
@@ -47,9 +47,9 @@ def test_an_empty_table_says_so():
 
 
 def test_settings_are_checked_against_the_part(parts):
-    with pytest.raises(InputError, match=r"part 'one': .*'sise'; its settings are size: int = 3"):
+    with pytest.raises(InputError, match=r"part 'one': .*'sise' \(did you mean 'size'\?\); its settings are size=3"):
         parts.make("one", sise=4)
-    with pytest.raises(InputError, match=r"part 'needy': missing a required .*'model'; .* model: str"):
+    with pytest.raises(InputError, match=r"part 'needy': missing a required .*'model'; its settings are model"):
         parts.make("needy")
     with pytest.raises(InputError, match=r"its settings are \(none\)"):
         parts.make("broken", size=1)
@@ -79,7 +79,7 @@ def test_registering(parts):
 
 
 @pytest.mark.parametrize(
-    "path", [path for table in TABLES for path in table._parts.values()], ids=lambda path: str(path)
+    "path", [path for table in TABLES for path in table.parts.values()], ids=lambda path: str(path)
 )
 def test_every_shipped_path_leads_to_a_documented_part(path):
     module, _, attribute = path.partition(":")

@@ -95,7 +95,7 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
 
     assert corag.select(QUERY, TEXTS, 8, method="naive", reranker="bm25").trace.reranker == "bm25"
     assert corag.select(QUERY, TEXTS, 8, method=First()).text == TEXTS[0]
-    with pytest.raises(InputError, match="settings of selector 'first' cannot be changed"):
+    with pytest.raises(InputError, match="selector 'first' is built already; build it with reranker"):
         corag.select(QUERY, TEXTS, 8, method=First(), reranker="bm25")
     with pytest.raises(InputError, match=r"'naive'.*its settings are"):
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")

@@ -8,5 +8,5 @@ def reader(monkeypatch):
     from tests.experiments.worlds import FirstWords
 
     reader = FirstWords()
-    monkeypatch.setitem(READERS._parts, "first-words", lambda: reader)
+    monkeypatch.setitem(READERS.parts, "first-words", lambda: reader)
     return reader

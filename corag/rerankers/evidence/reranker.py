@@ -12,6 +12,7 @@ import search
 from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
 from corag.models.trained import shipped_adapter
+from corag.naming import Part
 from corag.rerankers.evidence.parts import EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.signals import read_question
@@ -19,7 +20,7 @@ from corag.rerankers.evidence.values import EvidenceScorer
 from corag.types import Chunk, FloatArray
 
 
-class EvidenceReranker:
+class EvidenceReranker(Part):
     """Values combinations by how likely they hold the evidence of a question; see `corag.rerankers.evidence`.
 
     A value depends on all candidates, since hypotheses compete: there is no `identity` by which to keep values.

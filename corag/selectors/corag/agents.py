@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
+from corag.naming import Spelling, parse
 from corag.optional import warn_once
-from corag.registry import RERANKERS, is_reranker
+from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.selectors.corag.features import FEATURES
@@ -60,7 +61,7 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
             f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
         )
-    unknown = [name for name in loaded.config.rerankers if not is_reranker(name)]
+    unknown = [name for name in loaded.config.rerankers if not RERANKERS.knows(name)]
     if unknown and (strict or len(unknown) == len(loaded.config.rerankers)):
         raise InputError(
             f"the agent {agent!s} was trained with the reranker {unknown[0]!r}, which is unknown here; the names "
@@ -123,8 +124,11 @@ class UsableRerankers:
         self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def get(self, name: str) -> Reranker:
+    def get(self, part: Spelling | Reranker) -> Reranker:
         """Return a reranker; see `corag.reranker`."""
+        if not isinstance(part, str | Mapping):
+            return part
+        name = str(parse(part))
         if name not in self._usable:
             self._usable[name] = make_reranker(name)
         return self._usable[name]

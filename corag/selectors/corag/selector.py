@@ -116,7 +116,7 @@ class Corag(BudgetedSelector):
             self.agent = None
         self._given_embedder = embedder
         self._rerankers = UsableRerankers(strict=strict)
-        self._reranker = self._rerankers.get(reranker) if isinstance(reranker, str) else reranker
+        self._reranker = None if reranker is None else self._rerankers.get(reranker)
         if self._reranker is None and self.agent is None:
             self._reranker = self._rerankers.get(default_reranker())
         policy = policy or self._default_policy(prefilter)
@@ -132,8 +132,7 @@ class Corag(BudgetedSelector):
         )
         self._surrogate: Reranker | None = None
         if prefilter < 1:
-            surrogate = DEFAULT_SURROGATE if surrogate is None else surrogate
-            self._surrogate = self._rerankers.get(surrogate) if isinstance(surrogate, str) else surrogate
+            self._surrogate = self._rerankers.get(DEFAULT_SURROGATE if surrogate is None else surrogate)
 
     def _default_policy(self, prefilter: float) -> search.Policy:
         if self.agent is not None:

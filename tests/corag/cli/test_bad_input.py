@@ -122,7 +122,8 @@ def test_settings_that_cannot_be(refused, arguments, parts):
         (["--method", "top-k", "--reranker", "bm25"], ["'top-k'", "reranker"]),
         (["--reranker", "best"], ["reranker 'best' is unknown", "bm25"]),
         (["--reader", "best"], ["reader 'best' is unknown", "extractive"]),
-        (["--model", "llama"], ["reader 'minilm-reader'", "model"]),
+        (["--reader", "minilm-reader(model=llama)"], ["reader 'minilm-reader'", "model"]),
+        (["--reader", "ollama:model=llama3.1:8b"], ["write ollama(model=llama3.1:8b)"]),
         (["--tokenizer", "none.json"], ["none.json", "tokenizer.json"]),
         (["--num_candidates", "0"], ["at least 1, got 0"]),
         (["--agent", "nowhere"], ["nowhere is not a checkpoint folder"]),
@@ -317,7 +318,7 @@ def chunks_of_the_corpus():
 
 
 def test_an_index_of_another_embedder(refused, monkeypatch, small_data, small_index):
-    monkeypatch.setitem(EMBEDDERS._parts, "other", OtherEmbedder)
+    monkeypatch.setitem(EMBEDDERS.parts, "other", OtherEmbedder)
     parts = ("was made by embedder 'minilm' (384 dimensions), not by 'other' (4 dimensions)", "use that embedder")
     all_in(refused("ask", QUESTION, "--index", small_index, "--embedder", "other"), *parts)
     evaluate = ["evaluate", "--data", small_data, "--pool", "corpus", "--out", "r.json", "--quiet"]
@@ -417,7 +418,7 @@ class WordEmbedder:
 
 @pytest.mark.slow
 def test_a_document_of_a_hundred_thousand_tokens(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(EMBEDDERS._parts, "words", WordEmbedder)
+    monkeypatch.setitem(EMBEDDERS.parts, "words", WordEmbedder)
     sentences = ["Every item of the long list is made of wood and paint."] * 9_000
     sentences[7_000] = "The blue cobalt lamp hangs on the northern gate."
     document = {"id": "long", "title": "", "text": " ".join(sentences)}

@@ -222,7 +222,7 @@ class Interrupted:
 
 
 def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(READERS._parts, "interrupted", Interrupted)
+    monkeypatch.setitem(READERS.parts, "interrupted", Interrupted)
     arguments = ["--methods", "top-k", "--reader", "interrupted", "--out", tmp_path / "r.json"]
     assert run("evaluate", "--data", small_data, *arguments) == INTERRUPTED
     assert "stopped; run the same command again to resume" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def test_shapes():
         ({"tail": 1.1}, "tail must be from 0 to 1"),
         ({"tail": math.nan}, "tail must be from 0 to 1"),
         ({"buffer": -1}, "buffer must be a whole number of at least 0"),
-        ({"buffer": 1.5}, "buffer must be a whole number"),
+        ({"buffer": 1.5}, "buffer .*must be a whole number"),
         ({"window": 0}, "window must be a whole number of at least 1"),
         ({"strategy": "elbow"}, "strategy is 'elbow'; it must be one of largest-gap"),
         ({"variant": "mine"}, "variant is 'mine'; it must be one of code, paper"),

@@ -146,7 +146,7 @@ def test_reorder_advances_many_questions_together():
         ("mmr", {"relevance_weight": 2}, "relevance_weight must be from 0 to 1"),
         ("mmr", {"k": 0}, "k must be a whole number"),
         ("reorder", {"by": "size"}, "by is 'size'; it must be one of order, similarity"),
-        ("reorder", {"selector": Reorder(), "k": 3}, "k cannot be set for a selector that is built already"),
+        ("reorder", {"selector": Reorder(), "k": 3}, "selector 'reorder' is built already; build it with k"),
         ("reorder", {"selector": "best"}, "selector 'best' is unknown"),
     ],
 )

@@ -4,7 +4,6 @@ import pytest
 
 import corag
 from corag.errors import InputError
-from corag.selectors.wrapping import Reorder
 from corag.types import Answer
 from tests.corag.worlds import CHARACTERS, offer
 
@@ -23,7 +22,7 @@ class Reader:
 
 
 def route(reader, budget=100, k=2, **settings):
-    made = corag.selector("self-route", reader=reader, part_settings={"k": k}, tokens=CHARACTERS, **settings)
+    made = corag.selector("self-route", reader=reader, part=f"top-k(k={k})", tokens=CHARACTERS, **settings)
     return made.select("Why?", POOL, budget)
 
 
@@ -65,7 +64,7 @@ def test_an_empty_part_goes_to_the_full_context():
     [
         ({"min_confidence": 2}, "min_confidence must be from 0 to 1"),
         ({"part": "best"}, "selector 'best' is unknown"),
-        ({"part": Reorder(), "part_settings": {"k": 3}}, "k cannot be set for a selector that is built already"),
+        ({"part": "top-k(q=3)"}, "selector 'top-k': got an unexpected keyword argument 'q'"),
         ({"full": Reader("")}, "selector 'toy' is no BudgetedSelector"),
         ({"reader": "best"}, "reader 'best' is unknown"),
     ],

@@ -17,7 +17,7 @@ MARKED = "# Page\n\n<!-- table -->\nold\n<!-- /table -->\n\nThe end.\n"
 def config_of(data, out, **changes):
     settings = {
         "sources": (EvidenceSource(data.name, split="dev", part="all"),),
-        "rerankers": ("bm25:b=0.75", "minilm-factoid"),
+        "rerankers": ("bm25(b=0.75)", "minilm-factoid"),
         "budgets": (30, 60),
         "reader": "first-words",
         "methods": "naive,corag",
@@ -39,7 +39,7 @@ def test_figures_are_those_of_an_evaluation(tmp_path, small_data, reader):
     assert (small["queries"], small["budget_tokens"], large["budget_tokens"]) == (3, 30, 60)
     assert 0 < small["ceiling"] <= large["ceiling"] == 1.0
     settings = EvaluateConfig(
-        str(small_data), methods="naive:reranker=bm25", budget=60, limit=3, reader="first-words", quiet=True
+        str(small_data), methods="naive(reranker=bm25)", budget=60, limit=3, reader="first-words", quiet=True
     )
     (expected,) = evaluate(settings)["methods"]
     by_method = {row["method"]: row for row in large["methods"]}
@@ -95,7 +95,7 @@ def test_candidates_within_a_corpus_hold_the_evidence(tmp_path, small_data, read
     [
         ({"budgets": (0,)}, r"budgets are \(0,\); give each once, at least 1 token"),
         ({"methods": "all"}, "methods is 'all'; to pair methods with rerankers, name each"),
-        ({"rerankers": ("bm25", "bm25:b=0.5")}, "a reranker or a method stands twice"),
+        ({"rerankers": ("bm25", "bm25(b=0.5)")}, "a reranker or a method stands twice"),
         ({"baselines": ("bm25 top-k",)}, "'bm25 top-k' is not part of"),
         ({"instead": {"bm26 corag": "corag"}}, "'bm26 corag' is not part of"),
         ({"only": "other"}, "only names other, but the sets are called"),

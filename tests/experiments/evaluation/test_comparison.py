@@ -13,7 +13,7 @@ from experiments.run.tables import BRIEF, markdown
 from tests.experiments.worlds import QUERIES, same
 from tests.paths import ROOT
 
-METHODS = "top-k,naive,corag,edc2,naive:reranker=bm25"
+METHODS = "top-k,naive,corag,edc2,naive(reranker=bm25)"
 
 
 def config_of(data, out, **settings):
@@ -58,9 +58,9 @@ def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
             assert len(lines) == 5 * result["queries"]
     text = (out / "comparison.md").read_text()
     assert "### early: 3 questions at 24 / 48 tokens" in text and "### late: 2 questions" in text
-    assert text.count("| naive:reranker=bm25 |") == 2
+    assert text.count("| naive(reranker=bm25) |") == 2
     svg = (tmp_path / "figure.svg").read_text()
-    assert svg.startswith("<svg") and "early (3 questions)" in svg and "naive:reranker=bm25" in svg
+    assert svg.startswith("<svg") and "early (3 questions)" in svg and "naive(reranker=bm25)" in svg
     names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
     assert {path.name for path in out.iterdir()} == {
         "comparison.json", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
@@ -117,7 +117,7 @@ def test_another_limit_goes_on_with_the_same_rows(tmp_path, small_data, reader):
 
 def test_nothing_is_read_without_a_reader(tmp_path, small_data):
     config = EvaluateConfig(
-        str(small_data), methods="top-k:k=1,car", reader="none", budgets=(10**9,), baselines=("top-k:k=1",),
+        str(small_data), methods="top-k(k=1),car", reader="none", budgets=(10**9,), baselines=("top-k(k=1)",),
         challengers=("car",), quiet=True,
     )  # fmt: skip
     found = compare(config)
@@ -127,7 +127,7 @@ def test_nothing_is_read_without_a_reader(tmp_path, small_data):
     one, car = result["methods"]
     assert entry["tes"] == pytest.approx(car["tes"] - one["tes"])
     assert entry["tes_low"] <= entry["tes"] <= entry["tes_high"] and "f1" not in entry
-    assert f"| {small_data.name} | 1000000000 | car | top-k:k=1 |" in found.markdown
+    assert f"| {small_data.name} | 1000000000 | car | top-k(k=1) |" in found.markdown
 
 
 def test_a_table_by_hand():

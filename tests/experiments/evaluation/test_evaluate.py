@@ -31,7 +31,7 @@ DESIGN_KEYS = {
     "truncated",
 }  # fmt: skip
 TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "config", "versions", "seed"}
-METHODS = "top-k,naive,corag,corag:agent=none,corag-fixed,upper"
+METHODS = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 MORE_KEYS = {
     "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
     "answer_similarity", "failed",
@@ -84,8 +84,8 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
         assert 0 < row["latency_ms_median"] <= row["latency_ms_p95"]
         assert (row["orders_scored"] > 0) == (row["scorer_calls"] > 0) == (row["method"] != "top-k")
     by_method = {row["method"]: row for row in result["methods"]}
-    assert by_method["upper"]["value"] >= by_method["corag:agent=none"]["value"] - 1e-9
-    assert by_method["corag:agent=none"]["value"] >= by_method["naive"]["value"] - 1e-9
+    assert by_method["upper"]["value"] >= by_method["corag(agent=none)"]["value"] - 1e-9
+    assert by_method["corag(agent=none)"]["value"] >= by_method["naive"]["value"] - 1e-9
     assert sorted(path.name for path in out.parent.iterdir()) == ["result.json", "result.rows.jsonl"]
 
 
@@ -339,10 +339,10 @@ def test_many_methods_stand_below_each_other(capsys):
 def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     # Of six candidates 1,956 orders fit, so that a bound of 9 is passed at once but by the small pool of q9.
     out = tmp_path / "r.json"
-    config = config_of(small_data, methods="top-k,upper:max_orders=9,upper", budget=400, reranker="bm25", out=str(out))
+    config = config_of(small_data, methods="top-k,upper(max_orders=9),upper", budget=400, reranker="bm25", out=str(out))
     by_method = {row["method"]: row for row in evaluate(config)["methods"]}
     assert (by_method["top-k"]["failed"], by_method["upper"]["failed"]) == (0, 0)
-    failing = by_method["upper:max_orders=9"]
+    failing = by_method["upper(max_orders=9)"]
     assert failing["failed"] == 4
     assert failing["error"].startswith("SearchError: more than 9 feasible orders")
     assert failing["cost_tokens"] == failing["f1"] == failing["latency_ms_median"] == 0
@@ -358,8 +358,8 @@ def test_a_server_that_is_down_stops_the_comparison(small_data, monkeypatch):
         def answer(self, query, context):
             raise ReaderError("no server at nowhere")
 
-    monkeypatch.setitem(READERS._parts, "down", Down)
-    for methods in ("top-k", "self-route:part=top-k:full=full"):
+    monkeypatch.setitem(READERS.parts, "down", Down)
+    for methods in ("top-k", "self-route(part=top-k, full=full)"):
         with pytest.raises(ReaderError, match="no server"):
             evaluate(config_of(small_data, methods=methods, reader="down"))
 
@@ -372,7 +372,7 @@ def test_what_is_no_fault_of_a_question_stops_the_comparison(small_data, monkeyp
         def select(self, query, candidates, budget_tokens):
             raise error
 
-    monkeypatch.setitem(SELECTORS._parts, "broken", Broken)
+    monkeypatch.setitem(SELECTORS.parts, "broken", Broken)
     with pytest.raises(type(error)):
         evaluate(config_of(small_data, methods="top-k,broken"))
 
@@ -429,7 +429,7 @@ def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_tw
     out = tmp_path / "r.json"
     with OllamaServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
         settings = {"reader": "first-words", "judge": "llama3.1:8b", "judge_host": server.host, "out": str(out)}
-        config = config_of(small_data, methods="top-k:k=1,none", **settings)
+        config = config_of(small_data, methods="top-k(k=1),none", **settings)
         reader.patience = 3
         with pytest.raises(KeyboardInterrupt):
             evaluate(config)

@@ -5,9 +5,9 @@ from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import token_counter
-from experiments.evaluation.methods import Method, make_methods, make_reader, parse_method
+from experiments.evaluation.methods import make_methods
 
-SIX = "top-k,naive,corag,corag:agent=none,corag-fixed,upper"
+SIX = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 
 
 def offered(**settings):
@@ -18,36 +18,16 @@ def offered(**settings):
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "settings"),
-    [
-        ("car", "car", {}),
-        ("top-k:k=3", "top-k", {"k": 3}),
-        ("adaptive-k:strategy=moving-average:tail=0.2", "adaptive-k", {"strategy": "moving-average", "tail": 0.2}),
-        ("mmr:k=null: relevance_weight = 1e-1 ", "mmr", {"k": None, "relevance_weight": 0.1}),
-        ("top-tokens:skip=false:num_tokens=64", "top-tokens", {"skip": False, "num_tokens": 64}),
-        ('edc2:store="7"', "edc2", {"store": "7"}),
-        ("edc2:store=a=b", "edc2", {"store": "a=b"}),
-    ],
-)
-def test_a_method_with_settings_of_its_own(text, name, settings):
-    assert parse_method(text) == Method(text, name, settings)
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("top-k:3", "'top-k:3': '3' is no setting; write name:key=value, such as top-k:k=3"),
-        ("top-k:", "'top-k:': '' is no setting"),
-        ("top-k:k=", "'k=' is no setting"),
-        ("top-k:=3", "'=3' is no setting"),
-        ("top-k:k=3:k=5", "'k' is set twice"),
-        ("top-q:k=3", "selector 'top-q' is unknown; the names are top-k, naive, corag"),
-        (":k=3", "selector '' is unknown"),
-        ("top-k:size=3", "selector 'top-k': got an unexpected keyword argument 'size'; its settings are .*k: 'int'"),
-        ("top-k:k=0", "k must be a whole number of at least 1, got 0"),
-        ("top-k:k=three", "k must be a whole number of at least 1, got 'three'"),
-        ("car:method=best", "method is 'best'; it must be one of kmeans, dbscan"),
-        ("all:k=3", "selector 'all' is unknown"),
+        ("top-k(3)", r"'top-k\(3\)': '3' is no setting; write name\(key=value, ...\), such as top-k\(k=3\)"),
+        ("top-k:k=3", r"'top-k:k=3': settings stand in parentheses; write top-k\(k=3\)"),
+        ("top-q(k=3)", r"selector 'top-q' is unknown \(did you mean 'top-k'\?\); the names are top-k, naive, corag"),
+        ("top-k(size=3)", "selector 'top-k': got an unexpected keyword argument 'size'; its settings are tokens, k=5"),
+        ("top-k(k=0)", "k must be a whole number of at least 1, got 0"),
+        ("top-k(k=three)", "selector 'top-k': k is 'three'; it must be a whole number"),
+        ("car(method=best)", "method is 'best'; it must be one of kmeans, dbscan"),
+        ("all(k=3)", "selector 'all' is unknown"),
         (" , ", r"methods is ' , '; name at least one of top-k, naive.*, or all"),
         ("corag-fixed", "corag-fixed takes its setting from a checkpoint: give one with --agent"),
     ],
@@ -60,46 +40,40 @@ def test_methods_that_cannot_be_are_refused(text, message):
 def test_selectors_share_no_reranker(small_checkpoint):
     selectors = make_methods(SIX, offered(agent=str(small_checkpoint))).selectors
     assert list(selectors) == SIX.split(",")
-    assert selectors["corag"].agent is not None and selectors["corag:agent=none"].agent is None
-    assert (selectors["corag:agent=none"].name, selectors["corag-fixed"].name) == ("corag", "corag-fixed")
+    assert selectors["corag"].agent is not None and selectors["corag(agent=none)"].agent is None
+    assert (selectors["corag(agent=none)"].name, selectors["corag-fixed"].name) == ("corag", "corag-fixed")
     assert selectors["naive"].reranker.name == selectors["upper"].reranker.name == "bm25"
     assert selectors["naive"].reranker is not selectors["upper"].reranker
     assert {selector.window for name, selector in selectors.items() if name != "top-k"} == {"forbid"}
 
 
 def test_shared_rerankers_are_one_of_each_name():
-    selectors = make_methods("naive,upper,naive:reranker=minilm-maxsim", offered(), shared=True).selectors
+    selectors = make_methods("naive,upper,naive(reranker=minilm-maxsim)", offered(), shared=True).selectors
     assert selectors["naive"].reranker is selectors["upper"].reranker
-    assert selectors["naive:reranker=minilm-maxsim"].reranker.name == "minilm-maxsim"
-
-
-def test_a_reader_with_settings_of_its_own():
-    assert make_reader("extractive:sentences=1").sentences == 1
-    with pytest.raises(InputError, match="'sentences' is no setting"):
-        make_reader("extractive:sentences")
+    assert selectors["naive(reranker=minilm-maxsim)"].reranker.name == "minilm-maxsim"
 
 
 def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     embedder = corag.embedder()
     selectors = make_methods(
-        "corag,adaptive-k,crag,self-route,corag:prefilter=1:reranker=minilm-maxsim",
+        "corag,adaptive-k,crag,self-route,corag(prefilter=1, reranker=minilm-maxsim)",
         offered(embedder=embedder, prefilter=0.5),
     ).selectors
     assert selectors["corag"]._reranker.name == "bm25" and selectors["corag"].config.prefilter == 0.5
-    own = selectors["corag:prefilter=1:reranker=minilm-maxsim"]
+    own = selectors["corag(prefilter=1, reranker=minilm-maxsim)"]
     assert (own._reranker.name, own.config.prefilter) == ("minilm-maxsim", 1)
     # What it calls a window is a number of documents.
     assert selectors["adaptive-k"]._settings[4] == 5
     assert selectors["crag"]._embedder.embedder is embedder
     assert selectors["self-route"].reader.name == "extractive"
-    steered = make_methods("corag,corag:reranker=bm25", offered(reranker=None, agent=str(small_checkpoint))).selectors
+    steered = make_methods("corag,corag(reranker=bm25)", offered(reranker=None, agent=str(small_checkpoint))).selectors
     assert steered["corag"]._reranker is None
-    assert steered["corag:reranker=bm25"]._reranker.name == "bm25"
+    assert steered["corag(reranker=bm25)"]._reranker.name == "bm25"
 
 
 def test_what_reorder_passes_on_is_offered_to_it(small_checkpoint):
     given = offered(agent=str(small_checkpoint))
-    methods = make_methods("reorder:selector=naive,reorder:selector=corag,reorder:selector=corag:agent=none", given)
+    methods = make_methods("reorder(selector=naive),reorder(selector=corag),reorder(selector=corag(agent=none))", given)
     naive, steered, fixed = (selector.inner for selector in methods.selectors.values())
     assert (naive.reranker.name, naive.window) == ("bm25", "forbid")
     assert steered.agent is not None and fixed.agent is None
@@ -123,11 +97,11 @@ def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
     def lacking(**settings):
         raise MissingExtraError("pip install 'corag[some]'")
 
-    monkeypatch.setitem(SELECTORS._parts, "mine", Mine)
-    monkeypatch.setitem(SELECTORS._parts, "lacking", lacking)
-    methods = make_methods("all,top-k:k=3", offered())
+    monkeypatch.setitem(SELECTORS.parts, "mine", Mine)
+    monkeypatch.setitem(SELECTORS.parts, "lacking", lacking)
+    methods = make_methods("all,top-k(k=3)", offered())
     expected = [name for name in SELECTORS.names if name not in ("corag-fixed", "lacking")]
-    assert list(methods.selectors) == [*expected, "top-k:k=3"]
+    assert list(methods.selectors) == [*expected, "top-k(k=3)"]
     assert {"mine", "top-k", "raptor", "self-route"} <= set(expected)
     assert methods.left_out == {
         "corag-fixed": "agent is None; corag-fixed takes its setting from a checkpoint: give one with --agent",

@@ -64,7 +64,7 @@ class Echo:
 @pytest.fixture
 def reader(monkeypatch):
     reader = Echo()
-    monkeypatch.setitem(READERS._parts, "echo", lambda: reader)
+    monkeypatch.setitem(READERS.parts, "echo", lambda: reader)
     return reader
 
 

@@ -64,9 +64,9 @@ def parts(monkeypatch):
         return build
 
     for name in ("first", "second", "third"):
-        monkeypatch.setitem(RERANKERS._parts, name, counted(name))
-    monkeypatch.setitem(RERANKERS._parts, "failing", Failing)
-    monkeypatch.setitem(RERANKERS._parts, "not-installed", not_installed)
+        monkeypatch.setitem(RERANKERS.parts, name, counted(name))
+    monkeypatch.setitem(RERANKERS.parts, "failing", Failing)
+    monkeypatch.setitem(RERANKERS.parts, "not-installed", not_installed)
     return built
 
 
@@ -140,7 +140,7 @@ def test_a_mistake_in_a_reranker_is_no_reason_to_take_another(monkeypatch):
         def score(self, query, texts):
             raise ZeroDivisionError
 
-    monkeypatch.setitem(RERANKERS._parts, "broken", Broken)
+    monkeypatch.setitem(RERANKERS.parts, "broken", Broken)
     with pytest.raises(ZeroDivisionError):
         UsableRerankers().predicted(prediction(broken=0.9, bm25=0.1))
 
