@@ -77,7 +77,7 @@ def parse(part: Spelling) -> PartName:
             raise InputError(f"{text!r}: {setting.strip()!r} is no setting; {_FORM}")
         if key in settings:
             raise InputError(f"{text!r}: {key!r} is set twice; leave one out")
-        settings[key] = _value(value)
+        settings[key] = _flat(_value(value))
     return PartName(name.strip(), settings)
 
 
@@ -172,7 +172,13 @@ def _from_mapping(part: Mapping[str, Any]) -> PartName:
     [(name, settings)] = part.items()
     if not isinstance(settings, Mapping | None):
         raise InputError(f"the settings of {name!r} are {settings!r:.100}; give a mapping, such as {{k: 3}}")
-    return PartName(str(name), {str(key).replace("-", "_"): value for key, value in (settings or {}).items()})
+    return PartName(str(name), {str(key).replace("-", "_"): _flat(value) for key, value in (settings or {}).items()})
+
+
+def _flat(value: Any) -> Any:
+    """Return the spelling of a setting that is a part given as a mapping; any other value as it is."""
+    is_part = isinstance(value, Mapping) and len(value) == 1 and isinstance(next(iter(value.values())), Mapping)
+    return str(_from_mapping(value)) if is_part else value
 
 
 def _split(text: str, whole: str) -> Iterator[str]:
