@@ -90,8 +90,8 @@ def split_parts(parts: Spelling | Iterable[Spelling] | None) -> list[str]:
 
 
 def spelling(part: object) -> str:
-    """Return how a part is spelled: `str` of a `Part` or a text, else its `name`."""
-    if isinstance(part, Part | str):
+    """Return how a part is spelled: what its own `__str__` says, as that of a `Part`, else its `name`."""
+    if type(part).__str__ is not object.__str__:
         return str(part)
     return str(getattr(part, "name", None) or type(part).__name__)
 

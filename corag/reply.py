@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder
-from corag.naming import Spelling
+from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.registry import reader as make_reader
 from corag.registry import selector as make_selector
@@ -38,12 +38,14 @@ class Reply:
         answer: What the reader said.
         selection: What it was given to read.
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
+        parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
     """
 
     question: str
     answer: Answer
     selection: Selection
     seconds: Mapping[str, float]
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `corag ask --json` prints."""
@@ -62,6 +64,7 @@ class Reply:
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
+            "parts": dict(self.parts),
         }
 
     def _answer_chunk(self) -> str | None:
@@ -142,7 +145,8 @@ def ask(
         selection = selecting.select(question, candidates, budget_tokens)
     with _timed(seconds, "read"):
         answer = reading.answer(question, selection.text)
-    return Reply(question, answer, selection, seconds)
+    parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
+    return Reply(question, answer, selection, seconds, parts)
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:

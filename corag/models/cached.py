@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from corag.memory import Codec, Memory, megabytes
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, TextEncoder, Tokens, unit
-from corag.naming import Spelling
+from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
@@ -40,6 +40,9 @@ class CachedEmbedder:
     def embedder(self) -> Embedder:
         """The embedder itself."""
         return make_embedder(self._given)
+
+    def __str__(self) -> str:
+        return spelling(self._given)
 
     @cached_property
     def name(self) -> str:

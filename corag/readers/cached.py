@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from corag.memory import Memory, megabytes
+from corag.naming import spelling
 from corag.types import Answer, BatchReader, Reader
 
 
@@ -20,6 +21,9 @@ class CachedReader:
         self.name = reader.name
         self._reader = reader
         self._answers: Memory[tuple[str, str], Answer] = Memory(megabytes(cache_mb))
+
+    def __str__(self) -> str:
+        return spelling(self._reader)
 
     def answer(self, query: str, context: str) -> Answer:
         """Return the answer that the context supports."""

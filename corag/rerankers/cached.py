@@ -11,6 +11,7 @@ import numpy as np
 
 from corag.errors import InputError
 from corag.memory import Memory, structs
+from corag.naming import spelling
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
 from corag.types import Chunk, FloatArray, IdentifiedReranker, LimitedReranker, Order, Reranker, Scorer
@@ -48,6 +49,9 @@ class CachedReranker:
         self._reranker = reranker
         # The scorers keep values in RAM; here are those of earlier questions and runs.
         self._values: Memory[bytes, tuple[Any, ...]] = Memory(0, path=path, codec=_VALUES)
+
+    def __str__(self) -> str:
+        return spelling(self._reranker)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`; see `scorer`."""

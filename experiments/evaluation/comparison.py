@@ -20,7 +20,7 @@ from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.models.trained.folder import shipped_checkpoint
-from corag.naming import parse, split_parts
+from corag.naming import parse, spelling, split_parts
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
@@ -302,6 +302,7 @@ class _Run:
             "pool": self._pool.name,
             "methods": [{"method": name, **average(rows[name]), **unread, **apart[name]} for name in rows],
             "left_out": dict(self._methods.left_out),
+            "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
             **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),
             "versions": versions(),
