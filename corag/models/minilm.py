@@ -10,8 +10,8 @@ Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -20,9 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward, resolve_backend
-from corag.models.engine.engine import Batch, Engine, Float32, Forward, Source, quiet
+from corag.models.devices import Role
+from corag.models.engine.backends import load_replicas
+from corag.models.engine.engine import Engine, Float32, Forward, Source, quiet
 from corag.models.engine.openvino import cache_folder as cache_folder
+from corag.models.engine.replicas import Replicas
+from corag.models.runtime import Backend, Place, Precision, place
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 
@@ -80,14 +83,16 @@ class TextEncoder(Protocol):
 class MiniLMEncoder:
     """The encoder: texts to token ids, token ids to sentence and token embeddings.
 
-    Obtain it from `minilm_encoder`, which loads each backend once per process.
+    Obtain it from `minilm_encoder`, which loads the model once per process and place.
+
+    Attributes:
+        place: Where and how it runs.
     """
 
-    def __init__(self, forward: Forward, backend: Backend, precision: Precision) -> None:
-        self._engine = Engine(forward, _PAD, batch_tokens("cpu"))
+    def __init__(self, replicas: Replicas[Forward], where: Place) -> None:
+        self._engine = Engine(replicas, _PAD, where.batch_tokens)
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-        self.backend = backend
-        self.precision = precision
+        self.place = where
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """Return the token ids of each text and, with `offsets`, where each token starts, which takes longer.
@@ -111,9 +116,8 @@ class MiniLMEncoder:
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
-        for batch in self._run(ids):
-            weights = batch.mask[:, None].astype(np.float32)
-            vectors[batch.rows] = (weights @ batch.output)[:, 0] / weights.sum(axis=2)
+        for batch in self._engine.run(_framed(ids), reduction="mean"):
+            vectors[batch.rows] = batch.output
         return unit(vectors)
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
@@ -127,30 +131,44 @@ class MiniLMEncoder:
     def _each(self, ids: Sequence[NDArray[np.int64]], read: Callable[[Float32], Float32]) -> list[Float32]:
         """Return what is read from the states of each text, special tokens included."""
         found: dict[int, Float32] = {}
-        for batch in self._run(ids):
+        for batch in self._engine.run(_framed(ids)):
             for row, states in zip(batch.rows.tolist(), batch.output, strict=True):
                 found[row] = read(states[: len(ids[row]) + 2])
         return [found[row] for row in range(len(ids))]
 
-    def _run(self, ids: Sequence[NDArray[np.int64]]) -> Iterator[Batch]:
-        return self._engine.run([np.concatenate([[_CLS], row, [_SEP]]) for row in ids])
+
+def _framed(ids: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
+    return [np.concatenate([[_CLS], row, [_SEP]]) for row in ids]
 
 
-def minilm_encoder(backend: Backend = "auto", precision: Precision = "fp32") -> MiniLMEncoder:
-    """Return the encoder, loaded once per process, backend and precision; see `corag.models.engine.backends`.
+def minilm_encoder(
+    backend: Backend = "auto",
+    precision: Precision | None = None,
+    device: str | None = None,
+    *,
+    role: Role = "embedder",
+) -> MiniLMEncoder:
+    """Return the encoder; each is loaded once per process. For the settings see `corag.models.runtime.place`.
 
     Raises:
-        InputError: No such backend or precision, or bf16 on a CPU where OpenVINO does not have it.
+        InputError: A setting does not exist, or not on this machine.
         MissingExtraError: The model's package or the backend is not installed.
         ModelError: The weights are not the published ones.
     """
-    return _load_encoder(resolve_backend(backend), precision)
+    return encoder_at(place(role, backend=backend, precision=precision, device=device))
 
 
 @lru_cache(maxsize=4)
-def _load_encoder(backend: Backend, precision: Precision) -> MiniLMEncoder:
+def encoder_at(where: Place) -> MiniLMEncoder:
+    """Return the encoder at a place; see `minilm_encoder`."""
+    # Neither the size of a batch nor trust in other models' code makes it another model.
+    return MiniLMEncoder(_load_encoder(replace(where, batch_tokens=1, trust_remote_code=False)), where)
+
+
+@lru_cache(maxsize=4)
+def _load_encoder(where: Place) -> Replicas[Forward]:
     source = Source("minilm", WEIGHTS_SHA256, ("input_ids", "attention_mask"), load_bert)
-    return MiniLMEncoder(load_forward(source, backend, precision), backend, precision)
+    return load_replicas(source, where)
 
 
 def load_bert() -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from corag.models.ambient import Ambient
+from corag.ambient import Ambient
 from corag.models.devices import hardware_of
 from corag.models.runtime import Place
 

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
+from corag.ambient import Ambient
 from corag.checks import check_count
 from corag.errors import InputError
-from corag.models.ambient import Ambient
 from corag.models.devices import Role, auto_device, auto_precision, check_devices, kind_of, openvino_has, parse_devices
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]

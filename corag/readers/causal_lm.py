@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,16 +12,16 @@ import numpy as np
 
 from corag.checks import check_count
 from corag.errors import InputError
-from corag.models.engine.backends import Precision, check_cuda, check_precision, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import quiet
+from corag.models.engine.pytorch import on_device
+from corag.models.ran import note, ran
+from corag.models.runtime import Precision, place
 from corag.naming import Part
 from corag.optional import require
 from corag.readers.context import answer_chunk
 from corag.readers.prompt import SYSTEM, TEMPLATE, check_template, says_no_answer, user_message
 from corag.types import Answer
-
-_DTYPES: dict[Precision, str] = {"fp32": "float32", "bf16": "bfloat16"}
 
 
 class Generated(NamedTuple):
@@ -40,8 +41,8 @@ class TransformersReader(Part):
     Args:
         model: Folder, or name on the hub, of a causal language model with safetensors weights.
         max_new_tokens: Maximum tokens of a reply.
-        precision: `fp32` or `bf16`.
-        device: `cpu`, `cuda` or `cuda:N`.
+        precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`; of several, the first.
         system: Instructions.
         template: User message with the fields `{context}` and `{query}`.
         trust_remote_code: Whether the model's own code may run.
@@ -61,30 +62,32 @@ class TransformersReader(Part):
         *,
         model: str | Path,
         max_new_tokens: int = 64,
-        precision: Precision = "fp32",
-        device: str = "cpu",
+        precision: Precision | None = None,
+        device: str | None = None,
         system: str = SYSTEM,
         template: str = TEMPLATE,
-        trust_remote_code: bool = False,
+        trust_remote_code: bool | None = None,
     ) -> None:
         check_count("max_new_tokens", max_new_tokens, "try 64")
         check_template(template)
-        check_precision(precision)
-        resolve_backend("torch", device)
+        where = place(
+            "reader", backend="torch", precision=precision, device=device, trust_remote_code=trust_remote_code
+        )
+        where = replace(where, devices=where.devices[:1])
         self._torch = require("torch", "models")
-        check_cuda(self._torch, device)
-        checkpoint = Checkpoint(model, task="generation", trust_remote_code=trust_remote_code)
+        checkpoint = Checkpoint(model, task="generation", trust_remote_code=where.trust_remote_code)
         self.name = f"transformers/{model}"
         self.max_tokens = checkpoint.window
         self._checkpoint = checkpoint
         self._tokenizer = checkpoint.tokenizer
-        self._model = checkpoint.load(_DTYPES[precision]).to(device)
-        self._device = device
+        (self._device,) = where.devices
+        self._model = on_device(checkpoint.load(where.precision), self._device, checkpoint.name)
+        self._record = ran(checkpoint.name, where)
         self._system = system
         self._template = template
         self._max_new_tokens = max_new_tokens
         self._generation = self._greedy()
-        self._asked = f"{precision} {device} {max_new_tokens} {system!r} {template!r}"
+        self._asked = f"{where.precision} {where.kind} {max_new_tokens} {system!r} {template!r}"
         added = {*self._tokenizer.get_added_vocab(), *self._tokenizer.all_special_tokens}
         controls = {token for token in added if len(token) > 1}
         self._controls = re.compile("|".join(map(re.escape, sorted(controls, key=len, reverse=True))) or r"(?!)")
@@ -123,6 +126,7 @@ class TransformersReader(Part):
                 "max_new_tokens, or shorten the question"
             )
         ids = self._torch.tensor([prompt], device=self._device)
+        note(self._record)
         with quiet(), self._torch.inference_mode():
             written = self._model.generate(
                 input_ids=ids,

@@ -10,7 +10,7 @@ import numpy as np
 from corag.checks import check_count
 from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
-from corag.models.engine.backends import Backend
+from corag.models.runtime import Backend
 from corag.naming import Part
 from corag.readers.context import headings
 from corag.text.chunking import Span, sentence_spans
@@ -24,7 +24,7 @@ class ExtractiveReader(Part):
     Args:
         sentences: Maximum sentences of an answer, at least 1.
         cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each); 0 keeps none.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`.
     """
 
     def __init__(self, *, sentences: int = 2, cache_mb: float = 200, backend: Backend = "auto") -> None:

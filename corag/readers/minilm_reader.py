@@ -15,13 +15,15 @@ from typing import Any
 from corag.checks import check_range
 from corag.errors import InputError, ModelError
 from corag.memory import Memory
-from corag.models.engine.backends import Backend, Precision, load_forward, resolve_backend
-from corag.models.engine.engine import Forward, Source
+from corag.models.engine.backends import load_replicas
+from corag.models.engine.engine import Engine, Forward, Source
+from corag.models.engine.replicas import Replicas
 from corag.models.minilm import load_bert
+from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
 from corag.naming import Part
-from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, ReaderSettings, SpanReader, to_answer
+from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, SpanReader, to_answer
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
@@ -37,8 +39,9 @@ class MiniLMReader(Part):
         adapter: The adapter's folder; by default the shipped one.
         min_confidence: Below this confidence the answer is empty. By default the best span is always given, as in
             SQuAD 1.1.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         window_tokens: Maximum tokens that the network reads at once, question included; a longer context is read in
             windows that overlap by half. By default the adapter's setting.
 
@@ -57,17 +60,18 @@ class MiniLMReader(Part):
         adapter: str | Path | None = None,
         min_confidence: float = 0.0,
         backend: Backend = "auto",
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        device: str | None = None,
         window_tokens: int | None = None,
     ) -> None:
         check_range("min_confidence", min_confidence, 0, 1, "0 always answers")
         self.name = NAME
         self.min_confidence = min_confidence
         loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
-        self._reader = span_reader(loaded, backend, precision, window_tokens)
-        settings = self._reader.settings
+        where = place("reader", backend=backend, precision=precision, device=device)
+        self._reader = span_reader(loaded, where, window_tokens)
         self.identity = (
-            f"{NAME} {loaded.sha256} {resolve_backend(backend)} {precision} window_tokens={settings.window_tokens} "
+            f"{NAME} {loaded.sha256} {where.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
             f"min_confidence={min_confidence}"
         )
 
@@ -92,13 +96,11 @@ class MiniLMReader(Part):
         ]
 
 
-# Loaded networks by weights, backend and precision; at most two of them.
-_NETWORKS: Memory[tuple[str, str, str], Forward] = Memory(2, nbytes=lambda *_: 1)
+# Loaded networks by weights and place; at most two of them.
+_NETWORKS: Memory[tuple[str, Place], Replicas[Forward]] = Memory(2, nbytes=lambda *_: 1)
 
 
-def span_reader(
-    adapter: Adapter, backend: Backend = "auto", precision: Precision = "fp32", window_tokens: int | None = None
-) -> SpanReader:
+def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:
     """Return a span reader with an adapter's weights; see `MiniLMReader`."""
     settings = settings_of(adapter)
     if window_tokens is not None:
@@ -107,14 +109,14 @@ def span_reader(
         raise InputError(
             f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {settings.window_tokens!r}"
         )
-    backend = resolve_backend(backend)
 
-    def load(_: object) -> list[Forward]:
+    def load(_: object) -> list[Replicas[Forward]]:
         source = Source(NAME, adapter.weights_sha256, INPUTS, lambda: load_network(adapter))
-        return [load_forward(source, backend, precision)]
+        return [load_replicas(source, where)]
 
-    (forward,) = _NETWORKS.get_many([(adapter.weights_sha256, backend, precision)], load)
-    return SpanReader(forward, load_tokenizer(model_folder() / "tokenizer.json"), settings)
+    (replicas,) = _NETWORKS.get_many([(adapter.weights_sha256, where)], load)
+    engine = Engine(replicas, PAD, where.batch_tokens)
+    return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 
 
 def settings_of(adapter: Adapter) -> ReaderSettings:

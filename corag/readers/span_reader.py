@@ -15,8 +15,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.engine.backends import batch_tokens
-from corag.models.engine.engine import Engine, Float32, Forward, Int64, windows
+from corag.models.engine.engine import Engine, Float32, Int64, windows
 from corag.readers.context import borders
 from corag.text.chunking import Span
 from corag.text.documents import SEPARATOR
@@ -86,10 +85,10 @@ class Reading:
 
 
 class SpanReader:
-    """Questions and contexts in, spans out; `forward` is the span network on `device`."""
+    """Questions and contexts in, spans out; `engine` runs the span network."""
 
-    def __init__(self, forward: Forward, tokenizer: Tokenizer, settings: ReaderSettings, device: str = "cpu") -> None:
-        self._engine = Engine(forward, PAD, batch_tokens(device))
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, settings: ReaderSettings) -> None:
+        self._engine = engine
         self._tokenizer = tokenizer
         self.settings = settings
 

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
+from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.window import Window, WindowedScorer
 from corag.types import Chunk, FloatArray, Order
@@ -23,8 +23,9 @@ class MiniLMCosine(Part):
     """Cosine similarity in [0, 1]; negative cosines count as 0.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         max_tokens: The window: tokens of text without special tokens, 1 to 510. The model was published with 254 and
             trained on even shorter texts.
 
@@ -33,14 +34,19 @@ class MiniLMCosine(Part):
     """
 
     def __init__(
-        self, *, backend: Backend = "auto", precision: Precision = "fp32", max_tokens: int = MAX_TOKENS
+        self,
+        *,
+        backend: Backend = "auto",
+        precision: Precision | None = None,
+        device: str | None = None,
+        max_tokens: int = MAX_TOKENS,
     ) -> None:
         if not isinstance(max_tokens, int) or not 1 <= max_tokens <= MAX_TOKENS:
             raise InputError(f"max_tokens is {max_tokens!r}; minilm-cosine takes 1 to {MAX_TOKENS}")
         self.name = "minilm-cosine"
         self.max_tokens = max_tokens
-        self.encoder = minilm_encoder(backend, precision)
-        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.backend} {precision} max_tokens={max_tokens}"
+        self.encoder = minilm_encoder(backend, precision, device, role="reranker")
+        self.identity = f"{self.name} {WEIGHTS_SHA256} {self.encoder.place.values_depend_on} max_tokens={max_tokens}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""

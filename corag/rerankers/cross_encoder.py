@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from corag.errors import InputError, ModelError
-from corag.models.engine.backends import Backend, Precision, resolve_backend
-from corag.models.engine.checkpoint import Checkpoint
+from corag.models.engine.checkpoint import HOW_TO_TRUST, Checkpoint
 from corag.models.engine.engine import Int64
 from corag.models.engine.pairs import PairTemplate, PairTokenizer
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
+from corag.models.runtime import Backend, Precision, place
 from corag.naming import Part
 from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
@@ -30,14 +30,16 @@ class CrossEncoder(Part):
 
     Args:
         model: Folder, or name on the hub, of a sequence-classification model with one label.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
-        device: `cpu`, `cuda` or `cuda:N`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
+        batch_tokens: Maximum tokens of a batch, padding included.
         max_tokens: The window; by default, and at most, what tokenizer and model allow.
         trust_remote_code: Whether code that comes with the model may run.
 
     Attributes:
         name: The model's name on the hub; `cross-encoder` for a folder.
+        place: Where and how it runs.
         card: The model's window, licence and scale of values; of an unknown model, only what its files say.
         max_tokens: The window: tokens of question and text together, special tokens included. A question is never
             cut; see `corag.rerankers.window` for texts.
@@ -54,22 +56,29 @@ class CrossEncoder(Part):
         *,
         model: str | Path,
         backend: Backend = "auto",
-        precision: Precision = "fp32",
-        device: str = "cpu",
+        precision: Precision | None = None,
+        device: str | None = None,
+        batch_tokens: int | None = None,
         max_tokens: int | None = None,
-        trust_remote_code: bool = False,
+        trust_remote_code: bool | None = None,
     ) -> None:
-        runs_on = resolve_backend(backend, device)
+        where = place(
+            "reranker",
+            backend=backend,
+            precision=precision,
+            device=device,
+            batch_tokens=batch_tokens,
+            trust_remote_code=trust_remote_code,
+        )
         known = KNOWN_RERANKERS.get(str(model))
-        if known is not None and known.needs_own_code and not trust_remote_code:
+        if known is not None and known.needs_own_code and not where.trust_remote_code:
             raise ModelError(
                 f"the model {known.name!r} runs only with code from its repository; if you trust "
-                f"that code, see {known.source}, pass trust_remote_code=True"
+                f"that code, see {known.source}, {HOW_TO_TRUST}"
             )
-        checkpoint = Checkpoint(model, trust_remote_code=trust_remote_code)
+        checkpoint = Checkpoint(model, trust_remote_code=where.trust_remote_code)
         self.name = _KIND if Path(model).is_dir() else str(model)
-        # Converting records one run of the code, which holds for transformers' models; of other code nobody knows.
-        self.backend = "torch" if checkpoint.runs_own_code and backend == "auto" else runs_on
+        self.place = checkpoint.place(where, backend)
         allowed = [window for window in (checkpoint.window, known and known.window_tokens) if window]
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
         self.card = known or ModelCard(str(model), min(allowed, default=self.max_tokens))
@@ -77,8 +86,8 @@ class CrossEncoder(Part):
         self._tokenizer = PairTokenizer(checkpoint.tokenizer.backend_tokenizer, self.max_tokens)
         self.joins_ids = self._tokenizer.joins(SEPARATOR)
         self._takes_types = "token_type_ids" in checkpoint.inputs
-        self._engine = checkpoint.engine(_KIND, self.backend, precision, device)
-        self.identity = f"{_KIND} {checkpoint.sha256} {self.backend} {precision} {device} max_tokens={self.max_tokens}"
+        self._engine = checkpoint.engine(_KIND, self.place)
+        self.identity = f"{_KIND} {checkpoint.sha256} {self.place.values_depend_on} max_tokens={self.max_tokens}"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`.

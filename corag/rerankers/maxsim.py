@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 import search
 from corag.errors import InputError
 from corag.models.cached import CachedTokenEmbeddings
-from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
@@ -37,8 +37,9 @@ class MiniLMMaxSim(Part):
 
     Args:
         sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         cache_mb: Megabytes of token embeddings that are kept for later queries (about 150 KB a chunk); 0 keeps none.
         encoder: Used in place of the encoder that backend and precision select.
 
@@ -60,7 +61,8 @@ class MiniLMMaxSim(Part):
         *,
         sharpness: float = math.inf,
         backend: Backend = "auto",
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        device: str | None = None,
         cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
@@ -70,7 +72,9 @@ class MiniLMMaxSim(Part):
         soft = math.isfinite(sharpness)
         self.name = "minilm-softsim" if soft else "minilm-maxsim"
         self.search_policy: search.Policy | None = "beam" if soft else None
-        self._embeddings = CachedTokenEmbeddings(encoder or minilm_encoder(backend, precision), cache_mb)
+        self._embeddings = CachedTokenEmbeddings(
+            encoder or minilm_encoder(backend, precision, device, role="reranker"), cache_mb
+        )
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`."""

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.models.cached import CachedTokenEmbeddings
-from corag.models.engine.backends import Backend, Precision
 from corag.models.minilm import DIMENSION, MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.runtime import Backend, Precision
 from corag.naming import Part
 from corag.rerankers.scorers import ChunkScorer, by_length
 from corag.types import Chunk, FloatArray, Order
@@ -28,8 +28,9 @@ class MiniLMPooled(Part):
     """Cosine of the question and the pooled tokens of the chunks, in [0, 1]; their order does not matter to it.
 
     Args:
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         cache_mb: Megabytes of token embeddings that are kept for later queries (about 150 KB a chunk); 0 keeps none.
         encoder: Used in place of the encoder that backend and precision select.
 
@@ -43,12 +44,13 @@ class MiniLMPooled(Part):
         self,
         *,
         backend: Backend = "auto",
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        device: str | None = None,
         cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
         self.name = "minilm-pooled"
-        self._encoder: TextEncoder = encoder or minilm_encoder(backend, precision)
+        self._encoder: TextEncoder = encoder or minilm_encoder(backend, precision, device, role="reranker")
         self._embeddings = CachedTokenEmbeddings(self._encoder, cache_mb)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:

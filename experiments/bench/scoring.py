@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
 import corag
 from corag.errors import InputError, MissingExtraError
-from corag.models.engine.backends import Backend, Precision
-from corag.models.engine.engine import Batch, Engine, Int64, pad, quiet
+from corag.models.engine.engine import Batch, Engine, Int64, Reduction, pad, quiet
 from corag.models.engine.pairs import PairTemplate
+from corag.models.runtime import Backend, Precision
 from corag.optional import require
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.scorers import JoinedTextScorer
@@ -54,6 +54,7 @@ Asked = tuple[str, list[Candidate]]
 """A question with its candidates."""
 Ids = tuple[str, ...]
 """The chunks of a selection, in prompt order."""
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
 Run = tuple[Backend, Precision, str]
 """Backend, precision and device."""
 
@@ -84,13 +85,15 @@ class Way:
 class OneBatch(Engine):
     """An engine that pads all rows of a call to the longest and runs them at once."""
 
-    def run(self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None) -> Iterator[Batch]:
+    def run(
+        self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None, reduction: Reduction | None = None
+    ) -> Iterator[Batch]:
         """Run all rows."""
         tokens, mask = pad(ids, self.pad_token)
         inputs = {"input_ids": tokens, "attention_mask": mask}
         if token_types is not None:
             inputs["token_type_ids"], _ = pad(token_types, 0)
-        yield Batch(np.arange(len(ids)), self.forward(inputs), mask)
+        yield Batch(np.arange(len(ids)), self.replicas.models[0](inputs, reduction), mask)
 
 
 class PartialCrossEncoder(CrossEncoder):
@@ -102,7 +105,7 @@ class PartialCrossEncoder(CrossEncoder):
         # Without it every joined text is tokenised.
         self.joins_ids = self.joins_ids and from_ids
         if not by_length:
-            self._engine = OneBatch(self._engine.forward, self._engine.pad_token, self._engine.max_batch_tokens)
+            self._engine = OneBatch(self._engine.replicas, self._engine.pad_token, self._engine.max_batch_tokens)
 
     def requests(self, asked: Asked) -> list[tuple[PairTemplate, list[Int64]]]:
         """Return what a search asks for in turn: every candidate, then every one after the first, and so on."""
@@ -124,7 +127,8 @@ class PartialCrossEncoder(CrossEncoder):
         batches = perfect_batches(lengths, self._engine.max_batch_tokens)
         for batch in batches if not self._takes_types else ():
             del batch["token_type_ids"]
-        return lambda: [self._engine.forward(batch) for batch in batches], sum(b["input_ids"].size for b in batches)
+        (forward,) = self._engine.replicas.models
+        return lambda: [forward(batch) for batch in batches], sum(b["input_ids"].size for b in batches)
 
 
 Load = Callable[..., PartialCrossEncoder]
@@ -195,7 +199,7 @@ def available(load: Load) -> list[Run]:
     if require("torch", "models").cuda.is_available():
         places.append(("torch", "cuda"))
     found: list[Run] = []
-    for (backend, device), precision in itertools.product(places, get_args(Precision)):
+    for (backend, device), precision in itertools.product(places, PRECISIONS):
         with suppress(InputError, MissingExtraError):
             load((backend, precision, device))
             found.append((backend, precision, device))

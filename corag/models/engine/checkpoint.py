@@ -8,13 +8,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from corag.errors import MissingExtraError, ModelError
-from corag.models.engine.backends import Backend, Precision, batch_tokens, load_forward
+from corag.models.engine.backends import load_replicas
 from corag.models.engine.engine import Engine, Source, quiet
+from corag.models.engine.pytorch import DTYPES
+from corag.models.runtime import Backend, Place
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
@@ -34,6 +37,7 @@ _TRAINED: dict[Task, str] = {
 }
 # RoBERTa and its kin number positions from the padding token's id + 1.
 _OFFSET_TYPES = ("camembert", "roberta", "xlm-roberta", "xlm-roberta-xl")
+HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 # What a model's own code may raise that was written for another release of transformers.
 _STALE_CODE = (AttributeError, ImportError, KeyError, NameError, TypeError)
 
@@ -108,20 +112,25 @@ class Checkpoint:
         """Numbers of a token's state."""
         return int(self._config.hidden_size)
 
-    def engine(self, kind: str, backend: Backend, precision: Precision, device: str) -> Engine:
-        """Return what runs the model; `kind` begins the names of its cached files."""
-        forward = load_forward(Source(kind, self.sha256, self.inputs, self.load), backend, precision, device)
-        return Engine(forward, self.tokenizer.pad_token_id or 0, batch_tokens(device))
+    def place(self, where: Place, backend: Backend) -> Place:
+        """Return where it runs: own code through PyTorch, unless `backend` says otherwise."""
+        # Converting records one run of the code, which holds for transformers' models; of other code nobody knows.
+        return replace(where, backend="torch") if self.runs_own_code and backend == "auto" else where
 
-    def load(self, dtype: str = "float32") -> Any:
-        """Return the PyTorch module in evaluation mode, its weights in the type called `dtype`."""
+    def engine(self, kind: str, where: Place) -> Engine:
+        """Return what runs the model; `kind` begins the names of its cached files."""
+        replicas = load_replicas(Source(kind, self.sha256, self.inputs, self.load), where, self.name)
+        return Engine(replicas, self.tokenizer.pad_token_id or 0, where.batch_tokens)
+
+    def load(self, precision: str = "fp32") -> Any:
+        """Return the PyTorch module in evaluation mode, its weights in a precision."""
         with self._loading():
             module, report = getattr(self._transformers, _CLASSES[self._task]).from_pretrained(
                 self._folder,
                 config=self._config,
                 use_safetensors=True,
                 output_loading_info=True,
-                dtype=getattr(require("torch", "models"), dtype),
+                dtype=getattr(require("torch", "models"), DTYPES[precision]),
                 **self._settings,
             )
         # A pooler on top of the states is not asked.
@@ -187,7 +196,7 @@ class Checkpoint:
 
     def _own_code_remedy(self) -> str | None:
         if self._has_own_code and not self.runs_own_code:
-            return "its own code has to run: if you trust it, pass trust_remote_code=True"
+            return f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
         return None
 
 

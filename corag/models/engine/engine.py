@@ -5,20 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.models.engine.replicas import Job, Replicas, Rows
 from corag.optional import require
 
 Int64 = NDArray[np.int64]
 Float32 = NDArray[np.float32]
-Forward = Callable[[Mapping[str, Int64]], Float32]
-"""Maps named inputs, `[B, L]` each, to the model's first output, `[B, ...]`."""
+Reduction = Literal["first", "mean"]
+"""Of the states of a row: the first one, or the mean of those that are no padding."""
 
 MAX_PADDING = 0.05
 """The largest share of a batch's tokens that may be padding."""
+
+
+class Forward(Protocol):
+    """A loaded model."""
+
+    def __call__(self, inputs: Mapping[str, Int64], reduction: Reduction | None = None) -> Float32:
+        """Map named inputs, `[B, L]` each, to the model's first output, `[B, ...]`, or what a reduction makes of it."""
 
 
 class Source(NamedTuple):
@@ -56,28 +64,51 @@ class Engine:
     """A model together with how its batches are made.
 
     Attributes:
-        forward: The model.
+        replicas: The model, on each of its devices.
         pad_token: The id that fills shorter rows up.
         max_batch_tokens: The most tokens of a batch.
     """
 
-    forward: Forward
+    replicas: Replicas[Forward]
     pad_token: int
     max_batch_tokens: int
 
-    def run(self, ids: Sequence[Int64], token_types: Sequence[Int64] | None = None) -> Iterator[Batch]:
+    def run(
+        self,
+        ids: Sequence[Int64],
+        token_types: Sequence[Int64] | None = None,
+        reduction: Reduction | None = None,
+    ) -> Iterator[Batch]:
         """Run all rows, longest first.
 
         Args:
             ids: Token ids of each row, special tokens included.
             token_types: Which segment each token belongs to, for models that ask for it.
+            reduction: What to make of the states of each row.
+
+        Raises:
+            ModelError: A single row does not fit the memory of its device.
         """
-        for rows in pack([len(row) for row in ids], self.max_batch_tokens):
+
+        def run(forward: Forward, rows: Rows) -> Batch:
             tokens, mask = pad([ids[row] for row in rows], self.pad_token)
             inputs = {"input_ids": tokens, "attention_mask": mask}
             if token_types is not None:
                 inputs["token_type_ids"], _ = pad([token_types[row] for row in rows], 0)
-            yield Batch(rows, self.forward(inputs), mask)
+            return Batch(rows, forward(inputs) if reduction is None else forward(inputs, reduction), mask)
+
+        lengths = [len(row) for row in ids]
+        job = Job(run, lambda rows: len(rows) * max(lengths[row] for row in rows))
+        for _, batch in self.replicas.run(pack(lengths, self.max_batch_tokens), job):
+            yield batch
+
+
+def reduced(states: Float32, mask: Int64, reduction: Reduction) -> Float32:
+    """Return one vector for each row, `[B, d]`, of its states, `[B, L, d]`."""
+    if reduction == "first":
+        return states[:, 0]
+    weights = mask[:, None].astype(np.float32)
+    return cast(Float32, (weights @ states)[:, 0] / weights.sum(axis=2))
 
 
 def pack(lengths: Sequence[int] | Int64, max_batch_tokens: int) -> list[NDArray[np.intp]]:

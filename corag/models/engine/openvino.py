@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.devices import import_openvino
-from corag.models.engine.engine import Float32, Forward, Source, quiet
+from corag.models.devices import import_openvino, openvino_has
+from corag.models.engine.engine import Float32, Forward, Reduction, Source, quiet, reduced
 from corag.optional import require
 
 logger = logging.getLogger(__name__)
 
-_HINTS = {"fp32": "f32", "bf16": "bf16"}
+_HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 
 
 def cache_folder() -> Path:
@@ -41,16 +41,16 @@ def openvino_forward(source: Source, precision: str) -> Forward:
     per second on batches packed by length and two idle cores; they won only where other programs held the cores.
 
     Raises:
-        InputError: bf16 on a CPU without it, where OpenVINO would quietly compute something else.
+        InputError: The CPU lacks the precision, so that OpenVINO would quietly compute in another.
         MissingExtraError: OpenVINO, or what converting needs, is not installed.
     """
     openvino = import_openvino()
-    core = openvino.Core()
-    if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if not openvino_has(precision):
         raise InputError(
-            "precision 'bf16' needs a CPU that computes in bfloat16 (AVX512_BF16 or AMX), which this one does "
-            "not; use precision='fp32'"
+            f"OpenVINO computes in {precision} only on a CPU with instructions for it, which this one lacks; use "
+            "precision='fp32', or backend='torch', which is slower"
         )
+    core = openvino.Core()
     compiled = core.compile_model(
         _model(source, openvino, core),
         "CPU",
@@ -60,9 +60,10 @@ def openvino_forward(source: Source, precision: str) -> Forward:
     # The compiled model holds one request and refuses a second one while it runs.
     one_at_a_time = threading.Lock()
 
-    def forward(inputs: Mapping[str, NDArray[np.int64]]) -> Float32:
+    def forward(inputs: Mapping[str, NDArray[np.int64]], reduction: Reduction | None = None) -> Float32:
         with one_at_a_time:
-            return cast(Float32, compiled(dict(inputs))[0])
+            found = cast(Float32, compiled(dict(inputs))[0])
+        return found if reduction is None else reduced(found, inputs["attention_mask"], reduction)
 
     return forward
 

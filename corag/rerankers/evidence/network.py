@@ -1,11 +1,11 @@
-"""The network that weighs hypotheses, in NumPy: a linear floor, and small networks that learn what it leaves.
+"""The network that weighs hypotheses: a linear floor, and small networks that learn what it leaves.
 
 H hidden units, M members of an ensemble, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
+from corag.optional import require
 from corag.types import FloatArray
 
 CLIP = 8.0
@@ -85,6 +86,30 @@ class Ensemble:
         for hidden, bias, output in zip(self.hidden, self.hidden_bias, self.output, strict=True):
             total = total + gelu(x @ hidden.T + bias) @ output / len(self.hidden)
         return np.asarray(total)
+
+    def on(self, device: str) -> Callable[[FloatArray], FloatArray]:
+        """Return the network as it runs on a device: on the CPU as it is, else through PyTorch in fp32."""
+        return self if device == "cpu" else self._through_torch(device)
+
+    def _through_torch(self, device: str) -> Callable[[FloatArray], FloatArray]:
+        torch = require("torch", "models")
+
+        def there(values: FloatArray) -> Any:
+            return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).to(device)
+
+        mean, scale = there(self.mean), there(self.scale)
+        linear, bias = there(self.linear.mean(axis=0)), float(self.bias.mean())
+        # The members side by side: one product instead of one for each.
+        hidden, hidden_bias = there(self.hidden.reshape(-1, self.num_features).T), there(self.hidden_bias.ravel())
+        output = there(self.output.ravel() / len(self.hidden))
+
+        def run(features: FloatArray) -> FloatArray:
+            with torch.inference_mode():
+                x = torch.clamp((there(features) - mean) / scale, -CLIP, CLIP)
+                units = torch.nn.functional.gelu(x @ hidden + hidden_bias, approximate="tanh")
+                return np.asarray((x @ linear + bias + units @ output).cpu().numpy(), dtype=np.float64)
+
+        return run
 
 
 def gelu(x: FloatArray) -> FloatArray:

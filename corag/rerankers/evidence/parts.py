@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,19 @@ class EvidenceParts:
         tensors |= {"rarity": self.rarity, "reading_order": self.reading_order}
         return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
 
-    def scorer(self, question: QuestionFeatures, passages: Sequence[Passage]) -> EvidenceScorer:
-        """Weigh the hypotheses about a question and its candidates, and return what values orders of these."""
+    def scorer(
+        self,
+        question: QuestionFeatures,
+        passages: Sequence[Passage],
+        logits: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> EvidenceScorer:
+        """Weigh the hypotheses about a question and its candidates, and return what values orders of these.
+
+        `logits` is the network where it runs elsewhere; see `Ensemble.on`.
+        """
         found = signals(question, passages, with_pairs=self.max_size > 1)
         return EvidenceScorer(
-            weigh(found, self.max_size, self.network),
+            weigh(found, self.max_size, logits or self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
             before=reading_order(found, self.reading_order),
             weights=self.weights,

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 import search
-from corag.models.engine.backends import Backend, Precision
-from corag.models.minilm import MAX_TOKENS, TextEncoder, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
+from corag.models.runtime import Backend, Precision, place
 from corag.models.trained import shipped_adapter
 from corag.naming import Part
 from corag.rerankers.evidence.parts import EvidenceParts
@@ -28,8 +28,9 @@ class EvidenceReranker(Part):
     Args:
         shipped: Name of an adapter that ships with the project.
         adapter: Another adapter to use: its folder, or its parts.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.engine.backends`.
-        precision: `fp32` or `bf16`.
+        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
+        precision: `fp32`, `bf16` or `fp16`.
+        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         cache_mb: Megabytes of passages that are kept for later queries (about 200 KB a chunk); 0 keeps none.
         encoder: Used in place of the encoder that backend and precision select.
 
@@ -52,7 +53,8 @@ class EvidenceReranker(Part):
         *,
         adapter: str | Path | EvidenceParts | None = None,
         backend: Backend = "auto",
-        precision: Precision = "fp32",
+        precision: Precision | None = None,
+        device: str | None = None,
         cache_mb: float = 400,
         encoder: TextEncoder | None = None,
     ) -> None:
@@ -60,14 +62,15 @@ class EvidenceReranker(Part):
             adapter = EvidenceParts.load(adapter or shipped_adapter(shipped))
         self.parts = adapter
         self.name = self.parts.name
-        self._backend, self._precision = backend, precision
+        self._place = place("reranker", backend=backend, precision=precision, device=device)
+        self._logits = self.parts.network.on(self._place.devices[0])
         self._given_encoder = encoder
         self._cache_mb = cache_mb
 
     @cached_property
     def encoder(self) -> TextEncoder:
         """The encoder, loaded when first used."""
-        return self._given_encoder or minilm_encoder(self._backend, self._precision)
+        return self._given_encoder or encoder_at(self._place)
 
     @cached_property
     def _read(self) -> PassageReader:
@@ -76,13 +79,13 @@ class EvidenceReranker(Part):
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        scorers = [self.parts.scorer(question, [passage]) for passage in self._read(texts)]
+        scorers = [self.parts.scorer(question, [passage], self._logits) for passage in self._read(texts)]
         return np.array([scorer([(0,)])[0] for scorer in scorers], dtype=np.float64)
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        return self.parts.scorer(question, self._read([chunk.text for chunk in chunks]))
+        return self.parts.scorer(question, self._read([chunk.text for chunk in chunks]), self._logits)
 
 
 minilm_multihop = partial(EvidenceReranker, "minilm-multihop")

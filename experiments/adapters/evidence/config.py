@@ -7,7 +7,6 @@ from typing import Literal
 
 from agent.config import Tracker
 from corag.errors import InputError
-from corag.models.engine.backends import Precision
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.rerankers.evidence.values import Weights
 
@@ -112,7 +111,6 @@ class EvidenceTraining:
         weights: Weights of the parts of a value; temperature, slope and offset are fitted.
         folds: Folds of the training questions for calibration; each is predicted by networks trained on the others.
         states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
-        precision: Precision of the encoder.
         seed: Seed of every random choice.
         logger: Where the figures are logged.
         quiet: Show no progress.
@@ -129,7 +127,6 @@ class EvidenceTraining:
     weights: Weights = field(default_factory=Weights)
     folds: int = 4
     states: str = ""
-    precision: Precision = "fp32"
     seed: int = 0
     logger: Tracker = "wandb"
     quiet: bool = False

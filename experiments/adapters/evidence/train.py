@@ -76,7 +76,7 @@ def train_evidence(config: EvidenceTraining) -> AdapterReport:
         return done
     started = time.perf_counter()
     path = config.states or out / "states.sqlite"
-    encoder = CachedEncoder(minilm_encoder(precision=config.precision), batch=256, cache_mb=0, path=path)
+    encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
     with open_logger(config.logger, out, settings) as tracker:
         rarity = _rarity(config, encoder)
         training = _training_questions(config, encoder, rarity)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from agent.config import Tracker
 from corag.errors import InputError
-from corag.models.engine.backends import Backend
+from corag.models.runtime import Backend
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ReaderTraining:
         kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
         batch_tokens: Maximum tokens of a batch, over all processes.
         bf16: Compute in bfloat16 where it is safe; the weights stay fp32.
-        backend: Backend that evaluates the trained reader; see `corag.models.engine.backends`.
+        backend: Backend that evaluates the trained reader; see `corag.models.runtime`.
         processes: Processes that share each batch.
         threads: CPU threads of each process; 0 for PyTorch's default.
         seed: Seed of every random choice.

@@ -18,6 +18,7 @@ from agent.training.loggers import open_logger
 from corag.cli.console import progress as progress_bar
 from corag.errors import ModelError
 from corag.models.minilm import load_bert
+from corag.models.runtime import place
 from corag.models.trained import load_adapter
 from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
@@ -39,23 +40,31 @@ def learn(
 
     `validate` returns figures of a network on held-out questions, `fingerprint` is a hash of data and settings.
     """
+    devices = place("reader").devices
     if config.processes == 1:
-        return _learn(0, config, learning, validate, fingerprint)
+        return _learn(0, config, learning, validate, fingerprint, devices)
     (Path(config.out) / "meeting").unlink(missing_ok=True)
     others = torch.multiprocessing.spawn(
-        _help, (config, learning, fingerprint), nprocs=config.processes - 1, join=False
+        _help, (config, learning, fingerprint, devices), nprocs=config.processes - 1, join=False
     )
-    result = _learn(0, config, learning, validate, fingerprint)
+    result = _learn(0, config, learning, validate, fingerprint, devices)
     others.join()
     return result
 
 
-def _help(index: int, config: ReaderTraining, learning: Sequence[Example], fingerprint: str) -> None:
-    _learn(index + 1, config, learning, None, fingerprint)
+def _help(
+    index: int, config: ReaderTraining, learning: Sequence[Example], fingerprint: str, devices: Sequence[str]
+) -> None:
+    _learn(index + 1, config, learning, None, fingerprint, devices)
 
 
 def _learn(
-    rank: int, config: ReaderTraining, learning: Sequence[Example], validate: Validate | None, fingerprint: str
+    rank: int,
+    config: ReaderTraining,
+    learning: Sequence[Example],
+    validate: Validate | None,
+    fingerprint: str,
+    devices: Sequence[str],
 ) -> tuple[SpanNetwork, Progress]:
     """Train as one of `config.processes`; the first one also validates, logs and saves."""
     out, first = Path(config.out), rank == 0
@@ -68,6 +77,7 @@ def _learn(
     network = build(load_bert(), config.rank, config.seed, config.dropout)
     if config.init_from:
         start_from(network, config.init_from)
+    network.to(devices[rank % len(devices)])
     values = [(name, value) for name, value in network.named_parameters() if value.requires_grad]
     optimizer = _optimizer(values, config)
     average = Average([value for _, value in values], config.average)
@@ -189,8 +199,9 @@ def backward(network: SpanNetwork, group: Sequence[Row], rank: int, config: Read
     if not share:
         return {}
     batch = collate(share)
-    inputs = {name: torch.from_numpy(values) for name, values in batch.inputs.items()}
-    with torch.autocast("cpu", torch.bfloat16, enabled=config.bf16):
+    device = network.head.weight.device
+    inputs = {name: torch.from_numpy(values).to(device) for name, values in batch.inputs.items()}
+    with torch.autocast(device.type, torch.bfloat16, enabled=config.bf16):
         logits = network(**inputs)[0]
     losses = loss_of(logits.float(), batch, config.kind_weight)
     (losses["loss"] * (len(share) / len(group))).backward()

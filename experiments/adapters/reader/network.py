@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from corag.models.engine.engine import Float32, Forward
+from corag.models.devices import kind_of
+from corag.models.engine.engine import Engine, Float32, Int64, Reduction
+from corag.models.engine.pytorch import forward_of
+from corag.models.engine.replicas import Replicas
+from corag.models.runtime import BATCH_TOKENS
 from corag.readers.span_network import SpanNetwork
-from corag.readers.span_reader import END, START
+from corag.readers.span_reader import END, PAD, START
 from experiments.adapters.reader.data import Batch
 
 
@@ -49,29 +51,34 @@ def loss_of(logits: torch.Tensor, batch: Batch, kind_weight: float) -> dict[str,
     Start and end are cross-entropies over the context and [CLS], which stands for "no answer here". Where several spans
     are right, their joint probability counts. Rows of yes and no have no span. Logits are fp32, `[B, L, NUM_OUTPUTS]`.
     """
-    context = torch.from_numpy(batch.context)
+
+    def there(values: Any) -> torch.Tensor:
+        return torch.from_numpy(values).to(logits.device)
+
+    context = there(batch.context)
     losses = []
     for column, right in ((START, batch.starts), (END, batch.ends)):
-        known = torch.from_numpy(right.any(axis=1))
+        known = there(right.any(axis=1))
         allowed = logits[..., column].masked_fill(~context, -torch.inf)
-        hit = logits[..., column].masked_fill(~torch.from_numpy(right), -torch.inf)
+        hit = logits[..., column].masked_fill(~there(right), -torch.inf)
         difference = torch.logsumexp(allowed[known], 1) - torch.logsumexp(hit[known], 1)
         losses.append(difference.sum() / len(right))
-    kind = functional.cross_entropy(logits[:, 0, 2:], torch.from_numpy(batch.kinds))
+    kind = functional.cross_entropy(logits[:, 0, 2:], there(batch.kinds))
     span = (losses[0] + losses[1]) / 2
     return {"loss": span + kind_weight * kind, "span": span, "kind": kind}
 
 
-def forward_of(network: SpanNetwork, *, bf16: bool) -> Forward:
-    """Return the network as the scoring engine runs it."""
+def engine_of(network: SpanNetwork, *, bf16: bool) -> Engine:
+    """Return what runs the network as it is, where it is."""
+    device = str(network.head.weight.device)
+    kind = kind_of((device,))
+    exact = forward_of(network, device)
 
-    def forward(inputs: Mapping[str, NDArray[np.int64]]) -> Float32:
-        tensors = {name: torch.from_numpy(values) for name, values in inputs.items()}
-        with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            logits: Float32 = network(**tensors)[0].float().numpy()
-        return logits
+    def forward(inputs: Mapping[str, Int64], reduction: Reduction | None = None) -> Float32:
+        with torch.autocast(kind, torch.bfloat16, enabled=bf16):
+            return exact(inputs, reduction)
 
-    return forward
+    return Engine(Replicas([forward]), PAD, BATCH_TOKENS[kind])
 
 
 class LowRank(nn.Module):  # type: ignore[misc]

@@ -79,7 +79,7 @@ def save_state(
         tensors |= {f"value.{name}": value, f"average.{name}": mean}
         if value in optimizer.state:
             tensors |= {f"{moment}.{name}": optimizer.state[value][moment] for moment in _MOMENTS}
-    arrays = {name: tensor.detach().contiguous().numpy() for name, tensor in tensors.items()}
+    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
     write_state(path, fingerprint, {"progress": asdict(progress)}, arrays)
 
 
@@ -96,6 +96,8 @@ def restore_state(
     _set(average.values, [tensors[f"average.{name}"] for name, _ in named])
     for name, value in named:
         if f"{_MOMENTS[0]}.{name}" in tensors:
-            moments = {moment: tensors[f"{moment}.{name}"] for moment in _MOMENTS}
-            optimizer.state[value] = {"step": torch.tensor(float(progress.step)), **moments}
+            moments = {moment: tensors[f"{moment}.{name}"].to(value.device) for moment in _MOMENTS}
+            # The fused optimizer keeps its count beside the values.
+            step = torch.tensor(float(progress.step), device=value.device)
+            optimizer.state[value] = {"step": step, **moments}
     return progress

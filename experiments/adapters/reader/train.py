@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError
+from corag.models.runtime import place
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FORM, NAME, span_reader
 from corag.readers.span_network import SpanNetwork
@@ -26,7 +27,7 @@ from experiments.adapters.reader.card import reader_card
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.data import Example, examples
 from experiments.adapters.reader.loop import learn
-from experiments.adapters.reader.network import export, forward_of
+from experiments.adapters.reader.network import engine_of, export
 from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
 from experiments.data.pools import drawn
 from experiments.data.splits import held_out
@@ -73,15 +74,16 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
 
     def validate(network: SpanNetwork) -> dict[str, float]:
         network.eval()
-        reader = SpanReader(forward_of(network, bf16=config.bf16), tokenizer, plain)
+        reader = SpanReader(engine_of(network, bf16=config.bf16), tokenizer, plain)
         figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
         return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
     network, progress = learn(config, learning, validate, work)
-    tensors = {name: tensor.numpy().astype(np.float16) for name, tensor in export(network).items()}
+    tensors = {name: tensor.cpu().numpy().astype(np.float16) for name, tensor in export(network).items()}
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(adapter, tensors, _adapter_config(plain), "Not measured yet.\n")
-    reader = span_reader(load_adapter(adapter, FORM), config.backend, "bf16" if config.bf16 else "fp32")
+    where = place("reader", backend=config.backend, precision="bf16" if config.bf16 else None)
+    reader = span_reader(load_adapter(adapter, FORM), where)
     settings, figures = _measure(reader, parts, config)
     card = reader_card(config, progress, settings, figures, len(learning))
     save_adapter(adapter, tensors, _adapter_config(settings), card)

@@ -57,7 +57,7 @@ def embedder(request) -> Embedder:
         return MiniLMEmbedder()
     if request.param == "sentence-transformers":
         model = request.getfixturevalue("tiny_sentence_transformer")
-        return SentenceTransformerEmbedder(model=str(model), device="cpu", batch_size=2)
+        return SentenceTransformerEmbedder(model=str(model), device="cpu", batch_tokens=64)
     return BgeM3Embedder(model=str(request.getfixturevalue("tiny_m3")), backend="torch", max_tokens=60)
 
 
@@ -120,7 +120,7 @@ def test_minilm_through_sentence_transformers_is_the_same_model():
 @pytest.mark.parametrize("name", ["nobody/no-such-model", "not a name!"])
 def test_an_unknown_name_without_a_network_names_the_remedy(name):
     pytest.importorskip("sentence_transformers")
-    with pytest.raises(ModelError, match=rf"(?s)'{name}' cannot be loaded: .*local folder.*'minilm', which needs no"):
+    with pytest.raises(ModelError, match=rf"(?s)'{name}' cannot be loaded; .*local folder.*'minilm', which needs no"):
         corag.embedder(name)
 
 

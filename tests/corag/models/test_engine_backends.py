@@ -8,10 +8,12 @@ import pytest
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError
-from corag.models.engine.backends import batch_tokens, load_forward, resolve_backend
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Source
+from corag.models.engine.openvino import openvino_forward
+from corag.models.engine.pytorch import torch_forward
 from corag.models.minilm import minilm_encoder
+from corag.models.runtime import place
 from corag.rerankers.cosine import MiniLMCosine
 from tests.corag.models.worlds import save_bert
 
@@ -82,7 +84,7 @@ def test_torch_rounds_the_layers_and_not_the_head(tmp_path):
     source = Source("none", checkpoint.sha256, checkpoint.inputs, checkpoint.load)
     ids = np.random.default_rng(0).integers(1000, 20000, (64, 20))
     inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-    exact, rounded = (load_forward(source, "torch", precision)(inputs)[:, 0] for precision in ("fp32", "bf16"))
+    exact, rounded = (torch_forward(source, precision, "cpu")(inputs)[:, 0] for precision in ("fp32", "bf16"))
     assert 0 < np.abs(rounded - exact).max() < 0.05 * np.ptp(exact)
     # Logits rounded to bf16 would tie, and have 16 zero bits at their end.
     assert len(np.unique(rounded)) == 64 and (rounded.view(np.uint32) & 0xFFFF).any()
@@ -92,47 +94,26 @@ def test_precisions_are_kept_apart():
     loaded("openvino", "bf16")
     one, other = minilm_encoder("openvino", "fp32"), minilm_encoder("openvino", "bf16")
     assert one is minilm_encoder() is not other
-    assert [(encoder.backend, encoder.precision) for encoder in (one, other)] == [
-        ("openvino", "fp32"),
-        ("openvino", "bf16"),
-    ]
+    assert [encoder.place.values_depend_on for encoder in (one, other)] == ["openvino fp32 cpu", "openvino bf16 cpu"]
     ids = one.tokenize(["Berlin"]).ids
     assert 0 < np.abs(one.sentence_embeddings(ids) - other.sentence_embeddings(ids)).max() < 0.02
 
 
-def test_bf16_where_the_cpu_lacks_it(monkeypatch):
+def test_a_precision_that_the_cpu_lacks(monkeypatch):
     import openvino
+
+    from corag.models import devices
 
     class OlderCore(openvino.Core):
         def get_property(self, device, name):
             return ["FP32", "INT8"] if name == "OPTIMIZATION_CAPABILITIES" else super().get_property(device, name)
 
     monkeypatch.setattr(openvino, "Core", OlderCore)
-    source = Source("none", "0" * 64, (), pytest.fail)
-    with pytest.raises(InputError, match=r"'bf16' needs a CPU that computes in bfloat16 .*; use precision='fp32'"):
-        load_forward(source, "openvino", "bf16")
-
-
-def test_what_auto_stands_for():
-    assert resolve_backend("auto") == "openvino"
-    assert resolve_backend("auto", "cuda:1") == "torch"
-    assert batch_tokens("cuda:1") == batch_tokens("cuda") > batch_tokens("cpu")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"backend": "jax"}, "backend 'jax' is unknown; use 'auto', 'openvino' or 'torch'"),
-        ({"backend": "torch", "precision": "fp16"}, "precision 'fp16' is unknown; use 'fp32' or 'bf16'"),
-        ({"backend": "auto", "device": "gpu"}, "device 'gpu' is unknown; use 'cpu', 'cuda' or 'cuda:N'"),
-        ({"backend": "auto", "device": None}, "device None is unknown"),
-        ({"backend": "openvino", "device": "cuda"}, "backend 'openvino' runs on the CPU, not on 'cuda'; use backend="),
-        (
-            {"backend": "torch", "device": "cuda:99"},
-            r"device 'cuda:99' is not there: PyTorch .* sees \d+ CUDA devices; use",
-        ),
-    ],
-)
-def test_what_is_not_there_says_so(settings, message):
-    with pytest.raises(InputError, match=message):
-        load_forward(Source("none", "0" * 64, (), pytest.fail), **settings)
+    devices.openvino_has.cache_clear()
+    try:
+        with pytest.raises(InputError, match=r"in bf16 only on a CPU with instructions .*; use precision='fp32', or"):
+            openvino_forward(Source("none", "0" * 64, (), pytest.fail), "bf16")
+        assert place("reranker", device="cpu", precision="bf16").backend == "torch"
+        assert place("reranker", device="cpu").backend == "openvino"
+    finally:
+        devices.openvino_has.cache_clear()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.models.engine.engine import MAX_PADDING, Engine, pack, pad
+from corag.models.engine.engine import MAX_PADDING, Engine, pack, pad, reduced
+from corag.models.engine.replicas import Replicas
 
 lengths = st.lists(st.integers(1, 300) | st.sampled_from([100, 101, 102]), max_size=60)
 limits = st.integers(1, 2000)
@@ -73,14 +74,13 @@ class Adder:
 
 
 @pytest.mark.slow
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=30), max_size=20), st.booleans())
-def test_the_engine_gives_each_row_its_own(rows, with_types):
+@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=30), max_size=20), st.booleans(), st.integers(1, 3))
+def test_the_engine_gives_each_row_its_own(rows, with_types, replicas):
     ids = [np.array(row) for row in rows]
     adder = Adder()
     found = np.full((len(rows), 3), -1)
-    for batch in Engine(adder, pad_token=3, max_batch_tokens=64).run(
-        ids, [row % 2 for row in ids] if with_types else None
-    ):
+    engine = Engine(Replicas([adder] * replicas), pad_token=3, max_batch_tokens=64)
+    for batch in engine.run(ids, [row % 2 for row in ids] if with_types else None):
         assert batch.mask.sum(axis=1).tolist() == [len(rows[row]) for row in batch.rows]
         found[batch.rows] = batch.output
         assert (batch.output[:, 2] == 3 * (batch.mask == 0).sum(axis=1)).all()
@@ -90,4 +90,10 @@ def test_the_engine_gives_each_row_its_own(rows, with_types):
 
 
 def test_the_engine_with_nothing_to_do():
-    assert list(Engine(pytest.fail, 0, 64).run([])) == []
+    assert list(Engine(Replicas([pytest.fail]), 0, 64).run([])) == []
+
+
+def test_reductions_by_hand():
+    states, mask = np.arange(12, dtype=np.float32).reshape(2, 3, 2), np.array([[1, 1, 1], [1, 0, 0]])
+    assert reduced(states, mask, "first").tolist() == [[0, 1], [6, 7]]
+    assert reduced(states, mask, "mean").tolist() == [[2, 3], [6, 7]]

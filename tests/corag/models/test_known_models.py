@@ -106,14 +106,12 @@ def test_a_known_reranker_is_built_by_its_name(models, name):
 
 @pytest.mark.parametrize("name", NEED_CODE)
 def test_code_of_a_known_reranker_runs_only_when_allowed(models, no_code_yet, name):
-    with pytest.raises(
-        ModelError, match=rf"{name}' runs only with code .* see https://hugg.*pass trust_remote_code=True"
-    ):
+    with pytest.raises(ModelError, match=rf"{name}' runs only with code .* see https://hugg.*give --trust_remote_code"):
         corag.reranker(name)
     assert "OWN_CODE_RAN" not in os.environ
     reranker = corag.reranker(name, trust_remote_code=True)
     assert os.environ["OWN_CODE_RAN"] == "yes"
-    assert (reranker.name, reranker.backend, reranker.max_tokens) == (name, "torch", 512)
+    assert (reranker.name, reranker.place.backend, reranker.max_tokens) == (name, "torch", 512)
     # Its code gives the negative of the logit that BERT would give.
     expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
     assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
@@ -194,11 +192,14 @@ def test_cards():
 @pytest.mark.parametrize("model_type", ["bert", "nobody-knows"])
 def test_code_in_a_folder_runs_only_when_allowed(models, no_code_yet, tmp_path, model_type):
     folder = save_own_code(tmp_path / "own", model_type=model_type)
-    with pytest.raises(ModelError, match=r"own code has to run: if you trust it, pass trust_remote_code=True"):
+    with pytest.raises(
+        ModelError,
+        match=r"own code has to run: if you trust it, give --trust_remote_code, or trust_remote_code=True in Python",
+    ):
         CrossEncoder(model=folder, backend="torch")
     assert "OWN_CODE_RAN" not in os.environ
     reranker = CrossEncoder(model=folder, trust_remote_code=True)
-    assert (os.environ["OWN_CODE_RAN"], reranker.backend) == ("yes", "torch")
+    assert (os.environ["OWN_CODE_RAN"], reranker.place.backend) == ("yes", "torch")
     expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
     assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models import minilm
 from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder
+from corag.models.runtime import place
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import model_folder, token_counter
 
@@ -36,7 +37,8 @@ LONG = "word " * (MAX_TOKENS + 1)
 
 def load_anew(backend):
     """Load past the encoder that the process keeps."""
-    return minilm._load_encoder.__wrapped__(backend, "fp32")
+    where = place("embedder", backend=backend)
+    return minilm.MiniLMEncoder(minilm._load_encoder.__wrapped__(where), where)
 
 
 @pytest.fixture(scope="module", params=["openvino", "torch"])
@@ -86,7 +88,7 @@ def test_sentence_and_token_embeddings_equal_sentence_transformers(encoder, refe
 def test_backends_agree():
     one, other = minilm_encoder("openvino"), minilm_encoder("torch")
     np.testing.assert_allclose(embed(one, TEXTS), embed(other, TEXTS), atol=1e-4)
-    assert (one.backend, other.backend) == ("openvino", "torch")
+    assert (one.place.backend, other.place.backend) == ("openvino", "torch")
 
 
 def test_neighbours_and_order_do_not_matter(encoder):

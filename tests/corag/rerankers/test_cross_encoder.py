@@ -167,7 +167,7 @@ def test_a_question_that_fills_the_window(bert):
 
 def test_settings_and_the_registry(folders):
     reranker = corag.reranker("cross-encoder", model=str(folders["xlm-roberta"]), backend="torch", max_tokens=30)
-    assert (reranker.name, reranker.max_tokens, reranker.backend) == ("cross-encoder", 30, "torch")
+    assert (reranker.name, reranker.max_tokens, reranker.place.backend) == ("cross-encoder", 30, "torch")
     # 64 positions, of which the first two stand for padding.
     assert CrossEncoder(model=folders["xlm-roberta"], backend="torch").max_tokens == 62
     assert CrossEncoder(model=folders["bert"], backend="torch").max_tokens == 512
@@ -231,7 +231,7 @@ def change(**changes):
         (change(hidden_size=64), "cannot be loaded"),
         (
             change(model_type="weird", auto_map={"AutoConfig": "theirs.Config"}),
-            "cannot be loaded; its own code has to run: if you trust it, pass trust_remote_code=True",
+            "cannot be loaded; its own code has to run: if you trust it, give --trust_remote_code",
         ),
     ],
 )

@@ -254,7 +254,7 @@ def config(data, tmp_path):
 
 
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     report = training.train_evidence(config)
     assert set(report.figures) == {
         "films, train, held out, 32 tokens", "films, train, held out, speed", "films, train", "films, train, speed",
@@ -275,7 +275,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
 
 
 def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     fit, fitted = training.fit_member, []
 
     def fit_twice(*given):
@@ -301,7 +301,7 @@ def test_settings_out_of_range_are_refused(config):
 
 
 def test_evidence_larger_than_any_hypothesis_cannot_be_learnt(config, monkeypatch):
-    monkeypatch.setattr(training, "minilm_encoder", lambda precision: WordEncoder())
+    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     source = replace(config.sources[0], unanswerable=0.0)
     with pytest.raises(DataError, match="at most 1 passages"):
         training.train_evidence(replace(config, max_size=1, sources=(source,)))
