@@ -19,6 +19,7 @@ from corag.text.lines import LineError, read_lines, utf8
 Grades: TypeAlias = Mapping[str, int]
 """Relevance of passages, by id."""
 
+_MANY = 100
 _WHITE = re.compile(r"\s")
 
 
@@ -43,12 +44,15 @@ class _Line(NamedTuple):
     score: float
 
 
-def read_run(path: str | Path, wanted: Callable[[str], bool] = lambda query: True) -> dict[str, list[Ranked]]:
+def read_run(
+    path: str | Path, wanted: Callable[[str], bool] = lambda query: True, *, limit: int | None = None
+) -> dict[str, list[Ranked]]:
     """Read a TREC run, plain or `.gz`.
 
     Args:
         path: The file.
         wanted: Which questions to keep, by id; the others take no memory.
+        limit: Only the best so many passages of a question; the others take no memory and are not looked at further.
 
     Returns:
         The passages of each question by rising rank; of equal ranks the one with the higher score first.
@@ -72,12 +76,19 @@ def read_run(path: str | Path, wanted: Callable[[str], bool] = lambda query: Tru
                 f"line {before[1].line}; a run names each passage of a question once"
             )
         passages[line.passage] = (line.rank, Ranked(line.passage, line.score, number))
+        if limit is not None and len(passages) >= 2 * max(limit, _MANY):
+            found[line.query] = dict(sorted(passages.items(), key=_by_rank)[:limit])
     if not num_lines:
         raise DataError(f"{file} is empty; a run has lines such as: q1 Q0 passage-7 1 12.5 bm25")
     return {
-        query: [one for _, one in sorted(passages.values(), key=lambda entry: (entry[0], -entry[1].score))]
+        query: [one for _, (_, one) in sorted(passages.items(), key=_by_rank)[:limit]]
         for query, passages in found.items()
     }
+
+
+def _by_rank(entry: tuple[str, tuple[int, Ranked]]) -> tuple[int, float]:
+    rank, ranked = entry[1]
+    return rank, -ranked.score
 
 
 def run_lines(rankings: Mapping[str, Sequence[str]], tag: str) -> Iterable[str]:

@@ -32,6 +32,8 @@ class CandidateSettings:
         num_candidates: Chunks offered per question with the corpus as pool.
         limit: Only the first questions of the split.
         sample: Random sample of this many of these; neighbours are often about one document.
+        run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
+            a pool.
     """
 
     pool: PoolName = "auto"
@@ -39,6 +41,7 @@ class CandidateSettings:
     num_candidates: int = 20
     limit: int | None = None
     sample: int | None = None
+    run: str | None = None
 
     def __post_init__(self) -> None:
         if self.sample is not None and self.sample < 1:
@@ -47,6 +50,9 @@ class CandidateSettings:
             raise InputError(f"limit must be at least 1, got {self.limit}; leave it out for all questions")
         if self.num_candidates < 1:
             raise InputError(f"num_candidates must be at least 1, got {self.num_candidates}; 10 to 50 are usual")
+        if self.run is not None and (self.pool in ("candidates", "document") or self.retrieval is not None):
+            asked = f"retrieval {self.retrieval}" if self.retrieval is not None else f"pool {self.pool}"
+            raise InputError(f"run {self.run!r} gives the candidates, so {asked} has no effect; leave one of them out")
 
 
 def spell_out(settings: object, *names: str) -> None:

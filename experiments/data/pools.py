@@ -1,11 +1,14 @@
-"""Where a question's candidates come from: its own list, the document of its evidence, or a corpus."""
+"""Where a question's candidates come from: its own list, the document of its evidence, a corpus, or a TREC run."""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +21,26 @@ from corag.models.minilm import cache_folder
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25
 from corag.text.chunking import ChunkConfig
-from corag.text.data import DataFolder, Query, passage_of
+from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage
+from corag.text.trec import Ranked, escaped, read_run
 from corag.types import Candidate, Embedder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.run.journal import fingerprint
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of some questions, best first, each with its cosine to the question.
+    """The candidates of some questions, best first, each with its cosine to the question, or the score of a run.
 
     Attributes:
-        name: `candidates`, `document` or `corpus`, as results record it.
+        name: `candidates`, `document`, `corpus` or `run`, as results record it.
         by_query: The candidates by the question's id.
     """
 
-    name: PoolName
+    name: PoolName | Literal["run"]
     by_query: Mapping[str, list[Candidate]]
 
     @classmethod
@@ -94,6 +100,39 @@ class Pool:
         found = index.retrieve_many(texts, vectors, num_candidates, retrieval or "hybrid")
         return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)})
 
+    @classmethod
+    def of_run(cls, run: str | Path, folder: DataFolder, queries: Sequence[Query], num_candidates: int) -> Pool:
+        """Return a pool of the passages, or spans `passage#start-end`, that a TREC run ranks first.
+
+        Raises:
+            DataError: The run is broken, names a passage that the corpus lacks, or ranks nothing for all questions.
+        """
+        written = {escaped(query.id) for query in queries}
+        found = read_run(run, written.__contains__, limit=num_candidates)
+        lacking = [query.id for query in queries if escaped(query.id) not in found]
+        if len(lacking) == len(queries):
+            raise DataError(
+                f"{run} ranks nothing for any of the {len(queries)} questions (the first is {lacking[0]!r}); its first "
+                f"column must hold ids of questions of {folder.path}"
+            )
+        if lacking:
+            logger.warning("%s ranks nothing for %d questions (first: %s)", run, len(lacking), lacking[0])
+
+        def candidate(rank: int, ranked: Ranked) -> Candidate:
+            chunk = passage_at(ranked.id, folder.documents) or passage_at(unquote(ranked.id), folder.documents)
+            if chunk is None:
+                raise DataError(
+                    f"{run}, line {ranked.line}: passage {ranked.id!r} is not in the corpus of {folder.path}; give a "
+                    "run over this corpus"
+                )
+            return Candidate(chunk, ranked.score, "score", rank=rank)
+
+        by_query = {
+            query.id: [candidate(rank, one) for rank, one in enumerate(found.get(escaped(query.id), ()))]
+            for query in queries
+        }
+        return cls("run", by_query)
+
     def candidates(self, query: Query) -> list[Candidate]:
         """Return the candidates of a question, best first."""
         return self.by_query[query.id]
@@ -135,8 +174,10 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     ]
 
 
-def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path | None) -> str:
-    """Return a hash of what candidates come from: the questions, the corpus, and the index if one is given."""
+def content_hash(
+    folder: DataFolder, queries: Sequence[Query], index: str | Path | None, run: str | Path | None = None
+) -> str:
+    """Return a hash of what candidates come from: questions and corpus, and the index and the run that are given."""
     corpus = hashlib.sha256()
     for document in folder.documents.values():
         corpus.update(fingerprint(asdict(document)).encode())
@@ -145,8 +186,17 @@ def content_hash(folder: DataFolder, queries: Sequence[Query], index: str | Path
             [fingerprint(asdict(query)) for query in queries],
             corpus.hexdigest(),
             None if index is None else ChunkIndex.open(index).manifest.fingerprint,
+            None if run is None else _file_hash(Path(run)),
         ]
     )
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"the run {path} cannot be read: {error}; check the path") from error
 
 
 def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query]:
@@ -207,6 +257,8 @@ def open_pool(
     settings counts for a corpus, `documents_limit` for documents. `check` refuses questions without any candidate; see
     `check_pool`.
     """
+    if settings.run is not None:
+        return Pool.of_run(settings.run, folder, queries, settings.num_candidates)
     pool = resolve(settings.pool, queries, index)
     if check:
         check_pool(pool, folder, queries)

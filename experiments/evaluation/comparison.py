@@ -41,6 +41,15 @@ from experiments.evaluation.leads import diversity, lead
 from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
 from experiments.evaluation.methods import Methods, make_methods
 from experiments.evaluation.metrics import evidence_places
+from experiments.evaluation.rankings import (
+    QRELS,
+    RETRIEVER,
+    Measures,
+    mean_of,
+    rankings_of,
+    retriever_figures,
+    write_runs,
+)
 from experiments.run.journal import Journal, fingerprint, finished_record, output_file, versions, write_atomically
 from experiments.run.report import quality_plot
 from experiments.run.tables import Result, markdown, replace_table
@@ -50,7 +59,7 @@ logger = logging.getLogger(__name__)
 NO_READER = "none"
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
-OUTPUT_SETTINGS = ("out", "quiet", "only", "figure", "write", "baselines", "challengers")
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "write", "baselines", "challengers")
 """Settings that no row depends on."""
 
 
@@ -111,6 +120,10 @@ class _Run:
             out = Path(config.out)
             files = (out / f"{name}-{budget}.json" if several else output_file(config.out) for budget in self.budgets)
             self._files = dict(zip(self.budgets, files, strict=True))
+        self._runs = {budget: file.with_suffix(".runs") for budget, file in self._files.items()}
+        if config.runs is not None:
+            root = Path(config.runs)
+            self._runs = {one: root / f"{name}-{one}" if several else root for one in self.budgets}
         self._folder = DataFolder.open(config.data)
         self._source = config.sources[0] if config.sources else None
         self._queries = (
@@ -120,15 +133,24 @@ class _Run:
         )
         self._tokens = token_counter(str(config.tokenizer))
         reader = None if config.reader == NO_READER else corag.reader(config.reader)
-        self._own_reader, self._reader = reader, None if reader is None else CachedReader(reader)
+        self._own_reader = reader
+        self._unread = self._why_unread()
+        self._reader = None if reader is None or self._unread is not None else CachedReader(reader)
+        self._measures = Measures(config.measures)
         self._shared = config.latency_questions is not None
         self._methods = self._make_methods(shared=self._shared)
         self._content = [
-            content_hash(self._folder, self._folder.queries, config.index),
+            content_hash(self._folder, self._folder.queries, config.index, config.run),
             _checkpoint_hash(config.agent),
             versions(),
         ]
         self._rows: dict[int, dict[str, list[Row]]] = {}
+
+    def _why_unread(self) -> str | None:
+        """Return why the reader reads nothing; None where it does, or none was asked for."""
+        if self._own_reader is None or any(query.answers for query in self._queries):
+            return None
+        return f"no question of {self.config.data}, {self.config.split}, has reference answers, so nothing is read"
 
     # --- Parts ---
 
@@ -222,7 +244,7 @@ class _Run:
         _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         sources = tuple(replace(source, limit=0) for source in self.config.sources)
-        unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources))
+        unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources, measures=""))
         with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, judge)
             latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}
@@ -233,6 +255,8 @@ class _Run:
 
     def _finished(self) -> list[Result] | None:
         """Return the results of this very work where they all stand on disk."""
+        if self.config.runs is not None and not all((folder / QRELS).is_file() for folder in self._runs.values()):
+            return None
         found = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
         return [record for record in found if record] if found and all(found) else None
 
@@ -290,6 +314,7 @@ class _Run:
     def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
         rows = self._rows[budget] = {name: [unit[name] for unit in units] for name in self._methods.selectors}
+        means = self._measure_rankings(rows, budget)
         apart = {name: latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
         unread = dict.fromkeys(OF_ANSWERS if self._reader is None else ())
         config = self.config
@@ -300,9 +325,14 @@ class _Run:
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
             "pool": self._pool.name,
-            "methods": [{"method": name, **average(rows[name]), **unread, **apart[name]} for name in rows],
+            "measures": self._measures.names,
+            "retriever": means[RETRIEVER],
+            "methods": [
+                {"method": name, **average(rows[name]), **unread, **apart[name], **means[name]} for name in rows
+            ],
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
+            **({} if self._unread is None else {"unread": self._unread}),
             **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),
             "versions": versions(),
@@ -314,6 +344,19 @@ class _Run:
             write_atomically(_rows_file(self._files[budget]), "\n".join(lines) + "\n")
             write_atomically(self._files[budget], json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         return result
+
+    def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
+        """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
+        rankings = rankings_of(self._queries, self._pool.by_query, rows)
+        judgements = {query.id: query.relevance for query in self._queries if query.gold}
+        values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
+        for name, of_method in rows.items():
+            rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
+        if budget in self._runs:
+            write_runs(self._runs[budget], rankings, judgements)
+        means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
+        means[RETRIEVER] |= retriever_figures(self._queries, self._pool.by_query)
+        return means
 
     def _ceiling(self, budget: int) -> float | None:
         """Return the share of the questions with gold whose evidence is among the candidates and fits the budget."""

@@ -59,7 +59,11 @@ class EvaluateConfig(SelectionSettings):
         judge: Model of an Ollama server that grades the answers; by default none.
         judge_host: Address of that server; by default OLLAMA_HOST, or this machine.
         seed: Seed of the sample and of bootstrap intervals.
-        out: File for the result as JSON, with one line per question beside it (`.rows.jsonl`).
+        measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
+            separated by commas; empty for none. Questions without gold are left out.
+        out: File for the result as JSON, with one line per question (`.rows.jsonl`) and TREC runs (`.runs`) beside it.
+        runs: Folder for the TREC runs: `METHOD.run`, `retriever.run` and `qrels.txt`; with several results a folder
+            each. By default beside `out`.
         sets: Questions of several data folders.
         sources: Questions of several data folders, with candidates as in the training of an evidence reranker.
         only: Names of sets, separated by commas, to measure now; the others can run later or in another process. The
@@ -87,7 +91,9 @@ class EvaluateConfig(SelectionSettings):
     judge: str | None = None
     judge_host: str | None = None
     seed: int = 0
+    measures: str = "nDCG@10,RR@10,R@20"
     out: str | None = None
+    runs: str | None = None
     sets: tuple[QuestionSet, ...] = ()
     sources: tuple[EvidenceSource, ...] = ()
     only: str | None = None
@@ -122,6 +128,8 @@ class EvaluateConfig(SelectionSettings):
             raise InputError(f"methods is {self.methods!r}; to pair methods with rerankers, name each")
         if len(self.pairs) < len(self.rerankers) * len(self.method_texts):
             raise InputError(f"a reranker or a method stands twice; only {', '.join(self.pairs)} differ: leave one out")
+        if self.run is not None and (self.sets or self.sources):
+            raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
         if bool(self.baselines) != bool(self.challengers):
             raise InputError("baselines and challengers go together; give both, or leave out both")
         measured = list(self.pairs) if self.rerankers else [*self.method_texts, *SELECTORS.names]

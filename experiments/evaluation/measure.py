@@ -24,6 +24,7 @@ from experiments.evaluation.metrics import (
     substring_match,
     trade_off_efficiency,
 )
+from experiments.evaluation.rankings import ranking_of
 from search import SearchError
 
 Row = Mapping[str, Any]
@@ -90,6 +91,7 @@ def measure(
             **depth_figures(query, selection, ranking),
             "redundancy": redundancy(_parts(selection), embedder),
             "ids": list(selection.ids),
+            "ranking": ranking_of(_shown(selection), query.gold),
         }
         if answers:
             answer = answers[selection.text]
@@ -118,11 +120,9 @@ def selection_figures(query: Query, selection: Selection, tokens: TokenCounter) 
     # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
     cost = int(tokens.count([selection.text])[0]) if selection.text else 0
     trace = selection.trace
-    # Of a chunk that went into a summary nobody knows whether its evidence is still there.
-    shown = [chunk for chunk in selection.chunks if chunk.text in selection.text]
     taken = evidence_figures(selection.chunks, query.gold)
     return {
-        **(evidence_figures(shown, query.gold) or {}),
+        **(evidence_figures(_shown(selection), query.gold) or {}),
         **({} if taken is None else {"context_recall": taken["evidence_recall"]}),
         "cost_tokens": cost,
         "chunks": len(selection),
@@ -168,6 +168,11 @@ def summary_figures(
     other = answer_from(original)
     alike = answer_similarity(answer, other, embedder) if answer and other else float(answer == other)
     return {"change_in_tokens": change_in_tokens(num_tokens, before), "answer_similarity": alike}
+
+
+def _shown(selection: Selection) -> list[Chunk]:
+    """Return the chunks whose text is there; of one that went into a summary nobody knows what is left."""
+    return [chunk for chunk in selection.chunks if chunk.text in selection.text]
 
 
 def _original(selection: Selection, ranking: Sequence[Chunk]) -> str:

@@ -122,4 +122,9 @@ def _with_whole_paths(config: LabelConfig) -> LabelConfig:
     if index is not None and "://" not in index:
         index = str(Path(index).resolve())
     data = str(find_data(config.data).resolve()) if config.data else ""
-    return replace(config, data=data, index=index)
+    run = None if config.run is None else str(Path(config.run).resolve())
+    sources = tuple(
+        source if source.run is None else replace(source, run=str(Path(source.run).resolve()))
+        for source in config.sources
+    )
+    return replace(config, data=data, index=index, run=run, sources=sources)

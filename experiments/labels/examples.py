@@ -52,7 +52,10 @@ class Examples:
     def content(self) -> str:
         """Hash of what labels are made from: the questions, their corpora, and the index if one is given."""
         return fingerprint(
-            [content_hash(folder, self.queries(row), self.config.index) for row, folder in enumerate(self.folders)]
+            [
+                content_hash(folder, self.queries(row), self.config.index, self.sources[row].run)
+                for row, folder in enumerate(self.folders)
+            ]
         )
 
     def of_source(self, source: int) -> list[Example]:
@@ -75,7 +78,8 @@ class Examples:
 
     def pool_name(self, source: int) -> PoolName:
         """Return what a source's pool is, whichever of its questions are asked for."""
-        return resolve(self.sources[source].pool, self.queries(source), self.config.index)
+        settings = self.sources[source]
+        return "corpus" if settings.run is not None else resolve(settings.pool, self.queries(source), self.config.index)
 
     def check_pools(self) -> None:
         """Check that every question has a pool; see `check_pool`."""

@@ -21,7 +21,8 @@ from agent.files import replace_file
 from corag.errors import DataError
 
 PACKAGES = (
-    "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "bm25s", "scikit-learn",
+    "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "ir-measures", "bm25s",
+    "scikit-learn",
 )  # fmt: skip
 """What figures depend on."""
 

@@ -71,7 +71,10 @@ BEGIN, END = "<!-- table -->", "<!-- /table -->"
 
 def figures_of(result: Result) -> dict[str, Figure]:
     """Return the figures that every method of a result has."""
-    return {name: figure for name, figure in FIGURES.items() if all(name in row for row in result["methods"])}
+    measures = {name: Figure(name, name) for name in result.get("measures", ())}
+    return {
+        name: figure for name, figure in (FIGURES | measures).items() if all(name in row for row in result["methods"])
+    }
 
 
 def figure_of(row: Mapping[str, Any], name: str, num_queries: int) -> Any:
@@ -114,7 +117,22 @@ def _remarks(results: Sequence[Result]) -> list[str]:
         if row.get("failed")
     }
     left_out = [f"{name} is left out: {reason}" for name, reason in results[0].get("left_out", {}).items()]
-    return [*failures.values(), *left_out]
+    return [*_of_retriever(results[0]), *failures.values(), *left_out, *_unread(results[0])]
+
+
+def _of_retriever(result: Result) -> list[str]:
+    """Return what is known of the candidates' ranking."""
+    found = result.get("retriever", {})
+    if found.get("evidence_recall") is None:
+        return []
+    names = {"evidence_recall": "evidence recall", "full_evidence": "full evidence"}
+    names |= {name: name for name in result.get("measures", ())}
+    shown = ", ".join(f"{names[name]} {found[name]:.3f}" for name in names)
+    return [f"the retriever's {found['candidates']:.1f} candidates: {shown}"]
+
+
+def _unread(result: Result) -> list[str]:
+    return [f"no figures of answers: {result['unread']}"] if "unread" in result else []
 
 
 def markdown(

@@ -21,8 +21,8 @@ HEADING = "query-id\tcorpus-id\tscore\n"
 
 def write_beir(folder, qrels, passages=PASSAGES, questions=QUESTIONS, *, gz=False):
     """Write a BEIR folder; `qrels` are the files' texts by split."""
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
     write(folder, passages, questions, gz=gz)
-    (folder / "qrels").mkdir(exist_ok=True)
     for split, text in qrels.items():
         if gz:
             (folder / "qrels" / f"{split}.tsv.gz").write_bytes(gzip.compress(text.encode()))

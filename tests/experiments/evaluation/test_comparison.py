@@ -64,7 +64,7 @@ def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
     names = [f"{name}-{budget}" for name in ("early", "late") for budget in (24, 48)]
     assert {path.name for path in out.iterdir()} == {
         "comparison.json", "comparison.md", "early.journal.jsonl", "late.journal.jsonl",
-        *(f"{name}.json" for name in names), *(f"{name}.rows.jsonl" for name in names),
+        *(f"{name}{ending}" for name in names for ending in (".json", ".rows.jsonl", ".runs")),
     }  # fmt: skip
 
 

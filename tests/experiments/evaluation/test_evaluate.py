@@ -34,7 +34,7 @@ TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "con
 METHODS = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 MORE_KEYS = {
     "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
-    "answer_similarity", "failed",
+    "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20",
 }  # fmt: skip
 FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
@@ -70,7 +70,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     )
     result = evaluate(config)
     assert json.loads(out.read_text()) == result
-    assert set(result) == TOP_KEYS | {"queries_without_gold", "left_out", "work"}
+    assert set(result) == TOP_KEYS | {"queries_without_gold", "left_out", "work", "measures", "retriever"}
     assert result["pool"] == pool
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
     assert (result["queries"], result["queries_without_gold"]) == (4, 1)
@@ -86,7 +86,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     by_method = {row["method"]: row for row in result["methods"]}
     assert by_method["upper"]["value"] >= by_method["corag(agent=none)"]["value"] - 1e-9
     assert by_method["corag(agent=none)"]["value"] >= by_method["naive"]["value"] - 1e-9
-    assert sorted(path.name for path in out.parent.iterdir()) == ["result.json", "result.rows.jsonl"]
+    assert sorted(path.name for path in out.parent.iterdir()) == ["result.json", "result.rows.jsonl", "result.runs"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,241 @@
+"""TREC runs in and out, BEIR folders, and measures of rankings."""
+
+import json
+import math
+
+import pytest
+
+from corag.errors import DataError, InputError
+from corag.text.trec import read_run
+from corag.types import Chunk
+from experiments.evaluation.comparison import compare, evaluate
+from experiments.evaluation.config import EvaluateConfig, QuestionSet
+from experiments.evaluation.rankings import Measures, ranking_of, write_runs
+from experiments.run.tables import markdown, show
+from tests.corag.text.test_beir import HEADING, write_beir
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+ir_measures = pytest.importorskip("ir_measures")
+
+PASSAGES = [{"_id": row["id"], "title": row["title"], "text": row["text"]} for row in DOCUMENTS]
+QUESTIONS = [{"_id": row["id"], "text": row["question"], "metadata": {}} for row in QUERIES]
+
+
+def config_of(data, **settings):
+    return EvaluateConfig(
+        **{"data": str(data), "split": "test", "methods": "top-k(k=2)", "reader": "none", "budget": 400, "quiet": True}
+        | settings
+    )
+
+
+def chunk(name, document=None, start=0, end=10):
+    return Chunk(name, name, {} if document is None else {"document": document, "start": start, "end": end})
+
+
+def write_run(path, rankings):
+    lines = [
+        f"{query} Q0 {name} {rank} {1 / rank:.4f} bm25\n"
+        for query, names in rankings.items()
+        for rank, name in enumerate(names, start=1)
+    ]
+    path.write_text("".join(lines))
+    return path
+
+
+@pytest.fixture
+def beir(tmp_path):
+    """A BEIR folder: three questions with judgements, one of which has no relevant passage."""
+    judged = "q1\tvarn\t2\nq1\ttolmere\t1\nq1\tpine\t0\nq2\tsable\t1\nq3\tkell\t0\n"
+    return write_beir(tmp_path / "beir", {"test": HEADING + judged}, PASSAGES, QUESTIONS)
+
+
+# --- Rankings ---
+
+
+def test_chunks_stand_for_their_passages_and_for_spans_of_gold():
+    chunks = [chunk("a#0-10", "a"), chunk("b"), chunk("a#10-20", "a", 10, 20), chunk("a#20-30", "a", 20, 30)]
+    assert ranking_of(chunks, []) == ["a", "b"]
+    assert ranking_of(chunks, ["a"]) == ["a", "b"]
+    # Half of the span is enough; the first chunk stands for no gold.
+    assert ranking_of(chunks, ["a#12-24"]) == ["a", "b", "a#12-24"]
+    assert ranking_of(chunks, ["a#10-14", "a#12-18", "c"]) == ["a", "b", "a#10-14", "a#12-18"]
+    assert ranking_of([], ["a"]) == []
+
+
+def test_measures_by_hand():
+    rankings = {"q1": ["x", "a", "b"], "q2": ["y", "c"], "q3": [], "unjudged": ["a"]}
+    judgements = {"q1": {"a": 2, "b": 1, "z": 0}, "q2": {"c": 1, "d": 1}, "q3": {"e": 1}, "unasked": {"a": 1}}
+    found = Measures("nDCG@10, RR@10,R@1,RR@1,P@2").by_query(rankings, judgements)
+    assert list(found) == ["q1", "q2", "q3"]
+    log = math.log2
+    assert found["q1"] == pytest.approx(
+        {"nDCG@10": (2 / log(3) + 1 / log(4)) / (2 + 1 / log(3)), "RR@10": 1 / 2, "R@1": 0, "RR@1": 0, "P@2": 1 / 2}
+    )
+    assert found["q2"] == pytest.approx(
+        {"nDCG@10": (1 / log(3)) / (1 + 1 / log(3)), "RR@10": 1 / 2, "R@1": 0, "RR@1": 0, "P@2": 1 / 2}
+    )
+    assert set(found["q3"].values()) == {0.0}
+
+
+def test_measures_of_nothing():
+    assert Measures("").by_query({"q": ["a"]}, {"q": {"a": 1}}) == {"q": {}}
+    assert Measures("RR@10").by_query({}, {"q": {"a": 1}}) == {}
+    assert Measures("RR@10,AP").by_query({"q": []}, {"q": {"a": 1}}) == {"q": {"RR@10": 0.0, "AP": 0.0}}
+
+
+@pytest.mark.parametrize("name", ["best@10", "nDCG@x", "nDCG(", "R", "R@0", "nDCG@-1", "alpha_nDCG@10"])
+def test_measures_that_cannot_be(small_data, name):
+    with pytest.raises(
+        InputError, match=r"measure '.*' cannot be used: .*; give names of ir-measures, such as nDCG@10"
+    ):
+        evaluate(config_of(small_data, measures=f"AP,{name}"))
+
+
+def test_names_of_files_are_safe_and_differ(tmp_path):
+    rankings = {"top-k(k=3)": {"q 1": ["a"]}, "top-k:k=3": {}, "top-k/k=3": {}, "../..": {}}
+    write_runs(tmp_path / "new" / "runs", rankings, {"q 1": {"a": 2}})
+    assert {path.name for path in (tmp_path / "new" / "runs").iterdir()} == {
+        "qrels.txt", "top-k_k=3.run", "top-k_k=3-2.run", "top-k_k=3-3.run", ".._...run",
+    }  # fmt: skip
+    assert (tmp_path / "new" / "runs" / "top-k_k=3.run").read_text() == "q%201 Q0 a 1 1 top-k_k=3\n"
+    assert (tmp_path / "new" / "runs" / "qrels.txt").read_text() == "q%201 0 a 2\n"
+
+
+# --- Runs in and out ---
+
+
+def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
+    run = write_run(tmp_path / "a.run", {"q1": ["mayor", "tolmere", "varn"], "q2": ["oro", "kell"], "q3": ["kell"]})
+    out = tmp_path / "result.json"
+    methods = "top-k(k=2),naive(reranker=bm25),none"
+    result = evaluate(config_of(beir, methods=methods, run=str(run), out=str(out), measures="nDCG@10,RR@10,R@20,AP"))
+    assert (result["pool"], result["queries"], result["queries_without_gold"]) == ("run", 3, 1)
+    folder = tmp_path / "result.runs"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "naive_reranker=bm25.run", "none.run", "qrels.txt", "retriever.run", "top-k_k=2.run",
+    ]  # fmt: skip
+    qrels = list(ir_measures.read_trec_qrels(str(folder / "qrels.txt")))
+    measures = [ir_measures.parse_measure(name) for name in result["measures"]]
+    figures = {"retriever": result["retriever"]} | {row["method"]: row for row in result["methods"]}
+    for method, row in figures.items():
+        file = folder / f"{method.replace('(', '_').strip(')')}.run"
+        found = ir_measures.calc_aggregate(measures, qrels, list(ir_measures.read_trec_run(str(file))))
+        assert {str(name): value for name, value in found.items()} == pytest.approx(
+            {str(m): row[str(m)] for m in measures}
+        )
+    # By hand: of two questions one has both passages at ranks 2 and 3, the other none.
+    assert result["retriever"] == pytest.approx(
+        {"nDCG@10": (1 / math.log2(3) + 2 / 2) / (2 + 1 / math.log2(3)) / 2, "RR@10": 1 / 4, "R@20": 1 / 2,
+         "AP": (1 / 2 + 2 / 3) / 2 / 2, "evidence_recall": 1 / 2, "full_evidence": 1 / 2, "candidates": 2.0}
+    )  # fmt: skip
+    first = figures["top-k(k=2)"]
+    assert (first["RR@10"], first["R@20"], first["evidence_recall"]) == (1 / 4, 1 / 4, 1 / 4)
+    rows = [json.loads(line) for line in (tmp_path / "result.rows.jsonl").read_text().splitlines()]
+    assert [row["ranking"] for row in rows[:3]] == [["mayor", "tolmere"], ["oro", "kell"], ["kell"]]
+    assert rows[0]["RR@10"] == 1 / 2 and "RR@10" not in rows[2]
+    # The written run of the retriever gives the same candidates.
+    again = evaluate(config_of(beir, methods=methods, run=str(folder / "retriever.run")))
+    assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
+
+
+def test_the_candidates_of_a_run_stand_in_its_order(tmp_path, small_data):
+    run = tmp_path / "a.run"
+    # The scores contradict the ranks; a span is a candidate, too.
+    run.write_text("q10 Q0 bread 2 9 t\nq10 Q0 varnish#0-8 1 1 t\nq10 Q0 pine 3 0 t\nqx Q0 nowhere 1 1 t\n")
+    out = tmp_path / "r.json"
+    result = evaluate(config_of(small_data, run=str(run), out=str(out), num_candidates=2, methods="top-k,full"))
+    assert result["retriever"]["candidates"] == 2 / 3
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+    assert [row["ids"] for row in rows if row["query"] == "q10"] == [["varnish#0-8", "bread"]] * 2
+    assert {name: len(ranked) for name, ranked in read_run(tmp_path / "r.runs" / "retriever.run").items()} == {"q10": 2}
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            "q10 Q0 nowhere 1 1 t\n",
+            r"line 1: passage 'nowhere' is not in the corpus of .*; give a run over this corpus",
+        ),
+        ("q10 Q0 pine#0-9999 1 1 t\n", "line 1: passage 'pine#0-9999' is not in the corpus"),
+        ("q10 Q0 pine 1 1 t\nq10 Q0 pine 2 1 t\n", "line 2: passage 'pine' is already ranked for question 'q10' in"),
+        ("q10 Q0 pine 1 t\n", "line 1: 5 columns; a line of a run has six"),
+        ("42 Q0 pine 1 1 t\n", r" ranks nothing for any of the 3 questions \(the first is 'q10'\); its first column"),
+    ],
+)
+def test_a_run_that_does_not_fit_is_refused(tmp_path, small_data, lines, reason):
+    (tmp_path / "a.run").write_text(lines)
+    with pytest.raises(DataError, match=rf"a\.run,? ?{reason}"):
+        evaluate(config_of(small_data, run=str(tmp_path / "a.run"), out=str(tmp_path / "r.json")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.run"]
+
+
+def test_settings_that_a_run_makes_useless_are_refused(small_data):
+    with pytest.raises(DataError, match=r"the run nowhere\.run cannot be read"):
+        evaluate(config_of(small_data, run="nowhere.run"))
+    for settings, asked in (
+        ({"pool": "candidates"}, "pool candidates"),
+        ({"pool": "document"}, "pool document"),
+        ({"retrieval": "text"}, "retrieval text"),
+    ):
+        with pytest.raises(InputError, match=rf"run 'a\.run' gives the candidates, so {asked} has no effect"):
+            config_of(small_data, run="a.run", **settings)
+    with pytest.raises(InputError, match=r"run 'a\.run' belongs to one data folder; give each of the sets its own"):
+        config_of(small_data, run="a.run", sets=(QuestionSet("one", "one"),))
+
+
+def test_each_set_may_have_a_run_and_runs_lie_where_they_are_asked_for(tmp_path, beir):
+    run = write_run(tmp_path / "a.run", {"q1": ["varn"], "q2": ["oro"], "q3": ["kell"]})
+    settings = {
+        "data": str(beir.parent),
+        "sets": (QuestionSet("one", "beir", "test", run=str(run)),),
+        "budgets": (50, 100),
+        "runs": str(tmp_path / "runs"),
+    }
+    evaluated = EvaluateConfig(methods="top-k", reader="none", quiet=True, **settings)
+    text = compare(evaluated).markdown
+    assert "the retriever's 1.0 candidates: evidence recall 0.250, full evidence 0.000, nDCG@10 0.380" in text
+    assert sorted(path.relative_to(tmp_path / "runs").as_posix() for path in (tmp_path / "runs").glob("*/*.run")) == [
+        "one-100/retriever.run", "one-100/top-k.run", "one-50/retriever.run", "one-50/top-k.run",
+    ]  # fmt: skip
+
+
+def test_runs_that_are_asked_for_later_are_written(tmp_path, beir):
+    run = write_run(tmp_path / "a.run", {"q1": ["varn"]})
+    settings = {"run": str(run), "out": str(tmp_path / "r.json")}
+    first = evaluate(config_of(beir, **settings))
+    second = evaluate(config_of(beir, runs=str(tmp_path / "runs"), **settings))
+    assert second["work"] == first["work"] and (tmp_path / "runs" / "top-k_k=2.run").is_file()
+
+
+# --- Folders without answers ---
+
+
+def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir, reader, capsys):
+    result = evaluate(config_of(beir, reader="first-words", methods="top-k"))
+    assert reader.asked == []
+    assert result["unread"] == f"no question of {beir}, test, has reference answers, so nothing is read"
+    [row] = result["methods"]
+    assert row["f1"] is row["em"] is row["rougeL"] is None and row["evidence_recall"] > 0 and row["nDCG@10"] > 0
+    show(result, "BEIR")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "no figures of answers: no question of" in printed and "nDCG@10" in printed
+    assert "the retriever's 20.0 candidates: evidence recall" in printed
+    assert "no figures of answers" in markdown({"beir": [result]})
+
+
+def test_answers_in_a_beir_folder_are_read(tmp_path, beir, reader):
+    answered = [row | {"answers": ["310 metres"]} for row in QUESTIONS]
+    write_beir(beir, {}, PASSAGES, answered)
+    result = evaluate(config_of(beir, reader="first-words"))
+    assert "unread" not in result and result["methods"][0]["f1"] is not None and reader.asked
+
+
+def test_without_gold_there_are_no_measures(tmp_path):
+    data = write_folder(tmp_path, queries=[QUERIES[8] | {"split": "test"}])
+    result = evaluate(config_of(data, out=str(tmp_path / "r.json")))
+    assert result["retriever"] == {
+        "nDCG@10": None, "RR@10": None, "R@20": None, "evidence_recall": None, "full_evidence": None, "candidates": 6.0,
+    }  # fmt: skip
+    assert result["methods"][0]["nDCG@10"] is None
+    assert (tmp_path / "r.runs" / "qrels.txt").read_text() == ""
