@@ -144,7 +144,7 @@ def changed(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str,
 def check_settings(kind: str, name: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Raise `InputError` for settings that a part does not take, that it lacks, or that have another type."""
     signature = inspect.signature(build)
-    listed = ", ".join(map(_default, signature.parameters.values())) or "(none)"
+    listed = ", ".join(map(default, signature.parameters.values())) or "(none)"
     try:
         signature.bind(**settings)
     except TypeError as error:
@@ -239,7 +239,7 @@ def _reads_as_written(text: str) -> bool:
         return False
 
 
-def _default(parameter: inspect.Parameter) -> str:
+def default(parameter: inspect.Parameter) -> str:
     """Return the name of a setting with its default value, where that is short enough to help."""
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         return "others"

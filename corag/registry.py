@@ -101,8 +101,12 @@ class Registry(Generic[P]):
 
     def settings(self, part: Spelling) -> tuple[str, ...]:
         """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names."""
-        parameters = inspect.signature(self._found(parse(part).name)[0]).parameters.values()
+        parameters = inspect.signature(self.builder(part)).parameters.values()
         return tuple(one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
+
+    def builder(self, part: Spelling) -> Callable[..., P]:
+        """Return the class or function that builds a part; `InputError` for an unknown name."""
+        return self._found(parse(part).name)[0]
 
     def knows(self, part: Spelling) -> bool:
         """Return whether there is such a name, or it may be that of a model; whether the model exists is not asked."""

@@ -1,0 +1,63 @@
+"""`corag list`: the parts that there are, and the settings of one."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from corag import registry
+from corag.cli.console import say, stdout
+from corag.errors import CoragError, InputError
+from corag.naming import default, nearest
+
+
+@dataclass(frozen=True)
+class ListConfig:
+    """List the parts by kind, or the settings of one part.
+
+    Attributes:
+        kind: Kind of part, such as `selector`; by default all.
+        part: Name of a part whose settings are listed.
+    """
+
+    kind: str | None = None
+    part: str | None = None
+
+
+def run(config: ListConfig) -> None:
+    """List parts or settings."""
+    kinds = {one.kind: one for one in registry.TABLES}
+    kind = None if config.kind is None else config.kind.removesuffix("s")
+    if kind not in (None, *kinds):
+        raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}")
+    tables = list(kinds.values()) if kind is None else [kinds[kind]]
+    if config.part is None:
+        drawn = Table(box=None, pad_edge=False, show_header=False)
+        for one in tables:
+            drawn.add_row(f"[bold]{one.kind}s[/]")
+            for name in one.names:
+                drawn.add_row(
+                    f"  {escape(name)}", escape(_documentation(one, name).split("\n\n")[0].replace("\n", " "))
+                )
+        stdout().print(drawn)
+        return
+    if not (having := [one for one in tables if config.part in one.names]):
+        names = dict.fromkeys(name for one in tables for name in one.names)
+        hint = nearest(config.part, names)
+        raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
+    for one in having:
+        settings = ", ".join(map(default, inspect.signature(one.builder(config.part)).parameters.values()))
+        say(f"{one.kind} {config.part}({settings})\n\n{_documentation(one, config.part)}\n")
+
+
+def _documentation(parts: registry.Registry[Any], name: str) -> str:
+    try:
+        build = parts.builder(name)
+    except CoragError as error:
+        return str(error)
+    return inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
