@@ -7,7 +7,7 @@ order, so joining them (without overlap) restores the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from corag.errors import InputError
@@ -20,6 +20,9 @@ DEFAULT_BUDGET = 1024
 
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
+
+Piece = tuple[Span, int]
+"""A span that fits a chunk, and its tokens."""
 
 # A sentence ends after . ! ? and similar (with closing quotes or brackets) before white space and a possible start of a
 # sentence, after CJK full stops, or at an empty line.
@@ -88,38 +91,43 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
     config = config or ChunkConfig()
     if not document.text:
         return []
-    ruler = _Ruler(document, tokens, config.max_tokens)
+    ruler = Ruler(document.id, document.text, document.title, tokens, config.max_tokens)
+    pieces = list(fitting_pieces(sentence_spans(document.text), ruler))
     return [
         Chunk(
             f"{document.id}#{start}-{end}",
             with_title(document.title, document.text[start:end]),
             {"document": document.id, "title": document.title, "start": start, "end": end},
         )
-        for start, end in _pack(document.text, ruler, config.overlap_tokens)
+        for start, end in pack(pieces, ruler, config.overlap_tokens)
     ]
 
 
-class _Ruler:
-    """Counts the tokens that pieces of a document add to its title.
+class Ruler:
+    """Counts the tokens that pieces of a document add to the title of its chunks.
 
     Attributes:
+        document: Id of the document, for errors.
+        text: Its text.
         room: Maximum tokens that the pieces of a chunk may add.
     """
 
-    def __init__(self, document: Document, tokens: TokenCounter, max_tokens: int) -> None:
+    def __init__(self, document: str, text: str, title: str, tokens: TokenCounter, max_tokens: int) -> None:
         self.document = document
+        self.text = text
+        self._title = title
         self._tokens = tokens
-        self._title_tokens = int(tokens.count([with_title(document.title, "")])[0]) if document.title else 0
+        self._title_tokens = int(tokens.count([with_title(title, "")])[0]) if title else 0
         self.room = max_tokens - self._title_tokens
         if self.room < 1:
             raise InputError(
-                f"document {document.id!r}: its title of {len(document.title)} characters leaves no room for "
+                f"document {document!r}: its title of {len(title)} characters leaves no room for "
                 f"text within max_tokens={max_tokens}; raise max_tokens or shorten the title"
             )
 
     def sizes(self, spans: Sequence[Span]) -> list[int]:
         """Return the tokens of each span, counted together with the title as the budget will count them."""
-        texts = [with_title(self.document.title, self.document.text[start:end]) for start, end in spans]
+        texts = [with_title(self._title, self.text[start:end]) for start, end in spans]
         return [int(count) - self._title_tokens for count in self._tokens.count(texts)]
 
     def fits(self, start: int, end: int) -> bool:
@@ -127,56 +135,63 @@ class _Ruler:
         return self.sizes([(start, end)])[0] <= self.room
 
 
-def _pack(text: str, ruler: _Ruler, overlap_tokens: int) -> Iterator[Span]:
-    """Fill chunks with whole sentences, greedily; yield spans that fit."""
-    pieces, sizes = zip(*_pieces(text, ruler), strict=True)
+def pack(pieces: Sequence[Piece], ruler: Ruler, overlap_tokens: int) -> Iterator[Span]:
+    """Fill chunks with whole pieces, greedily; yield spans that fit."""
+    spans = [span for span, _ in pieces]
+    sizes = [size for _, size in pieces]
     start = new = 0  # the first piece of the chunk, and the first one that is in no chunk yet
-    while new < len(pieces):
+    while new < len(spans):
         end = new + 1
         total = sum(sizes[start:end])
-        while end < len(pieces) and total + sizes[end] <= ruler.room:
+        while end < len(spans) and total + sizes[end] <= ruler.room:
             total += sizes[end]
             end += 1
         # Sizes do not add up exactly under every tokenizer: drop pieces until the joined text fits.
-        while end > new + 1 and not ruler.fits(pieces[start][0], pieces[end - 1][1]):
+        while end > new + 1 and not ruler.fits(spans[start][0], spans[end - 1][1]):
             end -= 1
-        yield pieces[start][0], pieces[end - 1][1]
+        yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
-        if new == len(pieces):
+        if new == len(spans):
             return
         repeated = 0
         while overlap_tokens and start - 1 > first and repeated + sizes[start - 1] <= overlap_tokens:
             start -= 1
             repeated += sizes[start]
         # The overlap must leave room for something new, or the next chunk would lie inside this one.
-        while start < new and not ruler.fits(pieces[start][0], pieces[new][1]):
+        while start < new and not ruler.fits(spans[start][0], spans[new][1]):
             start += 1
 
 
-def _pieces(text: str, ruler: _Ruler) -> Iterator[tuple[Span, int]]:
-    """Yield sentences, or parts of those that do not fit a chunk, and their sizes, covering the text."""
-    sentences = sentence_spans(text)
-    for (start, end), size in zip(sentences, ruler.sizes(sentences), strict=True):
+def words_of(text: str, span: Span) -> list[Span]:
+    """Return the words between two offsets, each with the white space that follows it."""
+    return [match.span() for match in _WORD.finditer(text, *span)]
+
+
+def fitting_pieces(
+    spans: Sequence[Span], ruler: Ruler, finer: Sequence[Callable[[str, Span], list[Span]]] = (words_of,)
+) -> Iterator[Piece]:
+    """Yield spans and their sizes; what does not fit a chunk is cut by the first of `finer`, then by the next.
+
+    What no function can cut so that it fits is cut between characters. The pieces cover what the spans cover.
+    """
+    for span, size in zip(spans, ruler.sizes(spans), strict=True):
         if size <= ruler.room:
-            yield (start, end), size
-            continue
-        words = [match.span() for match in _WORD.finditer(text, start, end)]
-        for word, word_size in zip(words, ruler.sizes(words), strict=True):
-            if word_size <= ruler.room:
-                yield word, word_size
-            else:
-                parts = list(_cut_word(word, ruler))
-                yield from zip(parts, ruler.sizes(parts), strict=True)
+            yield span, size
+        elif finer:
+            yield from fitting_pieces(finer[0](ruler.text, span), ruler, finer[1:])
+        else:
+            parts = list(_cut_word(span, ruler))
+            yield from zip(parts, ruler.sizes(parts), strict=True)
 
 
-def _cut_word(span: Span, ruler: _Ruler) -> Iterator[Span]:
+def _cut_word(span: Span, ruler: Ruler) -> Iterator[Span]:
     """Cut a run without white space into the longest parts that fit, by doubling and halving."""
     start, end = span
     while start < end:
         step = 1
         if not ruler.fits(start, start + 1):
             raise InputError(
-                f"document {ruler.document.id!r}: the single character {ruler.document.text[start]!r} at {start} needs "
+                f"document {ruler.document!r}: the single character {ruler.text[start]!r} at {start} needs "
                 f"more than the {ruler.room} tokens that a chunk has for text; raise max_tokens"
             )
         while start + step < end and ruler.fits(start, min(end, start + 2 * step)):

@@ -1,0 +1,175 @@
+"""A file's text into chunks that keep to its structure.
+
+A chunk lies inside one section, whose path of headings is its title. Sections too short to stand alone are joined
+under the heading that they share. Code blocks and tables stay whole if they fit; a longer table is cut between rows,
+and each part has the header.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from os.path import commonprefix
+from typing import Any
+
+from corag.files.structure import Block, FileText, Section
+from corag.text.chunking import (
+    ChunkConfig,
+    Piece,
+    Ruler,
+    Span,
+    cut_to_tokens,
+    fitting_pieces,
+    pack,
+    sentence_spans,
+    words_of,
+)
+from corag.text.documents import with_title
+from corag.types import Chunk, TokenCounter
+
+HEADING_SEPARATOR = " > "
+"""Stands between the headings of a title: `Guide > Install > Linux`."""
+
+_TITLE_SHARE = 4
+"""A title may take this part of a chunk's tokens."""
+_SHORT_SHARE = 8
+"""A section with less than this part of a chunk's tokens is joined with its neighbours."""
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n?|\n|\Z)")
+_BLANK_LINES = re.compile(r"(?:\r\n?|\n)(?:[ \t]*(?:\r\n?|\n))+")
+
+
+def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkConfig | None = None) -> list[Chunk]:
+    """Cut a file into chunks named `path#start-end`, in its order.
+
+    Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two stands the header of a table
+    that was begun in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
+    path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another) or `line`.
+
+    Raises:
+        InputError: A character needs more tokens than a chunk has.
+    """
+    config = config or ChunkConfig()
+    lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
+    chunks = []
+    for headings, span, blocks in _joined(file, tokens, config.max_tokens):
+        title = fitting_title(headings, tokens, config.max_tokens // _TITLE_SHARE)
+        for start, end, header in _cut(path, file.text, title, span, blocks, tokens, config):
+            body = file.text[start:end]
+            where: dict[str, Any] = {"headings": list(headings)}
+            if file.pages:
+                where["page"], last = file.page(start), file.page(end - 1)
+                if last != where["page"]:
+                    where["last_page"] = last
+            elif file.lines:
+                where["line"] = bisect_right(lines, start) + 1
+            chunks.append(
+                Chunk(
+                    f"{path}#{start}-{end}",
+                    with_title(with_title(title, header) if header else title, body),
+                    {"document": path, "title": title, "start": start, "end": end, **where},
+                )
+            )
+    return chunks
+
+
+def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> str:
+    """Return a path of headings as a title of at most `limit` tokens: without the middle, then the last alone."""
+    last = headings[-1]
+    tried = [HEADING_SEPARATOR.join(headings)]
+    if len(headings) > 2:
+        tried.append(HEADING_SEPARATOR.join([headings[0], "…", last]))
+    tried.append(last)
+    for title in tried:
+        if int(tokens.count([title])[0]) <= limit:
+            return title
+    return cut_to_tokens(last, tokens, limit)
+
+
+def _joined(
+    file: FileText, tokens: TokenCounter, max_tokens: int
+) -> Iterator[tuple[tuple[str, ...], Span, list[Block]]]:
+    """Yield headings, span and blocks of each section with text; short neighbours under a shared heading are one."""
+    sections = [section for section in file.sections if section.blocks]
+    # Sections too long to count are no candidates; what counts is a small number.
+    sizes = [int(size) for size in tokens.count([file.text[one.start : one.end][: 20 * max_tokens] for one in sections])]
+    groups: list[tuple[tuple[str, ...], list[Section], int]] = []
+    for section, size in zip(sections, sizes, strict=True):
+        short = size < max_tokens // _SHORT_SHARE
+        if groups and short:
+            headings, group, total = groups[-1]
+            shared = tuple(commonprefix([headings, section.headings]))
+            # A total of -1 marks a section that stands alone.
+            if shared and 0 <= total and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
+                groups[-1] = shared, [*group, section], total + size
+                continue
+        groups.append((section.headings, [section], size if short else -1))
+    for headings, group, _ in groups:
+        first, last = group[0], group[-1]
+        blocks = [block for section in group for block in section.blocks]
+        if headings != first.headings:
+            blocks[0] = blocks[0]._replace(start=first.start, kind="text")
+        yield headings, (blocks[0].start, last.end), blocks
+
+
+def _cut(
+    path: str,
+    text: str,
+    title: str,
+    span: Span,
+    blocks: Sequence[Block],
+    tokens: TokenCounter,
+    config: ChunkConfig,
+) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
+    ruler = Ruler(path, text, title, tokens, config.max_tokens)
+    pieces: list[Piece] = []
+    for block, (start, end) in zip(blocks, pairwise([*(block.start for block in blocks), span[1]]), strict=True):
+        stripped = (start, start + len(text[start:end].rstrip()))
+        if block.kind == "table" and not ruler.fits(*stripped):
+            yield from _trimmed(text, pack(pieces, ruler, config.overlap_tokens))
+            pieces = []
+            yield from _cut_table(path, text, title, stripped, block.header_end, tokens, config)
+        elif block.kind == "text":
+            sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
+            pieces.extend(fitting_pieces(sentences, ruler, (_lines, words_of)))
+        else:
+            pieces.extend(fitting_pieces([(start, end)], ruler, (_paragraphs, _lines, words_of)))
+    yield from _trimmed(text, pack(pieces, ruler, config.overlap_tokens))
+
+
+def _cut_table(
+    path: str, text: str, title: str, span: Span, header_end: int, tokens: TokenCounter, config: ChunkConfig
+) -> Iterator[tuple[int, int, str]]:
+    """Yield the chunks of a table that does not fit one: rows, each time under the header if it leaves them room."""
+    header = text[span[0] : header_end].rstrip()
+    used = int(tokens.count([with_title(title, header)])[0])
+    if used > config.max_tokens // 2:
+        header, header_end = "", span[0]
+    ruler = Ruler(path, text, with_title(title, header) if header else title, tokens, config.max_tokens)
+    rows = list(fitting_pieces(_lines(text, (header_end, span[1])), ruler))
+    for start, end, _ in _trimmed(text, pack(rows, ruler, 0)):
+        # The first rows stand below their header in the file, too.
+        first = header and not text[header_end:start].strip()
+        yield (span[0], end, "") if first else (start, end, header)
+
+
+def _trimmed(text: str, spans: Iterable[Span]) -> Iterator[tuple[int, int, str]]:
+    for start, end in spans:
+        body = text[start:end]
+        if body.strip():
+            # Spaces before the first word are what makes code and lists.
+            begin = start + len(body) - len(body.lstrip("\r\n"))
+            yield begin, start + len(body.rstrip()), ""
+
+
+def _lines(text: str, span: Span) -> list[Span]:
+    return [match.span() for match in _LINE.finditer(text, *span) if match.end() > match.start()]
+
+
+def _paragraphs(text: str, span: Span) -> list[Span]:
+    """Return what stands between blank lines, each with those that follow it; the next keeps its indentation."""
+    ends = [match.end() for match in _BLANK_LINES.finditer(text, *span)]
+    return [(start, end) for start, end in pairwise(dict.fromkeys([span[0], *ends, span[1]]))]

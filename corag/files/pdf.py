@@ -1,0 +1,150 @@
+"""PDF: the text of all pages, with the outline (bookmarks) as headings.
+
+A scanned page has no text; it would need text recognition first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import accumulate
+from typing import Any
+
+from corag.files.read import UnreadableFileError
+from corag.files.structure import Block, FileText, Heading, sections_of
+from corag.optional import require
+
+_REASONS = {"4": "encrypted; save it without a password", "5": "its encryption is not supported"}
+"""Error code of PDFium -> reason."""
+
+_LIGATURES = {
+    0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
+    0xAD: None, 0: None, 0xFFFF: None,
+}  # fmt: skip
+# PDFium writes U+FFFE for a hyphen that ends a line.
+_BROKEN_WORD = re.compile(r"(\w+)(?:\ufffe|[-\u2010]\n)(\w+)")
+_LEFT_OVER = re.compile(r"\ufffe\n?")
+_TITLE_BY_PROGRAM = re.compile(r"^(microsoft \w+ - |untitled|title$)|\.(docx?|tex|dvi|indd|pages|rtf|odt|pptx?|ps)$", re.I)
+# Lines at the edge of a page that may be a running head, and how many of them a page may have.
+_EDGE_LINES = 2
+_MIN_REPEATS = 3
+_MAX_TITLE_LINES = 3
+_NUMBER = re.compile(r"(?:chapter|section|part|appendix)?(?:\d{0,6}|[a-z]\d{0,4}|[ivxlc]{1,6})")
+
+
+def read_pdf(data: bytes, name: str) -> FileText:
+    """Return the text of a PDF; see `read_file`.
+
+    Words that are broken at the end of a line are joined, ligatures are written in letters, and running heads and
+    page numbers, which most pages repeat, are left out.
+    """
+    pdfium = require("pypdfium2", "documents")
+    try:
+        with pdfium.PdfDocument(data) as document:
+            pages = [_page_text(document, number) for number in range(len(document))]
+            title = document.get_metadata_value("Title")
+            outline = [_bookmark(item) for item in document.get_toc(max_depth=6)]
+    except pdfium.PdfiumError as error:
+        code = str(getattr(error, "err_code", ""))
+        raise UnreadableFileError(_REASONS.get(code, f"damaged: {error}")) from error
+    pages = _joined_words(_without_running_heads(pages))
+    parts = [f"{page}\n" if page else "" for page in pages]
+    starts, text = [0, *accumulate(map(len, parts))][:-1], "".join(parts)
+    headings = _headings(text, starts, outline)
+    ends = [0, *(heading.end for heading in headings)]
+    begins = [*(heading.start for heading in headings), len(text)]
+    blocks = [Block(start) for start, end in zip(ends, begins, strict=True) if text[start:end].strip()]
+    title = " ".join(title.split())
+    known = name if len(title) < 3 or _TITLE_BY_PROGRAM.search(title) else title
+    return FileText(text, sections_of(text, headings, blocks, known), tuple(starts))
+
+
+def _page_text(document: Any, number: int) -> str:
+    page = document[number]
+    try:
+        text: str = page.get_textpage().get_text_range()
+    finally:
+        page.close()
+    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES)
+
+
+def _bookmark(item: Any) -> tuple[int, str, int | None]:
+    """Return level, title and page (from 0) of an entry of the outline."""
+    target = item.get_dest()
+    return item.level + 1, " ".join(item.get_title().split()), None if target is None else target.get_index()
+
+
+def _without_running_heads(pages: list[str]) -> list[str]:
+    """Return the pages without first and last lines that stand, numbers aside, at the same place of many pages."""
+    lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
+    edges = [*range(_EDGE_LINES), *range(-_EDGE_LINES, 0)]
+    counts = Counter(
+        (edge, _shape(page[edge])) for page in lines for edge in edges if len(page) > 2 * _EDGE_LINES
+    )
+    # Left and right pages may have heads of their own, and a chapter's name may stand in them.
+    often = max(_MIN_REPEATS, len(pages) // 4)
+    repeated = {line for line, count in counts.items() if count >= often}
+    kept = []
+    for page in lines:
+        first, last = 0, len(page)
+        while len(page) > 2 * _EDGE_LINES and first < _EDGE_LINES and (first, _shape(page[first])) in repeated:
+            first += 1
+        while len(page) > 2 * _EDGE_LINES and len(page) - last < _EDGE_LINES:
+            edge = last - len(page) - 1
+            if (edge, _shape(page[edge])) not in repeated:
+                break
+            last -= 1
+        kept.append("\n".join(page[first:last]))
+    return kept
+
+
+def _shape(line: str) -> str:
+    """Return what a line has in common with its like on other pages: all but numbers."""
+    return re.sub(r"\d+|\b[ivxlc]+\b", "0", line)
+
+
+def _joined_words(pages: list[str]) -> list[str]:
+    """Return the pages with the words whole that a line's end had broken.
+
+    The hyphen stays where the document writes the word with one elsewhere, and before capitals and numbers.
+    """
+    words = Counter(word for page in pages for word in re.findall(r"\w+(?:-\w+)*", page))
+
+    def join(match: re.Match[str]) -> str:
+        first, second = match[1], match[2]
+        hyphenated, whole = f"{first}-{second}", first + second
+        if not second[0].islower() or words[hyphenated] > words[whole]:
+            return hyphenated
+        return whole
+
+    return [_LEFT_OVER.sub("-", _BROKEN_WORD.sub(join, page)) for page in pages]
+
+
+def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | None]]) -> list[Heading]:
+    """Return the entries of the outline at their lines; at the top of the page where no line reads like them."""
+    found: list[Heading] = []
+    reached = 0
+    for level, title, page in outline:
+        if page is None or not 0 <= page < len(starts) or not title:
+            continue
+        begin = max(reached, starts[page])
+        end = starts[page + 1] if page + 1 < len(starts) else len(text)
+        start, reached = _line_of(title, text, begin, end) or (begin, begin)
+        found.append(Heading(level, title, start, reached))
+    return found
+
+
+def _line_of(title: str, text: str, begin: int, end: int) -> tuple[int, int] | None:
+    """Return the span of the lines that read like a title, with or without a number before it."""
+    wanted = _letters(title)
+    lines = [match.span() for match in re.finditer(r"[^\n]+\n?", text[begin:end])]
+    for place, (start, _) in enumerate(lines):
+        for _, stop in lines[place : place + _MAX_TITLE_LINES]:
+            line = _letters(text[begin + start : begin + stop])
+            if line.endswith(wanted) and _NUMBER.fullmatch(line.removesuffix(wanted)):
+                return begin + start, begin + stop
+    return None
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())

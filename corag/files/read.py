@@ -1,0 +1,162 @@
+"""From a file's bytes to its text and structure, by the ending of its name."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import os
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+
+from corag.errors import CoragError, MissingExtraError
+from corag.files.find import TYPES
+from corag.files.markdown import read_markdown
+from corag.files.structure import Block, FileText, sections_of
+from corag.optional import load
+
+MAX_FILE_BYTES = 256 * 2**20
+"""Larger files are not read: text, structure and chunks of one file are in memory together."""
+
+READER_VERSION = 1
+"""Raised by every change that makes other text or sections of the same file."""
+
+_READERS = {
+    "html": ("corag.files.web:read_html", ("beautifulsoup4", "lxml", "markdownify")),
+    "pdf": ("corag.files.pdf:read_pdf", ("pypdfium2",)),
+    "docx": ("corag.files.docx:read_docx", ("mammoth", "beautifulsoup4", "lxml", "markdownify")),
+}
+"""Type -> function of (bytes, name), and the packages that it needs."""
+
+# UTF-32 first: its little-endian mark begins with that of UTF-16.
+_MARKS = {
+    b"\xff\xfe\x00\x00": "utf-32",
+    b"\x00\x00\xfe\xff": "utf-32",
+    b"\xff\xfe": "utf-16",
+    b"\xfe\xff": "utf-16",
+}
+_GUESS_BYTES = 2**16
+
+
+class UnreadableFileError(CoragError):
+    """A file holds no text that can be read; the message is the reason alone, without the path."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """Return a file's bytes as they were at one moment.
+
+    Raises:
+        UnreadableFileError: It cannot be opened, is empty or too large, or changes all the time.
+    """
+    try:
+        for _ in range(3):
+            with path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                if before.st_size > MAX_FILE_BYTES:
+                    raise UnreadableFileError(
+                        f"{before.st_size / 2**20:,.0f} MiB, more than {MAX_FILE_BYTES / 2**20:,.0f}; split it"
+                    )
+                data = file.read(MAX_FILE_BYTES + 1)
+                after = os.fstat(file.fileno())
+            if (before.st_size, before.st_mtime_ns) == (len(data), after.st_mtime_ns):
+                break
+        else:
+            raise UnreadableFileError("it changes while it is read; run again when it is whole")
+    except OSError as error:
+        raise UnreadableFileError(f"cannot be opened: {error.strerror or error}") from error
+    if not data.strip():
+        raise UnreadableFileError("empty")
+    return data
+
+
+def read_file(data: bytes, path: str) -> FileText:
+    """Return the text of a file and its structure.
+
+    Args:
+        data: The file's bytes.
+        path: Its path, which gives type and name.
+
+    Raises:
+        UnreadableFileError: It is damaged, encrypted, of another type than its name says, or holds no text.
+    """
+    file = PurePosixPath(path)
+    kind = TYPES.get(file.suffix.lower(), "text")
+    name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
+    try:
+        if kind in _READERS:
+            read: Callable[[bytes, str], FileText] = load(_READERS[kind][0])
+            found = read(data, name)
+        elif kind == "markdown":
+            found = read_markdown(decode(data), name)
+        else:
+            found = _read_plain(decode(data), name)
+    except MissingExtraError as error:
+        raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
+    except RecursionError as error:
+        raise UnreadableFileError("its elements are nested too deeply") from error
+    if not any(section.blocks for section in found.sections):
+        scanned = "; pages that are pictures need text recognition (OCR) first" if kind == "pdf" else ""
+        raise UnreadableFileError(f"it holds no text{scanned}")
+    return found
+
+
+def _read_plain(text: str, name: str) -> FileText:
+    blocks = [Block(len(text) - len(text.lstrip()))] if text.strip() else []
+    return FileText(text, sections_of(text, (), blocks, name), lines=True)
+
+
+def decode(data: bytes) -> str:
+    """Return the text of bytes in UTF-8, in UTF-16 or UTF-32 with a byte order mark, or in an older encoding.
+
+    A byte order mark is no part of the text; line ends stay as they are. What is mostly UTF-8 keeps its good
+    characters, each bad byte becomes U+FFFD. Other encodings are guessed by charset-normalizer, and taken as
+    Windows-1252 where it has no guess or is not installed.
+
+    Raises:
+        UnreadableFileError: The bytes are no text.
+    """
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
+    if encoding:
+        return data.decode(encoding, "replace")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        if b"\0" in data[:_GUESS_BYTES]:
+            raise UnreadableFileError("it is no text: it holds zero bytes") from None
+        lenient = data.decode("utf-8-sig", "replace")
+        num_bad = lenient.count("\ufffd")
+        num_good = sum(1 for character in lenient if character > "\x7f") - num_bad
+        if num_good > 2 * num_bad:
+            return lenient
+        return data.decode(_guess(data[:_GUESS_BYTES]), "replace")
+    if text.count("\0") > len(text) // 100:
+        raise UnreadableFileError("it is no text: it holds zero bytes")
+    return text
+
+
+def _guess(data: bytes) -> str:
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError:
+        return "cp1252"
+    best = from_bytes(data).best()
+    return "cp1252" if best is None else best.encoding
+
+
+def reading_key(data_digest: str, path: str) -> str:
+    """Return what the text of a file depends on: the hash of its bytes, its name, and what reads it."""
+    kind = TYPES.get(PurePosixPath(path).suffix.lower(), "text")
+    whole = f"{READER_VERSION} {data_digest} {path} {_versions(kind)}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:32]
+
+
+@lru_cache
+def _versions(kind: str) -> str:
+    found = []
+    for package in _READERS.get(kind, ("", ()))[1]:
+        try:
+            found.append(f"{package}=={importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package} missing")
+    return " ".join(found)

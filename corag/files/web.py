@@ -1,0 +1,68 @@
+"""HTML: the main part of a page, turned into Markdown."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+from corag.files.markdown import read_markdown
+from corag.files.structure import FileText
+from corag.optional import require
+
+# What is no text of the document: code, forms, and what leads to other pages.
+_NO_TEXT = (
+    "script, style, noscript, template, svg, iframe, object, form, button, nav, aside, dialog, [hidden], "
+    "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], a.headerlink, a.anchor"
+)
+_MAIN = "main, [role=main]"
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+
+def read_html(data: bytes, name: str) -> FileText:
+    """Return the text of an HTML page; see `read_file`.
+
+    Where the page marks its main part, only that is taken. The title in its head counts where it has no single
+    first-level heading.
+    """
+    soup = parse_html(data)
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    for element in soup.select(_NO_TEXT):
+        element.decompose()
+    main = soup.select(_MAIN)
+    if not main:
+        # A header of the site names the site; one inside an article names the article.
+        for element in soup.select("body > footer, body > header:not(:has(h1)), body > * > footer"):
+            element.decompose()
+    return read_markdown(to_markdown(main[0] if len(main) == 1 else soup.body or soup), name, title=title, lines=False)
+
+
+def parse_html(data: bytes | str) -> Any:
+    """Return the tree of a page."""
+    require("lxml", "documents")
+    soup = require("bs4", "documents")
+    with warnings.catch_warnings():
+        # It warns of XHTML, of texts that look like a file's name, and of bytes in another encoding than declared.
+        warnings.simplefilter("ignore")
+        return soup.BeautifulSoup(data, "lxml")
+
+
+def to_markdown(tree: Any) -> str:
+    """Return a tree as Markdown: without pictures, links as their words."""
+    markdownify = require("markdownify", "documents")
+    for cell in tree.select("td, th"):
+        # A bar would end the cell.
+        for text in cell.find_all(string=lambda string: "|" in string):
+            text.replace_with(text.replace("|", "\\|"))
+    converter = markdownify.MarkdownConverter(
+        heading_style="ATX",
+        bullets="-",
+        strip=["a", "img"],
+        escape_asterisks=False,
+        escape_underscores=False,
+        strong_em_symbol="*",
+        sub_symbol="",
+        sup_symbol="",
+        table_infer_header=True,
+    )
+    return _BLANK_LINES.sub("\n\n", converter.convert_soup(tree)).strip()
