@@ -23,7 +23,7 @@ from corag.registry import selector as make_selector
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
 from corag.selectors.problem import check_budget, check_query
-from corag.text.documents import SEPARATOR
+from corag.text.documents import SEPARATOR, citation
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector
 
 DEFAULT_EMBEDDER = "minilm"
@@ -54,20 +54,27 @@ class Reply:
             "question": self.question,
             "answer": self.answer.text,
             "confidence": self.answer.confidence,
-            "answer_chunk": self._answer_chunk(),
+            "answer_chunk": self.answer_chunk,
             "budget_tokens": selection.budget_tokens,
             "cost_tokens": selection.cost_tokens,
             "value": selection.value,
             "method": selection.method,
             "chunks": [
-                {"id": chunk.id, "text": chunk.text, "metadata": dict(chunk.metadata)} for chunk in selection.chunks
+                {
+                    "id": chunk.id,
+                    "text": chunk.text,
+                    "citation": citation(chunk),
+                    "metadata": dict(chunk.metadata),
+                }
+                for chunk in selection.chunks
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
             "parts": dict(self.parts),
         }
 
-    def _answer_chunk(self) -> str | None:
+    @property
+    def answer_chunk(self) -> str | None:
         """Return the id of the chunk that the answer came from; None where the reader cannot say, or for a summary."""
         answer, chunks = self.answer, self.selection.chunks
         if answer.chunk is None or self.selection.text != SEPARATOR.join(chunk.text for chunk in chunks):

@@ -5,23 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from corag.cli.console import progress, say
+from corag.cli.show import show_update
 from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 
 @dataclass(frozen=True)
 class IndexConfig:
-    """Cut the corpus of a data folder into chunks and index them; an interrupted run resumes.
+    """Index a folder of documents, or the corpus of a data folder; run again, it does only what is missing.
 
     Attributes:
-        data: Data folder with corpus.jsonl[.gz].
+        data: Folder of documents (Markdown, HTML, PDF, DOCX, plain text), one document, or a data folder with
+            corpus.jsonl[.gz].
         out: Where to put the index: a local folder, or an object-storage URI (s3://, gs://, az://).
         max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
         tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
         batch_size: Chunks embedded and stored at a time.
-        overwrite: Replace an existing index of other data or settings.
+        overwrite: Replace an existing index of another folder or with other settings; without it, the index of the same
+            folder is brought up to date.
         quiet: Show no progress.
     """
 
@@ -37,12 +40,12 @@ class IndexConfig:
 
 
 def run(config: IndexConfig) -> None:
-    """Index a corpus."""
+    """Index a folder, or bring its index up to date."""
     import corag
-    from corag.index import build_index
+    from corag.index import update_index
 
     with progress("index", quiet=config.quiet) as report:
-        index = build_index(
+        update = update_index(
             config.data,
             config.out,
             corag.embedder(config.embedder),
@@ -52,4 +55,5 @@ def run(config: IndexConfig) -> None:
             batch_size=config.batch_size,
             report=report,
         )
-    say(f"{len(index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+    show_update(update)
+    say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.panel import Panel
 
 from corag.cli.console import say, stdout, table
 from corag.reply import Reply
+from corag.text.documents import body, citation
+
+if TYPE_CHECKING:
+    from corag.index import IndexUpdate
 
 CHOSEN_BY = (
     "agent", "policy", "reranker", "iterations", "exploration", "cost_weight", "prefilter",
@@ -17,27 +23,31 @@ CHOSEN_BY = (
 )  # fmt: skip
 """Fields of the trace that stand below the table."""
 
+MAX_LISTED = 20
+"""Unreadable files that are printed; the index's manifest lists all."""
+
 
 def show_reply(reply: Reply) -> None:
-    """Print an answer, the selected chunks in order with cost and value, and the time of each step."""
+    """Print an answer, the selected chunks in order with cost, value and origin, and the time of each step."""
     console, selection, trace = stdout(), reply.selection, reply.selection.trace
     console.print(Panel(escape(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
     values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
     rows = [
         {
             "place": str(place),
-            "chunk": escape(chunk.id),
             "tokens": tokens,
             "value": value,
-            "text": escape(textwrap.shorten(chunk.text, 48, placeholder=" ...")),
+            "text": escape(textwrap.shorten(body(chunk), 48, placeholder=" ...")),
         }
         # A selector that is not one of this project may note neither.
         for place, (chunk, tokens, value) in enumerate(zip_longest(selection.chunks, trace.chunk_tokens, values), 1)
     ]
     if rows:
         value = "similarity" if trace.chunk_values is None else "value alone"
-        columns = {"place": "#", "chunk": "chunk", "tokens": "tokens", "value": value, "text": "begins"}
+        columns = {"place": "#", "tokens": "tokens", "value": value, "text": "begins"}
         console.print(table(rows, columns))
+        for place, chunk in enumerate(selection.chunks, start=1):
+            say(f"[{place}] {citation(chunk)}{'  <- answer' if chunk.id == reply.answer_chunk else ''}")
     else:
         say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
     noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
@@ -48,3 +58,35 @@ def show_reply(reply: Reply) -> None:
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
     say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))
+
+
+def show_update(update: IndexUpdate) -> None:
+    """Print what became of the files of a folder, those that cannot be read, and what was embedded."""
+    changes, written = update.changes, update.written
+    chunks = f"{written.num_embedded} chunks embedded, {written.num_copied} kept"
+    if not (written.num_embedded or written.num_copied):
+        chunks = "nothing to do"
+    if changes is None:
+        say(chunks)
+        return
+    counts = {
+        "new": changes.added,
+        "unchanged": changes.unchanged,
+        "changed": changes.changed,
+        "deleted": changes.deleted,
+        "unreadable": len(changes.unreadable),
+    }
+    files = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+    say(f"files: {files}; {chunks}")
+    _say_some("unreadable", changes.unreadable)
+    _say_some("not in Unicode", {path: f"taken as {encoding}" for path, encoding in changes.guessed.items()})
+    if changes.others:
+        others = ", ".join(f"{ending} {number}" for ending, number in changes.others.items())
+        say(f"  left out, of other types: {others}")
+
+
+def _say_some(what: str, files: Mapping[str, str]) -> None:
+    for path, reason in list(files.items())[:MAX_LISTED]:
+        say(f"  {what}: {path}: {reason}")
+    if len(files) > MAX_LISTED:
+        say(f"  {what}: {len(files) - MAX_LISTED} more")

@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from os.path import commonprefix
+from itertools import pairwise, takewhile
 from typing import Any
 
 from corag.files.structure import Block, FileText, Section
@@ -93,16 +92,16 @@ def _joined(
 ) -> Iterator[tuple[tuple[str, ...], Span, list[Block]]]:
     """Yield headings, span and blocks of each section with text; short neighbours under a shared heading are one."""
     sections = [section for section in file.sections if section.blocks]
-    # Sections too long to count are no candidates; what counts is a small number.
-    sizes = [int(size) for size in tokens.count([file.text[one.start : one.end][: 20 * max_tokens] for one in sections])]
+    # Which sections are short shows in their first characters.
+    texts = [file.text[section.start : section.end][: 20 * max_tokens] for section in sections]
     groups: list[tuple[tuple[str, ...], list[Section], int]] = []
-    for section, size in zip(sections, sizes, strict=True):
+    for section, size in zip(sections, map(int, tokens.count(texts)), strict=True):
         short = size < max_tokens // _SHORT_SHARE
         if groups and short:
             headings, group, total = groups[-1]
-            shared = tuple(commonprefix([headings, section.headings]))
+            shared = _shared(headings, section.headings)
             # A total of -1 marks a section that stands alone.
-            if shared and 0 <= total and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
+            if shared and total >= 0 and total + size <= max_tokens - max_tokens // _TITLE_SHARE:
                 groups[-1] = shared, [*group, section], total + size
                 continue
         groups.append((section.headings, [section], size if short else -1))
@@ -112,6 +111,11 @@ def _joined(
         if headings != first.headings:
             blocks[0] = blocks[0]._replace(start=first.start, kind="text")
         yield headings, (blocks[0].start, last.end), blocks
+
+
+def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what two paths of headings have in common."""
+    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _cut(

@@ -32,7 +32,7 @@ def read_docx(data: bytes, name: str) -> FileText:
     except RecursionError:
         raise
     # It raises errors of many kinds (of XML, zip, missing parts) for a damaged document.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         raise UnreadableFileError(f"damaged: {type(error).__name__}: {error}") from error
     soup = parse_html(page)
     titles = soup.select("p.title")

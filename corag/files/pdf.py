@@ -22,12 +22,13 @@ _LIGATURES = {
     0xAD: None, 0: None, 0xFFFF: None,
 }  # fmt: skip
 # PDFium writes U+FFFE for a hyphen that ends a line.
-_BROKEN_WORD = re.compile(r"(\w+)(?:\ufffe|[-\u2010]\n)(\w+)")
+_BROKEN_WORD = re.compile(r"(\w[\w-]*)(?:\ufffe|[-\u2010]\n)(\w+)")
 _LEFT_OVER = re.compile(r"\ufffe\n?")
-_TITLE_BY_PROGRAM = re.compile(r"^(microsoft \w+ - |untitled|title$)|\.(docx?|tex|dvi|indd|pages|rtf|odt|pptx?|ps)$", re.I)
+_TITLE_BY_PROGRAM = re.compile(r"microsoft \w+ - .*|untitled.*|title|.*\.(docx?|tex|dvi|indd|rtf|odt|pptx?|ps)", re.I)
 # Lines at the edge of a page that may be a running head, and how many of them a page may have.
 _EDGE_LINES = 2
 _MIN_REPEATS = 3
+_PAGE_NUMBER = re.compile(r"^(?:\d+|[ivxlc]+)\b|\b(?:\d+|[ivxlc]+)(?:\s*(?:/|of)\s*\d+)?$")
 _MAX_TITLE_LINES = 3
 _NUMBER = re.compile(r"(?:chapter|section|part|appendix)?(?:\d{0,6}|[a-z]\d{0,4}|[ivxlc]{1,6})")
 
@@ -55,7 +56,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
     begins = [*(heading.start for heading in headings), len(text)]
     blocks = [Block(start) for start, end in zip(ends, begins, strict=True) if text[start:end].strip()]
     title = " ".join(title.split())
-    known = name if len(title) < 3 or _TITLE_BY_PROGRAM.search(title) else title
+    known = name if len(title) < 3 or _TITLE_BY_PROGRAM.fullmatch(title) else title
     return FileText(text, sections_of(text, headings, blocks, known), tuple(starts))
 
 
@@ -75,12 +76,10 @@ def _bookmark(item: Any) -> tuple[int, str, int | None]:
 
 
 def _without_running_heads(pages: list[str]) -> list[str]:
-    """Return the pages without first and last lines that stand, numbers aside, at the same place of many pages."""
+    """Return the pages without first and last lines that stand, page numbers aside, at the same place of many pages."""
     lines = [[line.strip() for line in page.split("\n") if line.strip()] for page in pages]
     edges = [*range(_EDGE_LINES), *range(-_EDGE_LINES, 0)]
-    counts = Counter(
-        (edge, _shape(page[edge])) for page in lines for edge in edges if len(page) > 2 * _EDGE_LINES
-    )
+    counts = Counter((edge, _shape(page[edge])) for page in lines for edge in edges if len(page) > 2 * _EDGE_LINES)
     # Left and right pages may have heads of their own, and a chapter's name may stand in them.
     often = max(_MIN_REPEATS, len(pages) // 4)
     repeated = {line for line, count in counts.items() if count >= often}
@@ -99,8 +98,8 @@ def _without_running_heads(pages: list[str]) -> list[str]:
 
 
 def _shape(line: str) -> str:
-    """Return what a line has in common with its like on other pages: all but numbers."""
-    return re.sub(r"\d+|\b[ivxlc]+\b", "0", line)
+    """Return what a running head has in common with its like on other pages: all but the page number."""
+    return _PAGE_NUMBER.sub("0", line)
 
 
 def _joined_words(pages: list[str]) -> list[str]:
@@ -113,7 +112,7 @@ def _joined_words(pages: list[str]) -> list[str]:
     def join(match: re.Match[str]) -> str:
         first, second = match[1], match[2]
         hyphenated, whole = f"{first}-{second}", first + second
-        if not second[0].islower() or words[hyphenated] > words[whole]:
+        if not second[0].islower() or "-" in first or words[hyphenated] > words[whole]:
             return hyphenated
         return whole
 

@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
@@ -37,6 +38,8 @@ _MARKS = {
     b"\xfe\xff": "utf-16",
 }
 _GUESS_BYTES = 2**16
+# The older encodings that files have today; among all that there are, a guess goes astray.
+_GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
 
 
 class UnreadableFileError(CoragError):
@@ -87,10 +90,10 @@ def read_file(data: bytes, path: str) -> FileText:
         if kind in _READERS:
             read: Callable[[bytes, str], FileText] = load(_READERS[kind][0])
             found = read(data, name)
-        elif kind == "markdown":
-            found = read_markdown(decode(data), name)
         else:
-            found = _read_plain(decode(data), name)
+            text, guessed = decode(data)
+            found = read_markdown(text, name) if kind == "markdown" else _read_plain(text, name)
+            found = replace(found, guessed_encoding=guessed)
     except MissingExtraError as error:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
     except RecursionError as error:
@@ -98,6 +101,11 @@ def read_file(data: bytes, path: str) -> FileText:
     if not any(section.blocks for section in found.sections):
         scanned = "; pages that are pictures need text recognition (OCR) first" if kind == "pdf" else ""
         raise UnreadableFileError(f"it holds no text{scanned}")
+    try:
+        found.text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate cannot be stored; offsets stay as they are.
+        return replace(found, text=found.text.encode("utf-8", "replace").decode())
     return found
 
 
@@ -106,33 +114,29 @@ def _read_plain(text: str, name: str) -> FileText:
     return FileText(text, sections_of(text, (), blocks, name), lines=True)
 
 
-def decode(data: bytes) -> str:
-    """Return the text of bytes in UTF-8, in UTF-16 or UTF-32 with a byte order mark, or in an older encoding.
+def decode(data: bytes) -> tuple[str, str]:
+    """Return the text of bytes, and the name of the encoding if it had to be guessed.
 
-    A byte order mark is no part of the text; line ends stay as they are. What is mostly UTF-8 keeps its good
-    characters, each bad byte becomes U+FFFD. Other encodings are guessed by charset-normalizer, and taken as
-    Windows-1252 where it has no guess or is not installed.
+    Text is in UTF-8, or in UTF-16 or UTF-32 with a byte order mark, or in an older encoding. A byte order mark is no
+    part of the text; line ends stay as they are. What is mostly UTF-8 keeps its good characters, each bad byte becomes
+    U+FFFD. Older encodings are guessed by charset-normalizer; without it, or a guess, they are Windows-1252.
 
     Raises:
         UnreadableFileError: The bytes are no text.
     """
-    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "")
-    if encoding:
-        return data.decode(encoding, "replace")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        if b"\0" in data[:_GUESS_BYTES]:
-            raise UnreadableFileError("it is no text: it holds zero bytes") from None
-        lenient = data.decode("utf-8-sig", "replace")
-        num_bad = lenient.count("\ufffd")
-        num_good = sum(1 for character in lenient if character > "\x7f") - num_bad
-        if num_good > 2 * num_bad:
-            return lenient
-        return data.decode(_guess(data[:_GUESS_BYTES]), "replace")
-    if text.count("\0") > len(text) // 100:
+    if encoding := next((name for mark, name in _MARKS.items() if data.startswith(mark)), ""):
+        return data.decode(encoding, "replace"), ""
+    if data.count(0) > len(data) // 100:
         raise UnreadableFileError("it is no text: it holds zero bytes")
-    return text
+    try:
+        return data.decode("utf-8-sig"), ""
+    except UnicodeDecodeError:
+        text = data.decode("utf-8-sig", "replace")
+    num_bad = text.count("\ufffd")
+    if sum(character > "\x7f" for character in text) > 3 * num_bad:
+        return text, ""
+    encoding = _guess(data[:_GUESS_BYTES])
+    return data.decode(encoding, "replace"), encoding
 
 
 def _guess(data: bytes) -> str:
@@ -140,8 +144,8 @@ def _guess(data: bytes) -> str:
         from charset_normalizer import from_bytes
     except ImportError:
         return "cp1252"
-    best = from_bytes(data).best()
-    return "cp1252" if best is None else best.encoding
+    best = from_bytes(data, cp_isolation=_GUESSES).best()
+    return "cp1252" if best is None else str(best.encoding)
 
 
 def reading_key(data_digest: str, path: str) -> str:

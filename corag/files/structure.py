@@ -67,12 +67,14 @@ class FileText:
         sections: Its sections, in order.
         pages: Offset at which each page begins; empty for what has no pages.
         lines: True if a line of `text` is a line of the file.
+        guessed_encoding: Encoding of a text that is not in Unicode.
     """
 
     text: str
     sections: tuple[Section, ...]
     pages: tuple[int, ...] = ()
     lines: bool = False
+    guessed_encoding: str = ""
 
     def page(self, offset: int) -> int:
         """Return the page of a character, from 1."""
@@ -108,6 +110,8 @@ def sections_of(
         first, used = used, bisect_left(begun, ends[place])
         own = listed[first:used]
         if heading.level or own:
-            names = tuple(name for _, name in path if name) or (title,)
+            named = [name for _, name in path if name] or [title]
+            # The file's name often is the title again.
+            names = tuple(named[1:] if [one.casefold() for one in named[:2]] == [title.casefold()] * 2 else named)
             found.append(Section(names, heading.start, heading.end, ends[place], tuple(own)))
     return tuple(found)

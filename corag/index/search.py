@@ -30,7 +30,8 @@ from corag.index.store import (
     read_records,
     to_chunk,
 )
-from corag.index.write import StoredChunks, write_index
+from corag.index.stored import StoredChunks
+from corag.index.write import work_of, write_index
 from corag.types import Candidate, Chunk, Embedder
 
 Retrieval = Literal["vector", "text", "hybrid"]
@@ -95,7 +96,8 @@ class ChunkIndex:
             ModelError: The embedder returned something other than one unit vector per text.
             CoragError: The storage cannot be read or written; what was stored so far is kept.
         """
-        write_index(uri, StoredChunks.of(chunks), embedder, settings, batch_size, progress, overwrite)
+        work = work_of(StoredChunks.of(chunks), settings)
+        write_index(uri, work, embedder, batch_size=batch_size, progress=progress, overwrite=overwrite)
         return cls.open(uri, embedder)
 
     @classmethod

@@ -167,7 +167,7 @@ class IndexManifest:
         embedder_name: Name of the embedder that made the vectors.
         dimension: Length of each vector.
         fingerprint: Names corpus and settings: builds with the same one make the same index.
-        num_chunks: Chunks of the finished index.
+        num_chunks: Chunks of the finished index; 0 while a build does not know it yet.
         settings: How the chunks were made; recorded for people, never interpreted.
         state: `building` until the last row and the last search structure are stored.
         table: Name of the table with the chunks.
@@ -183,9 +183,9 @@ class IndexManifest:
     table: str
 
     @property
-    def content(self) -> tuple[str, int, str, int]:
+    def content(self) -> tuple[str, int, str]:
         """What two builds must share for one to finish the other."""
-        return self.embedder_name, self.dimension, self.fingerprint, self.num_chunks
+        return self.embedder_name, self.dimension, self.fingerprint
 
     @classmethod
     def parse(cls, record: Mapping[str, Any], uri: str | Path) -> IndexManifest:
@@ -200,7 +200,7 @@ class IndexManifest:
                 f"the index at {uri} has format version {version!r}, this CORAG reads version {FORMAT_VERSION}; "
                 f"install the CORAG that wrote it, {REMEDY}"
             )
-        return cls(**record)
+        return cls(**{name: value for name, value in record.items() if name != "files"})
 
     def require_embedder(self, name: str, dimension: int, uri: str | Path) -> None:
         """Raise `IndexMismatchError` unless this embedder made the vectors."""
@@ -211,17 +211,33 @@ class IndexManifest:
             )
 
 
-def read_records(database: Any) -> list[dict[str, Any]]:
-    """Return the record of each generation; one of another format version may hold anything."""
+def read_records(database: Any, *, files: bool = False) -> list[dict[str, Any]]:
+    """Return the record of each generation; one of another format version may hold anything.
+
+    With `files` each has what is known of the files it was made from, which may be as long as their list.
+    """
     table = open_table(database, _TABLE)
-    return [] if table is None else [json.loads(text) for text in table.to_arrow()["record"].to_pylist()]
+    if table is None:
+        return []
+    rows = table.search().select([name for name in table.schema.names if files or name == "record"]).to_arrow()
+    return [
+        json.loads(row["record"]) | ({"files": json.loads(row["files"])} if row.get("files") else {})
+        for row in rows.to_pylist()
+    ]
 
 
 def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
     """Replace all records in one commit."""
     import pyarrow as pa
 
-    rows = pa.table({"record": pa.array([json.dumps(record) for record in records], pa.string())})
+    bare = [{name: value for name, value in record.items() if name != "files"} for record in records]
+    rows = pa.table(
+        {
+            "record": pa.array([json.dumps(record) for record in bare], pa.string()),
+            # A column of its own, because opening an index does not need it.
+            "files": pa.array([json.dumps(record.get("files", {})) for record in records], pa.string()),
+        }
+    )
     table = open_table(database, _TABLE)
     if table is None:
         database.create_table(_TABLE, rows)

@@ -1,6 +1,8 @@
 """Writing an index, batch by batch, so that a build that is killed at any moment can go on.
 
-Every LanceDB commit is atomic, so whole batches stay behind. The record that says `complete` is written last.
+Every LanceDB commit is atomic, so whole batches stay behind. The record that says `complete` is written last. An update
+writes a table of its own beside the one in use and copies the vectors of texts that are already embedded; so readers
+see the old index until the new one is whole, and an updated index is the same as one that is built anew.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -18,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import DataError, IndexMismatchError, InputError, ModelError
+from corag.index.lock import index_lock
+from corag.index.reuse import KnownVectors, Previous
 from corag.index.store import (
     FORMAT_VERSION,
     REMEDY,
@@ -26,7 +30,6 @@ from corag.index.store import (
     chunk_table_names,
     connect,
     in_state,
-    metadata_json,
     new_chunk_table_name,
     open_table,
     read_records,
@@ -34,120 +37,148 @@ from corag.index.store import (
     to_rows,
     write_records,
 )
-from corag.text.disk import DiskRows, RepeatedIdError
+from corag.index.stored import StoredChunks
 from corag.types import Chunk, Embedder
 
 MIN_CHUNKS_FOR_HNSW = 50_000
 """From this many chunks on a search walks an HNSW graph; below, it compares every vector, which is exact."""
 # A graph is built in memory; a million vectors of 1024 numbers, quantised to bytes, take 1 GB.
 _MAX_CHUNKS_PER_GRAPH = 1_000_000
+# Chunks whose vectors are known cost no time, so more of them are stored at once.
+_MAX_BATCH = 4096
+
+
+@dataclass(slots=True)
+class IndexWork:
+    """What is to be in an index.
+
+    Attributes:
+        chunks: Returns the chunks, each id once; given the index that is brought up to date, if there is one.
+        fingerprint: Names content and settings; works with the same one make the same index.
+        settings: How the chunks are made, JSON values. They may grow until the last chunk was taken.
+        files: File -> what is known of it; kept for the next update. It may grow likewise.
+        updates: Tells from the settings of an index whether this work brings it up to date.
+        num_chunks: How many they are, if that is known.
+    """
+
+    chunks: Callable[[Previous | None], Iterable[Chunk]]
+    fingerprint: str
+    settings: dict[str, Any]
+    files: dict[str, Any] = field(default_factory=dict)
+    updates: Callable[[Mapping[str, Any]], bool] = lambda _: False
+    num_chunks: int | None = None
+
+
+def work_of(chunks: StoredChunks, settings: Mapping[str, Any]) -> IndexWork:
+    """Return the work of storing chunks."""
+    return IndexWork(lambda _: chunks, _hash(chunks, settings), dict(settings), num_chunks=len(chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What writing an index took.
+
+    Attributes:
+        num_embedded: Chunks that were embedded.
+        num_copied: Chunks whose vector an earlier table held.
+    """
+
+    num_embedded: int = 0
+    num_copied: int = 0
 
 
 def write_index(
     uri: str | Path,
-    corpus: StoredChunks,
+    work: IndexWork,
     embedder: Embedder,
-    settings: Mapping[str, Any],
-    batch_size: int,
-    progress: Callable[[int, int], None] | None,
-    overwrite: bool,
-) -> None:
-    """Embed the chunks and store them, or finish a build that was interrupted; see `ChunkIndex.build`."""
+    *,
+    batch_size: int = 256,
+    progress: Callable[[int, int], None] | None = None,
+    overwrite: bool = False,
+) -> Written:
+    """Embed the chunks and store them, bring an index up to date, or finish what was interrupted.
+
+    See `ChunkIndex.build`. Where another process writes at the place, this one waits.
+    """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
-    wanted = IndexManifest(
-        format_version=FORMAT_VERSION,
-        embedder_name=embedder.name,
-        dimension=embedder.dimension,
-        fingerprint=_hash(corpus, settings),
-        num_chunks=len(corpus),
-        settings=dict(settings),
-        state="building",
-        table="",
-    )
+    with index_lock(uri):
+        with accessing(uri, "write"):
+            database = connect(uri)
+            building, usable = _begin(database, work, embedder, uri, overwrite=overwrite)
+            if building is None:
+                return Written()
+            table = open_table(database, building.table)
+            # An empty table is false.
+            if table is None:
+                no_vectors = np.zeros((0, building.dimension), dtype=np.float32)
+                table = database.create_table(building.table, schema=to_rows([], 0, no_vectors).schema)
+            previous = [Previous(database, record) for record in usable]
+            known = KnownVectors([one.table for one in previous if one.table is not None])
+        complete = next((one for one in previous if one.complete), None)
+        ids = hashlib.sha256()
+        written = _store(table, work.chunks(complete), work, embedder, known, uri, batch_size, progress, ids)
+        with accessing(uri, "write"):
+            if not (num_chunks := table.count_rows()):
+                raise DataError("there are no chunks to index; an index needs at least one: check the corpus")
+            manifest = replace(building, state="complete", num_chunks=num_chunks, settings=dict(work.settings))
+            _complete(database, table, manifest, work.files, ids, uri)
+    return written
+
+
+def _store(
+    table: Any,
+    source: Iterable[Chunk],
+    work: IndexWork,
+    embedder: Embedder,
+    known: KnownVectors,
+    uri: str | Path,
+    batch_size: int,
+    progress: Callable[[int, int], None] | None,
+    ids: Any,
+) -> Written:
+    """Store the chunks that are not stored yet; all ids go into the hash `ids`."""
+    chunks = iter(source)
     with accessing(uri, "write"):
-        database = connect(uri)
-        building = _begin(database, wanted, uri, overwrite=overwrite)
-        if building is None:
-            return
-        table = open_table(database, building.table)
-        # An empty table is false.
-        if table is None:
-            no_vectors = np.zeros((0, building.dimension), dtype=np.float32)
-            table = database.create_table(building.table, schema=to_rows([], 0, no_vectors).schema)
         num_stored = table.count_rows()
-        _require_rows(table, corpus, num_stored, uri)
-    if progress is not None:
-        progress(num_stored, len(corpus))
-    start = num_stored
-    for batch in corpus.batches(start, batch_size):
-        vectors = _embed(embedder, batch)
+        _add_ids(ids, (chunk.id for chunk in islice(chunks, num_stored)))
+        _require_rows(table, ids, num_stored, uri)
+    num_embedded = num_copied = 0
+
+    def report() -> None:
+        if progress is not None and work.num_chunks is not None:
+            progress(num_stored, work.num_chunks)
+
+    report()
+    for batch, vectors in _batches(chunks, known, batch_size):
+        missing = [place for place, vector in enumerate(vectors) if vector is None]
+        embedded = dict(zip(missing, _embed(embedder, [batch[place] for place in missing]), strict=True))
+        whole = np.array([embedded[i] if vector is None else vector for i, vector in enumerate(vectors)], np.float32)
         with accessing(uri, "write"):
             # Several writers would split the batch and could lose its order.
-            table.add(to_rows(batch, start, vectors), write_parallelism=1)
-        start += len(batch)
-        if progress is not None:
-            progress(start, len(corpus))
-    with accessing(uri, "write"):
-        _complete(database, table, building, corpus, uri)
+            table.add(to_rows(batch, num_stored, whole), write_parallelism=1)
+        _add_ids(ids, (chunk.id for chunk in batch))
+        num_stored += len(batch)
+        num_embedded += len(missing)
+        num_copied += len(batch) - len(missing)
+        report()
+    return Written(num_embedded, num_copied)
 
 
-class StoredChunks(Iterable[Chunk]):
-    """Chunks in their order, on disk, so that a corpus may be larger than the memory; see `DiskRows`.
-
-    Raises:
-        DataError: No chunks, an id that occurs twice, text that is no Unicode, metadata that is no JSON.
-    """
-
-    def __init__(self, chunks: Iterable[Chunk]) -> None:
-        try:
-            self._rows = DiskRows(
-                (number, *_checked(chunk), metadata_json(chunk)) for number, chunk in enumerate(chunks)
-            )
-        except RepeatedIdError as error:
-            raise DataError(f"chunk id {error.name!r} occurs twice; every chunk needs an id of its own") from error
-        if not len(self._rows):
-            raise DataError("there are no chunks to index; an index needs at least one: check the corpus file")
-
-    @classmethod
-    def of(cls, chunks: Iterable[Chunk]) -> StoredChunks:
-        """Return chunks that are stored already as they are, and store others."""
-        return chunks if isinstance(chunks, cls) else cls(chunks)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Chunk]:
-        return self.chunks()
-
-    def chunks(self, start: int = 0) -> Iterator[Chunk]:
-        """Yield the chunks from the place `start` on."""
-        for _, name, text, metadata in self._rows.rows(start):
-            yield Chunk(name, text, json.loads(metadata))
-
-    def batches(self, start: int, size: int) -> Iterator[list[Chunk]]:
-        """Yield the chunks from the place `start` on, `size` at a time."""
-        chunks = self.chunks(start)
-        while batch := list(islice(chunks, size)):
-            yield batch
-
-    def ids(self) -> Iterator[str]:
-        """Yield the ids."""
-        return self._rows.ids()
-
-    def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield id, text and metadata as JSON of each chunk."""
-        for _, name, text, metadata in self._rows:
-            yield name, text, metadata
-
-
-def _checked(chunk: Chunk) -> tuple[str, str]:
-    """Return id and text; raise unless they can be stored."""
-    try:
-        (chunk.id + chunk.text).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"chunk {chunk.id!r} is no valid Unicode text: {error}; remove the lone surrogate") from error
-    return chunk.id, chunk.text
+def _batches(
+    chunks: Iterator[Chunk], known: KnownVectors, batch_size: int
+) -> Iterator[tuple[list[Chunk], list[NDArray[np.float32] | None]]]:
+    """Yield chunks with the vectors that are known, at most `batch_size` without one."""
+    batch: list[Chunk] = []
+    num_missing = 0
+    for chunk in chunks:
+        batch.append(chunk)
+        num_missing += chunk.text not in known
+        if num_missing == batch_size or len(batch) == max(batch_size, _MAX_BATCH):
+            yield batch, known.vectors([one.text for one in batch])
+            batch, num_missing = [], 0
+    if batch:
+        yield batch, known.vectors([one.text for one in batch])
 
 
 def _hash(corpus: StoredChunks, settings: Mapping[str, Any]) -> str:
@@ -158,43 +189,78 @@ def _hash(corpus: StoredChunks, settings: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
-def _begin(database: Any, wanted: IndexManifest, uri: str | Path, *, overwrite: bool) -> IndexManifest | None:
-    """Return the manifest of the build to go on with, or None when the wanted index is complete."""
-    records = read_records(database)
-    complete = in_state("complete", records)
+def _begin(
+    database: Any, work: IndexWork, embedder: Embedder, uri: str | Path, *, overwrite: bool
+) -> tuple[IndexManifest | None, list[dict[str, Any]]]:
+    """Return the build to go on with, or None when the wanted index is complete.
+
+    With it come the records of earlier builds whose vectors it may use.
+    """
+    wanted = embedder.name, embedder.dimension, work.fingerprint
+    records = read_records(database, files=True)
+    kept = in_state("complete", records)
+    usable: list[dict[str, Any]] = []
     if records and not overwrite:
-        found = IndexManifest.parse((complete or records)[0], uri)
-        found.require_embedder(wanted.embedder_name, wanted.dimension, uri)
-        if found.content != wanted.content:
-            raise IndexMismatchError(
-                f"the index at {uri} holds another corpus or was made with other settings "
-                f"(fingerprint {found.fingerprint[:12]!r} of {found.num_chunks} chunks, "
-                f"wanted {wanted.fingerprint[:12]!r} of {wanted.num_chunks}); {REMEDY}"
-            )
-        if complete:
+        found = IndexManifest.parse((kept or records)[0], uri)
+        found.require_embedder(embedder.name, embedder.dimension, uri)
+        if found.content == wanted and kept:
             drop_unrecorded(database)
-            return None
+            return None, []
+        if found.content != wanted and not work.updates(found.settings):
+            raise IndexMismatchError(_mismatch(found, work, uri))
+        # An abandoned build keeps its record until the index is complete: its vectors are worth having.
+        kept = [record for record in records if record.get("format_version") == FORMAT_VERSION]
+        usable = [record for record in kept if (record["embedder_name"], record["dimension"]) == wanted[:2]]
     for record in in_state("building", records):
         if record.get("format_version") == FORMAT_VERSION:
             begun = IndexManifest.parse(record, uri)
-            if begun.content == wanted.content:
-                return begun
-    building = replace(wanted, table=new_chunk_table_name(database))
+            if begun.content == wanted:
+                return begun, [one for one in usable if one["table"] != begun.table]
+    begun = IndexManifest(
+        format_version=FORMAT_VERSION,
+        embedder_name=embedder.name,
+        dimension=embedder.dimension,
+        fingerprint=work.fingerprint,
+        num_chunks=work.num_chunks or 0,
+        settings=dict(work.settings),
+        state="building",
+        table=new_chunk_table_name(database),
+    )
     # The table is named before it exists, so that no kill can leave one that nobody knows of.
-    write_records(database, [*complete, asdict(building)])
-    return building
+    write_records(database, [*kept, asdict(begun)])
+    return begun, usable
 
 
-def _require_rows(table: Any, corpus: StoredChunks, number: int, uri: str | Path) -> None:
-    """Raise unless the table holds exactly the first `number` chunks, in their order."""
-    wanted, stored = islice(enumerate(corpus.ids()), number), 0
+def _mismatch(found: IndexManifest, work: IndexWork, uri: str | Path) -> str:
+    """Say how an index differs from what is wanted there."""
+    settings = [
+        f"{name} is {found.settings[name]!r} there and {value!r} here"
+        for name, value in work.settings.items()
+        if name in found.settings and name not in ("documents", "unreadable") and found.settings[name] != value
+    ]
+    prints = f"fingerprint {found.fingerprint[:12]!r} there and {work.fingerprint[:12]!r} here"
+    return (
+        f"the index at {uri} holds another corpus or was made with other settings "
+        f"({'; '.join(settings) or prints}); {REMEDY}"
+    )
+
+
+def _add_ids(digest: Any, ids: Iterable[str]) -> int:
+    """Put ids into a hash, in their order; return their number."""
+    number = 0
+    for one in ids:
+        digest.update(json.dumps(one).encode())
+        number += 1
+    return number
+
+
+def _require_rows(table: Any, ids: Any, number: int, uri: str | Path) -> None:
+    """Raise unless the table holds exactly `number` rows at their positions, whose ids have the hash `ids`."""
+    stored, found = 0, hashlib.sha256()
     for batch in table.search().select(["position", "id"]).to_batches():
-        rows = list(zip(batch["position"].to_pylist(), batch["id"].to_pylist(), strict=True))
-        stored += len(rows)
-        if rows != list(islice(wanted, len(rows))):
-            stored = -1
-            break
-    if stored != number:
+        in_place = batch["position"].to_pylist() == list(range(stored, stored + len(batch)))
+        stored += _add_ids(found, batch["id"].to_pylist()) if in_place else number + 1
+    if stored != number or found.digest() != ids.digest():
         raise IndexMismatchError(
             f"the {number} rows stored at {uri} are not the first chunks of this corpus in order: "
             f"the corpus has changed under the same fingerprint, or two builds ran at once; {REMEDY}"
@@ -203,6 +269,8 @@ def _require_rows(table: Any, corpus: StoredChunks, number: int, uri: str | Path
 
 def _embed(embedder: Embedder, batch: Sequence[Chunk]) -> NDArray[np.float32]:
     """Return the unit vectors of the chunks' texts, `[n, d]`."""
+    if not batch:
+        return np.zeros((0, embedder.dimension), dtype=np.float32)
     vectors = np.asarray(embedder.embed([chunk.text for chunk in batch]), dtype=np.float32)
     shape = (len(batch), embedder.dimension)
     # The tolerance lets half-precision vectors pass; NaN fails every comparison.
@@ -214,19 +282,21 @@ def _embed(embedder: Embedder, batch: Sequence[Chunk]) -> NDArray[np.float32]:
     return vectors
 
 
-def _complete(database: Any, table: Any, building: IndexManifest, corpus: StoredChunks, uri: str | Path) -> None:
+def _complete(
+    database: Any, table: Any, manifest: IndexManifest, files: Mapping[str, Any], ids: Any, uri: str | Path
+) -> None:
     """Compact the rows, make the search structures, check the rows, and say `complete` last."""
     from lancedb.index import FTS, HnswSq
 
     # One fragment per batch is slow to read. Nobody else uses old versions; LanceDB warns about an age of 0.
     table.optimize(cleanup_older_than=timedelta(milliseconds=1))
     table.create_index("text", config=FTS())
-    if len(corpus) >= MIN_CHUNKS_FOR_HNSW:
-        num_graphs = -(-len(corpus) // _MAX_CHUNKS_PER_GRAPH)
+    if manifest.num_chunks >= MIN_CHUNKS_FOR_HNSW:
+        num_graphs = -(-manifest.num_chunks // _MAX_CHUNKS_PER_GRAPH)
         table.create_index("vector", config=HnswSq(distance_type="cosine", num_partitions=num_graphs))
     # Searching and reading rely on the rows' order, which compaction must have kept.
-    _require_rows(table, corpus, len(corpus), uri)
-    write_records(database, [asdict(replace(building, state="complete"))])
+    _require_rows(table, ids, manifest.num_chunks, uri)
+    write_records(database, [asdict(manifest) | {"files": files}])
     drop_unrecorded(database)
 
 

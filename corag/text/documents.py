@@ -37,3 +37,23 @@ def passage(document: Document) -> Chunk:
         with_title(document.title, document.text),
         {"document": document.id, "title": document.title, "start": 0, "end": len(document.text)},
     )
+
+
+def citation(chunk: Chunk) -> str:
+    """Return where a chunk comes from: `guide.pdf, page 3: Guide > Install`; its id where nothing else is known.
+
+    Document, page or line, and headings or title stand in the metadata that an index keeps.
+    """
+    known = chunk.metadata
+    place = str(known.get("document", chunk.id))
+    if "page" in known:
+        place += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
+    elif "line" in known:
+        place += f", line {known['line']}"
+    title = " > ".join(known["headings"]) if known.get("headings") else known.get("title", "")
+    return f"{place}: {title}" if title else place
+
+
+def body(chunk: Chunk) -> str:
+    """Return a chunk's text without the title before it."""
+    return chunk.text.removeprefix(with_title(str(chunk.metadata.get("title") or ""), ""))

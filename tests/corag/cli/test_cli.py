@@ -166,11 +166,18 @@ def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
     rows = [row for row in cells if row and row[0].isdigit()]
     trace = said["trace"]
     values = [f"{value:.3f}" for value in trace["chunk_values"]]
-    assert [row[1] for row in rows] == [chunk["id"] for chunk in said["chunks"]]
-    assert [row[2] for row in rows] == [str(tokens) for tokens in trace["chunk_tokens"]]
-    assert [row[3] for row in rows] == values
+    cited = [line for line in lines if line.startswith("[")]
+    marks = ["  <- answer" if chunk["id"] == said["answer_chunk"] else "" for chunk in said["chunks"]]
+    assert cited == [
+        f"[{place}] {chunk['citation']}{mark}"
+        for place, chunk, mark in zip(range(1, 99), said["chunks"], marks, strict=False)
+    ]
+    assert any(marks) and said["chunks"][0]["citation"].startswith(f"{said['chunks'][0]['metadata']['document']}: ")
+    assert [row[1] for row in rows] == [str(tokens) for tokens in trace["chunk_tokens"]]
+    assert [row[2] for row in rows] == values
     assert all(
-        " ".join(chunk["text"].split()).startswith(row[4].removesuffix(" ..."))
+        # Without the title, which the citation has.
+        " ".join(chunk["text"].split("\n", 1)[1].split()).startswith(row[3].removesuffix(" ..."))
         for row, chunk in zip(rows, said["chunks"], strict=True)
     )
     assert f"{said['cost_tokens']} of 1024 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]

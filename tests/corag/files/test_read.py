@@ -1,0 +1,430 @@
+"""Text and structure of files of each format, and files that cannot be read."""
+
+import io
+import os
+import sys
+import threading
+import time
+import zipfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import corag.files.read as reading
+from corag.files.markdown import plain, read_markdown
+from corag.files.read import UnreadableFileError, decode, read_bytes, read_file, reading_key
+from corag.files.structure import FileText
+from tests.corag.files.worlds import docx, html, pdf
+
+
+def outline(file: FileText) -> list[tuple[str, str]]:
+    """Path of headings and stripped body of each section with text."""
+    return [
+        (" > ".join(section.headings), file.text[section.body : section.end].strip())
+        for section in file.sections
+        if section.blocks
+    ]
+
+
+def kinds(file: FileText) -> list[tuple[str, str]]:
+    """Kind and text of each block."""
+    blocks = [(block, section.end) for section in file.sections for block in section.blocks]
+    ends = [min(end, following.start) for (_, end), (following, _) in pairwise(blocks)]
+    ends += [end for _, end in blocks[-1:]]
+    return [(block.kind, file.text[block.start : end].strip()) for (block, _), end in zip(blocks, ends, strict=True)]
+
+
+# --- Markdown ---
+
+GUIDE = """\
+# Guide
+
+Read this first.
+
+## Install
+
+### Linux
+
+Run `apt`.
+
+```sh
+# no heading
+apt install pump
+```
+
+### Mac ###
+
+- brew
+- port
+
+  more of port
+
+Setext
+------
+
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+
+
+def test_headings_make_paths():
+    file = read_markdown(GUIDE, "guide")
+    assert outline(file) == [
+        ("Guide", "Read this first."),
+        ("Guide > Install > Linux", "Run `apt`.\n\n```sh\n# no heading\napt install pump\n```"),
+        ("Guide > Install > Mac", "- brew\n- port\n\n  more of port"),
+        ("Guide > Setext", "| a | b |\n|---|---|\n| 1 | 2 |"),
+    ]
+    assert kinds(file) == [
+        ("text", "Read this first."),
+        ("text", "Run `apt`."),
+        ("code", "```sh\n# no heading\napt install pump\n```"),
+        ("text", "- brew"),
+        ("text", "- port"),
+        ("text", "more of port"),
+        ("table", "| a | b |\n|---|---|\n| 1 | 2 |"),
+    ]
+    [table] = [block for section in file.sections for block in section.blocks if block.kind == "table"]
+    assert file.text[table.start : table.header_end] == "| a | b |\n|---|---|\n"
+    assert file.text == GUIDE and file.lines
+
+
+@pytest.mark.parametrize("line_end", ["\r\n", "\r"])
+def test_line_ends_stay_as_they_are(line_end: str):
+    unix, other = read_markdown(GUIDE, "guide"), read_markdown(GUIDE.replace("\n", line_end), "guide")
+    assert other.text == GUIDE.replace("\n", line_end)
+    assert [(path, body.replace(line_end, "\n")) for path, body in outline(other)] == outline(unix)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("just text", [("notes", "just text")]),
+        ("## Only second level\n\nx", [("notes > Only second level", "x")]),
+        ("# One\n\nx\n\n# Two\n\ny", [("notes > One", "x"), ("notes > Two", "y")]),
+        ("# NOTES\n\nx\n\n# Two\n\ny", [("NOTES", "x"), ("notes > Two", "y")]),
+        ("before\n\n# One\n\nx", [("notes", "before"), ("One", "x")]),
+        ("# A\n\n#### Deep\n\nx\n\n## B\n\ny", [("A > Deep", "x"), ("A > B", "y")]),
+        ("# \n\nx", [("notes", "x")]),
+        ("---\ntitle: 'The \"pump\"'\ndate: 1\n---\n## Use\n\nx", [('The "pump" > Use', "x")]),
+        ("+++\ntitle = \"TOML\"\n+++\n\nx", [("TOML", "x")]),
+        ("---\ntitle: x\n---", []),
+        ("---\n\nA rule, no front matter\n", [("notes", "---\n\nA rule, no front matter")]),
+        ("> # quoted\n\n- # listed", [("notes", "> # quoted\n\n- # listed")]),
+        ("<!-- # comment -->\n\n# A\n\nx\n\n<!-- end -->", [("A", "x\n\n<!-- end -->")]),
+        ("    # code\n", [("notes", "# code")]),
+        ("# *A* `b` [c](d) <br> \\# ![e](f) {#id}\n\nx", [("A b c # e", "x")]),
+    ],
+)  # fmt: skip
+def test_sections_worked_out_by_hand(text: str, expected: list[tuple[str, str]]):
+    assert outline(read_markdown(text, "notes")) == expected
+
+
+def test_marks_of_anchors_are_no_part_of_a_heading():
+    assert [plain(one) for one in ("Use ¶", "Use {: .x }", "Use #", "C#", "", "a\nb")] == [
+        "Use", "Use", "Use", "C", "", "a b",
+    ]  # fmt: skip
+
+
+@given(st.text(st.sampled_from("#-|`>*_=~ \n\r\tab1.[]()<!\\")))
+@example("# a\n\r\n\r# b\r")
+@example("|a|\n|-|\n")
+def test_any_markdown_keeps_its_text_in_order(text: str):
+    file = read_markdown(text, "x")
+    assert file.text == text
+    at = 0
+    for section in file.sections:
+        assert at <= section.start <= section.body <= section.end <= len(text)
+        at = section.end
+        starts = [block.start for block in section.blocks]
+        assert starts == sorted(set(starts))
+        assert all(section.body <= start < section.end for start in starts)
+
+
+# --- Plain text and encodings ---
+
+
+def test_plain_text_has_the_name_for_a_title():
+    file = read_file(b"# no heading\n\nOpen the valve.\n", "notes/pump_manual  2.txt")
+    assert outline(file) == [("pump manual 2", "# no heading\n\nOpen the valve.")]
+    assert file.lines and not file.pages
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_unicode_encodings_are_read(encoding: str):
+    text = "Zürich, 漢字, שלום 😀\r\n"
+    assert decode(text.encode(encoding)) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Die Größe der Straße in Zürich beträgt fünf Kilometer. Übermäßig schön.", "cp1252"),
+        ("Le café était fermé à Noël, déjà l’été dernier, où l’on a dîné.", "cp1252"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy. Před použitím čtěte návod k obsluze.", "cp1250"),
+        ("Привет, мир! Это проверка кодировки для чтения документов в папке.", "cp1251"),
+        ("これは日本語の文章です。文字コードを調べます。", "shift_jis"),
+    ],
+)
+def test_older_encodings_are_guessed(text: str, encoding: str):
+    pytest.importorskip("charset_normalizer")
+    decoded, guessed = decode(text.encode(encoding))
+    assert decoded == text and guessed
+    assert read_file(text.encode(encoding), "a.md").guessed_encoding == guessed
+
+
+def test_without_a_guess_it_is_western(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "charset_normalizer", None)
+    assert decode("Größe".encode("cp1252")) == ("Größe", "cp1252")
+
+
+def test_a_bad_byte_among_good_ones_is_replaced():
+    assert decode("Zürich é à ".encode() + b"\xff") == ("Zürich é à \ufffd", "")
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\0\0\0\xff\xfe" * 9, b"\0" * 100])
+def test_what_is_no_text_is_refused(data: bytes):
+    with pytest.raises(UnreadableFileError, match="no text"):
+        decode(data)
+
+
+@given(st.binary())
+def test_any_bytes_are_text_or_refused(data: bytes):
+    try:
+        decode(data)[0].encode()
+    except UnreadableFileError:
+        assert b"\0" in data
+
+
+# --- HTML ---
+
+
+def test_a_page_without_what_leads_elsewhere():
+    body = """<header><p>My site</p></header><article><h1>Pump<a class="headerlink" href="#p">¶</a></h1>
+    <p>It <b>pumps</b> <a href="x">water</a>.<ul><li>one<li>two</ul>
+    <h2>Parts &amp; prices</h2><table><tr><th>part<th>price<tr><td>a|b<td>5</table>
+    <pre><code>x = 1
+y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
+    file = read_file(html(body, title="Pump - My site"), "pump.html")
+    assert outline(file) == [
+        ("Pump", "It **pumps** water.\n\n- one\n- two"),
+        ("Pump > Parts & prices", "| part | price |\n| --- | --- |\n| a\\|b | 5 |\n\n```\nx = 1\ny = 2\n```"),
+    ]
+    assert [kind for kind, _ in kinds(file)][-2:] == ["table", "code"]
+    assert not file.lines and not file.pages
+
+
+def test_a_page_may_mark_its_main_part():
+    file = read_file(html("<div>menu</div><main><h2>Use</h2><p>Turn it on.</p></main>", title="The pump"), "a.htm")
+    assert outline(file) == [("The pump > Use", "Turn it on.")]
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "iso-8859-1", "utf-16"])
+def test_a_page_says_its_encoding(charset: str):
+    assert "Größe" in read_file(html("<p>Die Größe</p>", charset=charset), "a.html").text
+
+
+@pytest.mark.parametrize("data", [b"<html><body></body></html>", b"<script>x</script>", b"<p> &nbsp; </p>"])
+def test_a_page_without_text_is_refused(data: bytes):
+    with pytest.raises(UnreadableFileError, match=r"^it holds no text$"):
+        read_file(data, "a.html")
+
+
+def test_a_page_that_is_nested_without_end_is_refused():
+    with pytest.raises(UnreadableFileError, match="nested too deeply"):
+        read_file(b"<div>" * 5000 + b"text", "a.html")
+
+
+# --- DOCX ---
+
+
+def test_a_word_document():
+    file = read_file(
+        docx([
+            ("Title", "The pump"),
+            ("Heading 1", "Install"),
+            ("Normal", "Open the valve."),
+            ("Heading 2", "Parts"),
+            ("table", [["part", "price"], ["valve", "5"]]),
+            ("List Bullet", "one"),
+            ("List Bullet", "two"),
+            ("Heading 1", "Repair"),
+            ("Normal", "Close it."),
+        ]),
+        "pump.docx",
+    )  # fmt: skip
+    assert outline(file) == [
+        ("The pump > Install", "Open the valve."),
+        ("The pump > Install > Parts", "| part | price |\n| --- | --- |\n| valve | 5 |\n\n- one\n- two"),
+        ("The pump > Repair", "Close it."),
+    ]
+
+
+def bomb() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("word/document.xml", b" " * 3_000_000)
+    return file.getvalue()
+
+
+def test_damaged_word_documents_are_refused(monkeypatch: pytest.MonkeyPatch):
+    whole = docx([("Normal", "text")])
+    assert read_file(whole, "a.docx").text == "text"
+    for data, message in [
+        (b"\xd0\xcf\x11\xe0" + bytes(100), "encrypted, or in the old .doc format"),
+        (whole[:-30], "damaged: no zip archive"),
+        (b"plain text", "damaged: no zip archive"),
+        (docx([]), "it holds no text"),
+        (bomb(), "damaged: "),
+    ]:
+        with pytest.raises(UnreadableFileError, match=message):
+            read_file(data, "a.docx")
+    monkeypatch.setattr("corag.files.docx.MAX_FILE_BYTES", 2_000_000)
+    with pytest.raises(UnreadableFileError, match="3 MiB when it is unpacked"):
+        read_file(bomb(), "a.docx")
+
+
+# --- PDF ---
+
+
+def test_pages_and_outline_of_a_pdf():
+    file = read_file(
+        pdf(
+            [["Preface text."], ["1 Install", "Open the valve."], ["More of it.", "1.1 Linux", "Run apt."], ["Close."]],
+            outline={"Install": 2, "  Linux": 3, "Lost": 4},
+            title="The pump",
+        ),
+        "pump.pdf",
+    )
+    assert outline(file) == [
+        ("The pump", "Preface text."),
+        ("The pump > Install", "Open the valve.\nMore of it."),
+        ("The pump > Install > Linux", "Run apt."),
+        ("The pump > Lost", "Close."),
+    ]
+    places = [file.page(file.text.index(word)) for word in ("Preface", "Open", "More", "Run", "Close")]
+    assert places == [1, 2, 3, 3, 4]
+    assert not file.lines
+
+
+@pytest.mark.parametrize("title", ["", "Microsoft Word - a.doc", "untitled", "manual.tex"])
+def test_a_pdf_without_a_title_has_its_name(title: str):
+    assert outline(read_file(pdf([["Text."]], title=title), "pump.pdf")) == [("pump", "Text.")]
+
+
+def test_running_heads_and_page_numbers_are_left_out():
+    pages = [[f"Line {number} {row} of the text" for row in range(5)] for number in range(4)]
+    file = read_file(pdf(pages, head="The pump company"), "a.pdf")
+    assert "company" not in file.text and "Page" not in file.text
+    assert file.text.split("\n") == [line for page in pages for line in page] + [""]
+
+
+def test_a_line_that_few_pages_repeat_stays():
+    file = read_file(pdf([["a", "b", "c", "d", "e"]] * 2, head="Head"), "a.pdf")
+    assert file.text.count("Head") == 2
+
+
+def test_broken_words_are_joined():
+    lines = ["A com-", "puter for low-", "cost and state-of-the-", "art use, of 3-", "D type. A low-cost one."]
+    assert read_file(pdf([lines]), "a.pdf").text.replace("\n", " ") == (
+        "A computer for low-cost and state-of-the-art use, of 3-D type. A low-cost one. "
+    )
+
+
+def test_pdfs_without_readable_text_are_refused():
+    whole = pdf([["text"]])
+    for data, message in [
+        (pdf([["text"]], password="secret"), "^encrypted; save it without a password$"),
+        (whole[:200], "^damaged: "),
+        (b"plain text", "^damaged: "),
+        (pdf([[], []]), "holds no text; pages that are pictures"),
+    ]:
+        with pytest.raises(UnreadableFileError, match=message):
+            read_file(data, "a.pdf")
+
+
+# --- Any file ---
+
+
+@pytest.mark.parametrize(
+    ("ending", "packages"), [("pdf", ["pypdfium2"]), ("docx", ["mammoth"]), ("html", ["bs4", "markdownify", "lxml"])]
+)
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, ending: str, packages: list[str]):
+    data = {"pdf": pdf([["text"]]), "docx": docx([("Normal", "text")]), "html": html("<p>text")}[ending]
+    for package in packages:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            with pytest.raises(UnreadableFileError, match=r"pip install 'corag\[documents\]'"):
+                read_file(data, f"a.{ending}")
+    assert read_file(data, f"a.{ending}").text.strip() == "text"
+
+
+def test_the_bytes_of_a_file_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "a.txt"
+    with pytest.raises(UnreadableFileError, match="cannot be opened: No such file"):
+        read_bytes(file)
+    file.write_bytes(b" \n")
+    with pytest.raises(UnreadableFileError, match=r"^empty$"):
+        read_bytes(file)
+    file.write_bytes(b"x" * 3_000_000)
+    assert len(read_bytes(file)) == 3_000_000
+    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 2**20)
+    with pytest.raises(UnreadableFileError, match="3 MiB, more than 1; split it"):
+        read_bytes(file)
+
+
+@pytest.mark.slow
+def test_a_file_that_is_being_written_is_read_whole_or_refused(tmp_path: Path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"0" * 100_000)
+    stop = threading.Event()
+
+    def write() -> None:
+        for digit in range(10**9):
+            if stop.is_set():
+                return
+            with file.open("r+b") as open_file:
+                open_file.write(str(digit % 10).encode() * 100_000)
+                time.sleep(0.0005)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = set()
+        for _ in range(60):
+            try:
+                seen.add(len(read_bytes(file)))
+            except UnreadableFileError as error:
+                assert "changes while it is read" in str(error)
+        assert seen <= {100_000}
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_the_key_of_a_file_names_content_path_and_reader(monkeypatch: pytest.MonkeyPatch):
+    keys = [reading_key("1", "a.pdf"), reading_key("2", "a.pdf"), reading_key("1", "b.pdf"), reading_key("1", "a.md")]
+    monkeypatch.setattr(reading, "READER_VERSION", 0)
+    keys.append(reading_key("1", "a.pdf"))
+    reading._versions.cache_clear()
+    monkeypatch.setattr(reading.importlib.metadata, "version", lambda _: "0")
+    keys.append(reading_key("1", "a.pdf"))
+    reading._versions.cache_clear()
+    assert len(set(keys)) == len(keys)
+
+
+def test_lone_surrogates_are_replaced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(reading, "decode", lambda data: ("a \ud800 b", ""))
+    assert read_file(b"x", "a.txt").text == "a ? b"
+
+
+def test_only_regular_files_count(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    from corag.files.find import find_files
+
+    assert find_files(tmp_path).unreadable == {"pipe.txt": "no regular file"}

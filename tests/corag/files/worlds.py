@@ -1,0 +1,73 @@
+"""Real files of each format, written by other libraries than those that read them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+
+def pdf(
+    pages: Sequence[Sequence[str]],
+    *,
+    outline: Mapping[str, int] = {},
+    title: str = "",
+    head: str = "",
+    password: str = "",
+) -> bytes:
+    """Write a PDF with one line of text below the other.
+
+    Args:
+        pages: Lines of each page.
+        outline: Title of a bookmark -> page from 1; two leading spaces for each level below the first.
+        title: Title in the document's properties.
+        head: Running head; a page number is put below each page.
+        password: Encrypts the file.
+    """
+    canvas = pytest.importorskip("reportlab.pdfgen.canvas")
+    from reportlab.lib.pdfencrypt import StandardEncryption
+
+    file = io.BytesIO()
+    drawn = canvas.Canvas(file, encrypt=StandardEncryption(password) if password else None)
+    if title:
+        drawn.setTitle(title)
+    for number, lines in enumerate(pages, start=1):
+        for name, page in outline.items():
+            if page == number:
+                drawn.bookmarkPage(name)
+                level = (len(name) - len(name.lstrip())) // 2
+                drawn.addOutlineEntry(name.strip(), name, level)
+        if head:
+            drawn.drawString(72, 800, head)
+            drawn.drawString(300, 30, f"Page {number}")
+        for row, line in enumerate(lines):
+            drawn.drawString(72, 760 - 20 * row, line)
+        drawn.showPage()
+    drawn.save()
+    return file.getvalue()
+
+
+def docx(parts: Sequence[tuple[str, object]]) -> bytes:
+    """Write a Word document from (style, text) pairs; style `table` takes rows of cells."""
+    document = pytest.importorskip("docx").Document()
+    for style, content in parts:
+        if style == "table":
+            rows: Sequence[Sequence[str]] = content  # type: ignore[assignment]
+            table = document.add_table(rows=0, cols=len(rows[0]))
+            for row in rows:
+                for cell, text in zip(table.add_row().cells, row, strict=True):
+                    cell.text = text
+        else:
+            document.add_paragraph(str(content), style=style)
+    file = io.BytesIO()
+    document.save(file)
+    return file.getvalue()
+
+
+def html(body: str, *, title: str = "", charset: str = "utf-8") -> bytes:
+    """Write an HTML page with navigation and footer around its body."""
+    page = f"""<!DOCTYPE html><html><head><meta charset="{charset}"><title>{title}</title>
+    <style>p {{ color: red }}</style><script>var hidden = 1;</script></head>
+    <body><nav><a href="/">Home</a></nav>{body}<footer>All rights reserved</footer></body></html>"""
+    return page.encode(charset)
