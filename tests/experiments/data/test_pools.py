@@ -151,7 +151,8 @@ def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
     index = ChunkIndex.open(small_index)
     assert list(index.chunks()) == list(chunk_documents(documents, token_counter(), ChunkConfig(24)))
     assert index.manifest.settings == {
-        "max_tokens": 24, "overlap_tokens": 0, "tokenizer": "minilm", "documents": 20, "source": str(small_data.resolve()),
+        "max_tokens": 24, "overlap_tokens": 0, "tokenizer": "minilm", "documents": 20,
+        "source": str(small_data.resolve()),
     }  # fmt: skip
 
 
