@@ -8,8 +8,8 @@
     reply = corag.ask("What is Germany's capital?", "runs/index", budget_tokens=256)
     print(reply.answer.text)
 
-`selector`, `reranker`, `reader`, `embedder` and `summarizer` build parts by name. The classes behind the names, whose
-keyword arguments are the settings, stand in `corag.selectors`, `corag.rerankers`, `corag.readers` and
+`selector`, `reranker`, `reader`, `embedder`, `summarizer` and `tokens` build parts by name. The classes behind the
+names, whose keyword arguments are the settings, stand in `corag.selectors`, `corag.rerankers`, `corag.readers` and
 `corag.summarizers`. A part of your own has the methods of its protocol, such as `Reranker`. Models run on the GPU where
 there is one; `with corag.runtime(device="cpu"):` and its like say otherwise.
 
@@ -28,15 +28,16 @@ from corag.registry import READERS as READERS
 from corag.registry import RERANKERS as RERANKERS
 from corag.registry import SELECTORS as SELECTORS
 from corag.registry import SUMMARIZERS as SUMMARIZERS
+from corag.registry import TOKENIZERS as TOKENIZERS
 from corag.registry import embedder as embedder
 from corag.registry import reader as reader
 from corag.registry import reranker as reranker
 from corag.registry import selector as selector
 from corag.registry import summarizer as summarizer
+from corag.registry import tokens as tokens
 from corag.text.chunking import ChunkConfig as ChunkConfig
 from corag.text.chunking import chunk_document as chunk_document
 from corag.text.documents import Document as Document
-from corag.text.tokens import token_counter as token_counter
 from corag.types import Answer as Answer
 from corag.types import BatchReader as BatchReader
 from corag.types import Candidate as Candidate

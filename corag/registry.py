@@ -15,7 +15,8 @@ from corag.errors import InputError
 from corag.models.known import KNOWN_RERANKERS
 from corag.naming import Part, PartName, Spelling, changed, check_settings, nearest, parse, spelling
 from corag.optional import load
-from corag.types import Embedder, Reader, Reranker, Selector, Summarizer
+from corag.text.tokens.functions import CallableCounter
+from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 
 P = TypeVar("P")
 
@@ -128,6 +129,10 @@ class Registry(Generic[P]):
         return ", ".join(self.parts) or "(none)"
 
 
+def _is_model_with_tokenizer(name: str) -> bool:
+    return bool(load("corag.text.tokens.named:is_model")(name))
+
+
 def _is_path_or_hub_name(name: str) -> bool:
     return "/" in name or Path(name).is_dir()
 
@@ -203,7 +208,23 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
 )
 
 
-TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS)
+TOKENIZERS: Registry[TokenCounter] = Registry(
+    "tokenizer",
+    {
+        "auto": "corag.text.tokens.files:minilm",
+        "minilm": "corag.text.tokens.files:minilm",
+        "estimate": "corag.text.tokens.functions:estimate",
+        "utf8-bytes": "corag.text.tokens.functions:utf8_bytes",
+        "tiktoken": "corag.text.tokens.openai:Tiktoken",
+        "huggingface": "corag.text.tokens.hub:huggingface",
+        "model": "corag.text.tokens.named:of_model",
+    },
+    other="model",
+    is_model=_is_model_with_tokenizer,
+    remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
+)
+
+TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 
 
 def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
@@ -232,3 +253,20 @@ def reader(part: Spelling | Reader, /, **settings: Any) -> Reader:
 def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
     """Return a summarizer."""
     return SUMMARIZERS.make(part, **settings)
+
+
+def tokens(
+    part: Spelling | Path | Callable[[str], object] | TokenCounter = "minilm", /, **settings: Any
+) -> TokenCounter:
+    """Return a token counter.
+
+    Any name that is not registered is that of a model: on the hub, of OpenAI, or as Ollama gives it; or it is a
+    `tokenizer.json` or a folder that holds one. A function from a text to its tokens, or to their number, counts, too.
+    """
+    if isinstance(part, TokenCounter):
+        return part
+    if callable(part):
+        return CallableCounter(part, name=getattr(part, "__name__", type(part).__name__))
+    if isinstance(part, Path):
+        return TOKENIZERS.make("model", model=str(part), **settings)
+    return TOKENIZERS.make(part, **settings)

@@ -6,25 +6,25 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder
 from corag.naming import Spelling, spelling
+from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
-from corag.registry import reader as make_reader
-from corag.registry import selector as make_selector
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
-from corag.selectors.problem import check_budget, check_query
+from corag.selectors.problem import check_query
 from corag.text.documents import SEPARATOR, citation
-from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector
+from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, TokenCounter
 
 DEFAULT_EMBEDDER = "minilm"
 
@@ -38,6 +38,7 @@ class Reply:
         answer: What the reader said.
         selection: What it was given to read.
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
+        counts: What the prompt cost, and how it was counted.
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
     """
 
@@ -45,6 +46,7 @@ class Reply:
     answer: Answer
     selection: Selection
     seconds: Mapping[str, float]
+    counts: Counts
     parts: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,8 +57,8 @@ class Reply:
             "answer": self.answer.text,
             "confidence": self.answer.confidence,
             "answer_chunk": self.answer_chunk,
-            "budget_tokens": selection.budget_tokens,
             "cost_tokens": selection.cost_tokens,
+            **asdict(self.counts),
             "value": selection.value,
             "method": selection.method,
             "chunks": [
@@ -96,6 +98,8 @@ def ask(
     embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval = "hybrid",
+    tokens: Spelling | TokenCounter = AUTO,
+    budget_for: BudgetFor = "prompt",
 ) -> Reply:
     """Answer a question from an index, from texts, or from what a retriever finds.
 
@@ -104,21 +108,25 @@ def ask(
         index: An index, where it lies; texts as `corag.select` takes them, which are compared with the question; or
             a retriever: a callable that takes the question and `num_candidates` and returns texts, best first. Its
             ranking and the similarities that it gives are kept.
-        budget_tokens: The most tokens of the context.
-        selector: Chooses among the candidates: name or object.
+        budget_tokens: The most tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, those of
+            the context.
+        selector: Chooses among the candidates: name or object, which counts tokens in its own way.
         reader: Answers from what was chosen: name or object.
         embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts. What a retriever
             finds is embedded only where the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts are offered to the selector.
         retrieval: How the index finds them; see `ChunkIndex.retrieve`.
+        tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
+        budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
 
     Raises:
         InputError: The question is empty, the budget or the number of candidates below 1, a text of a wrong type, or
-            the retriever asynchronous; see `aask`.
+            the retriever asynchronous (see `aask`); the budget leaves no room for a context, or the prompt none for an
+            answer in the model's window.
         IndexMismatchError: There is no whole index, or the embedder is not the index's.
     """
     check_query(question)
-    check_budget(budget_tokens)
+    Budget(budget_tokens, None, budget_for)
     check_count("num_candidates", num_candidates, "10 to 50 are usual")
     embedding = None if embedder is None else make_embedder(embedder)
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
@@ -131,8 +139,10 @@ def ask(
             f"the index at {source.uri} was made by embedder {source.embedder_name!r}, not by {embedding.name!r}; "
             "use that embedder"
         )
-    selecting = make_selector(selector)
-    reading = make_reader(reader)
+    reading, counter = reader_and_tokens(reader, tokens)
+    selecting = SELECTORS.offer(selector, {"tokens": counter})
+    budget = Budget(budget_tokens, reading, budget_for)
+    budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
     if isinstance(source, ChunkIndex):
         with _timed(seconds, "embed"):
@@ -149,11 +159,12 @@ def ask(
         with _timed(seconds, "embed"):
             candidates = with_cosines(question, source, embedding)[:num_candidates]
     with _timed(seconds, "select"):
-        selection = selecting.select(question, candidates, budget_tokens)
+        selection = budget.select(selecting, question, candidates)
     with _timed(seconds, "read"):
         answer = reading.answer(question, selection.text)
+    counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
-    return Reply(question, answer, selection, seconds, parts)
+    return Reply(question, answer, selection, seconds, counts, parts)
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:

@@ -102,7 +102,7 @@ class Trace:
         passed_over: Reranker that the agent preferred -> why it could not be used.
         result: The search's own result with its tree.
         duplicates_dropped: Candidates left out because their id or text stood before.
-        tokens_estimated: Name of the token counter, where it estimates.
+        tokens_estimated: Name of the token counter, where it estimated tokens of the text.
         select_s: Wall-clock seconds of the selection.
         details: What else the selector notes, such as `cutoff` or `pieces`.
     """

@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 
+from corag.budget import AUTO, BudgetFor, reader_and_tokens
 from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.naming import Spelling, parse
@@ -20,7 +21,9 @@ class AskConfig:
     Attributes:
         question: The question.
         index: Folder or URI of the index.
-        budget: Token budget of the context.
+        budget: Token budget of the prompt, chat template and question included; of the context alone with a reader
+            that has no prompt, such as `minilm-reader`, or with `--budget_for context`.
+        budget_for: What the budget is for: the whole prompt, or the context.
         method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
             agent, unless a reranker or prefilter is given; `none`, fixed settings.
@@ -33,7 +36,9 @@ class AskConfig:
         retrieval: How the index finds them: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid).
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
-        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
+        tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
+            a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
+            minilm; estimate.
         embedder: Embedder of the question; by default the index's own.
         json: Print JSON.
     """
@@ -41,6 +46,7 @@ class AskConfig:
     question: str
     index: str = "runs/index"
     budget: int = DEFAULT_BUDGET
+    budget_for: BudgetFor = "prompt"
     method: Spelling = "corag"
     agent: str = "default"
     strict: bool = False
@@ -50,7 +56,7 @@ class AskConfig:
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"
     reader: Spelling = "minilm-reader"
-    tokenizer: Spelling = "minilm"
+    tokenizer: Spelling = AUTO
     embedder: Spelling | None = None
     json: bool = False
 
@@ -72,16 +78,19 @@ def run(config: AskConfig) -> None:
     asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter")}
     settings = {name: value for name, value in asked.items() if value is not None}
     settings |= {"strict": True} if config.strict else {}
-    offered = {"tokens": corag.token_counter(str(config.tokenizer)), "agent": config.agent}
+    reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
+    offered = {"tokens": tokens, "agent": config.agent}
     reply = corag.ask(
         config.question,
         config.index,
         budget_tokens=config.budget,
         selector=SELECTORS.offer(config.method, offered, **settings),
-        reader=config.reader,
+        reader=reader,
         embedder=config.embedder,
         num_candidates=config.num_candidates,
         retrieval=config.retrieval,
+        tokens=tokens,
+        budget_for=config.budget_for,
     )
     if config.json:
         sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")

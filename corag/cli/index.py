@@ -21,7 +21,8 @@ class IndexConfig:
         max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
-        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
+        tokenizer: Tokenizer of the answering model, by which chunks are cut: a model on the hub, such as Qwen/Qwen3-8B,
+            or of OpenAI, such as gpt-4o; a folder or a tokenizer.json; minilm, which auto means here; estimate.
         batch_size: Chunks embedded and stored at a time.
         overwrite: Replace an existing index of another folder or with other settings; without it, the index of the same
             folder is brought up to date.
@@ -50,7 +51,7 @@ def run(config: IndexConfig) -> None:
             config.out,
             corag.embedder(config.embedder),
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
-            tokens=corag.token_counter(config.tokenizer),
+            tokens=corag.tokens(config.tokenizer),
             overwrite=config.overwrite,
             batch_size=config.batch_size,
             report=report,

@@ -57,6 +57,11 @@ def show_reply(reply: Reply) -> None:
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
+    counts = reply.counts
+    if counts.prompt_tokens is not None:
+        limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""
+        counted = f"counted by {counts.tokenizer}{'' if counts.exact else ', not exactly'}"
+        say(f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context; {counted}")
     say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))
 
 

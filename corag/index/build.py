@@ -12,10 +12,10 @@ from corag.index.documents import FileChanges, FolderSource
 from corag.index.search import ChunkIndex
 from corag.index.stored import StoredChunks
 from corag.index.write import Written, work_of, write_index
+from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import read_corpus
 from corag.text.find import find_data
-from corag.text.tokens import token_counter
 from corag.types import Embedder, TokenCounter
 
 _MADE_WITH = ("source", "max_tokens", "overlap_tokens", "tokenizer")
@@ -86,7 +86,7 @@ def update_index(
         IndexMismatchError: An index of another folder, or with other settings, is there and `overwrite` is False.
     """
     path = find_data(folder)
-    counter = tokens or token_counter()
+    counter = tokens or make_tokens()
     settings: dict[str, Any] = {
         "max_tokens": chunking.max_tokens,
         "overlap_tokens": chunking.overlap_tokens,

@@ -20,8 +20,9 @@ from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part
 from corag.optional import warn_once
+from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem, check_budget, check_query
-from corag.text.tokens import token_counter
+from corag.text.tokens import counts_exactly
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
 
@@ -54,14 +55,14 @@ class BudgetedSelector(Part, ABC):
         tokens: The answering model's token counter; MiniLM's by default.
     """
 
-    tokens: TokenCounter = field(default_factory=token_counter)
+    tokens: TokenCounter = field(default_factory=make_tokens)
 
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
 
     def __post_init__(self) -> None:
-        self.tokens = self.tokens or token_counter()
+        self.tokens = self.tokens or make_tokens()
 
     @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -155,7 +156,7 @@ class BudgetedSelector(Part, ABC):
             trace.setdefault("reason", self._reason(problem))
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
-        if not self.tokens.exact:
+        if not counts_exactly(self.tokens, text):
             trace["tokens_estimated"] = self.tokens.name
         trace["select_s"] = time.perf_counter() - started
         if not fits or len(set(choice.order)) != len(choice.order):

@@ -12,9 +12,9 @@ from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import SELECTORS
 from corag.registry import reader as make_reader
+from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.problem import SelectionProblem
-from corag.text.tokens import token_counter
 from corag.types import Reader, TokenCounter
 
 Item = TypeVar("Item")
@@ -52,7 +52,7 @@ class Reorder(BudgetedSelector):
         tokens: TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(tokens=tokens or token_counter())
+        super().__init__(tokens=tokens or make_tokens())
         check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part
+from corag.registry import tokens as make_tokens
 from corag.selectors.mmr import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
-from corag.text.tokens import token_counter
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 
 
@@ -41,7 +41,7 @@ class ExtractiveSummarizer(Part):
             check_range(name, value, 0, 1, "0.5 to 0.8 are usual")
         self.name = "extractive"
         self.relevance_weight, self.query_weight = relevance_weight, query_weight
-        self.tokens: TokenCounter = tokens or token_counter()
+        self.tokens: TokenCounter = tokens or make_tokens()
         embedder_name = embedder if isinstance(embedder, str) else embedder.name
         self.identity = f"extractive 1 {embedder_name} {relevance_weight} {query_weight} {self.tokens.name}"
         self._embedder = CachedEmbedder(embedder)

@@ -9,8 +9,8 @@ from corag.checks import check_choice, check_count
 from corag.errors import SummarizerError
 from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 from corag.naming import Part
+from corag.registry import tokens as make_tokens
 from corag.summarizers.prompts import PROMPTS, Task, says_nothing
-from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import SummaryRequest, TokenCounter
 
 # English has about three words to four tokens; models count badly, so they are asked for fewer.
@@ -39,7 +39,7 @@ class OllamaSummarizer(Part, OllamaSettings):
     num_ctx: int = 8192
     task: Task = "question"
     max_concurrent: int = 4
-    tokens: TokenCounter = field(default_factory=lambda: token_counter(ESTIMATE))
+    tokens: TokenCounter = field(default_factory=lambda: make_tokens("estimate"))
     _chat: OllamaChat = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -12,9 +12,10 @@ from typing import Any, Literal, TypeVar
 
 from corag.models.engine.engine import quiet
 from corag.optional import require
+from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
-from corag.text.tokens import model_folder, token_counter
+from corag.text.tokens import model_folder
 from corag.types import Chunk
 from experiments import demo
 from experiments.run.report import COLORS, new_figure, to_svg
@@ -56,7 +57,7 @@ def demo_chunks(max_tokens: int, content: demo.Demo | None = None) -> list[Chunk
     """Return the chunks of the demo corpus."""
     documents = (content or demo.load()).documents
     cut = [Document(row["id"], row["text"], row["title"]) for row in documents]
-    return [chunk for one in cut for chunk in chunk_document(one, token_counter(), ChunkConfig(max_tokens))]
+    return [chunk for one in cut for chunk in chunk_document(one, make_tokens(), ChunkConfig(max_tokens))]
 
 
 def make_model(folder: Path) -> Path:

@@ -22,7 +22,6 @@ from corag.cli.console import progress
 from corag.errors import InputError, ModelError
 from corag.naming import PartName, split_parts
 from corag.selectors.problem import SelectionProblem
-from corag.text.tokens import token_counter
 from corag.types import Candidate, PolicyReranker, Reranker
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
 from experiments.evaluation.methods import ALL
@@ -105,7 +104,7 @@ def bench_orders(timing: Timing, rerankers: str = ALL, model: Path | None = None
 def _pools(rounds: int) -> list[list[Candidate]]:
     """Return candidates for each round and size, no chunk twice."""
     chunks = demo_chunks(CHUNK_TOKENS)
-    lengths = token_counter().count([chunk.text for chunk in chunks])
+    lengths = corag.tokens().count([chunk.text for chunk in chunks])
     chunks = [chunk for chunk, length in zip(chunks, lengths.tolist(), strict=True) if length >= LEAST_TOKENS]
     if len(chunks) < rounds * sum(SIZES):
         raise InputError(f"the demo has chunks for {len(chunks) // sum(SIZES)} rounds, got {rounds}; ask for no more")
@@ -119,7 +118,7 @@ def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock)
     own = (reranker.search_policy if isinstance(reranker, PolicyReranker) else None) or "bayesian"
     found: list[_Search] = []
     for policy in dict.fromkeys(("paper", own)):
-        problem = SelectionProblem(QUESTION, candidates, token_counter(), BUDGET_TOKENS)
+        problem = SelectionProblem(QUESTION, candidates, corag.tokens(), BUDGET_TOKENS)
         config = search.SearchConfig(policy=policy, max_scored=MAX_SCORED)
         started = now()
         scorer = problem.scorer(reranker)

@@ -15,13 +15,13 @@ from typing import Any, cast
 import search
 from corag.models.embedders import MiniLMEmbedder
 from corag.registry import reranker as make_reranker
+from corag.registry import tokens as make_tokens
 from corag.rerankers.cached import CachedReranker
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import Upper
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
-from corag.text.tokens import token_counter
 from corag.types import Candidate, Reranker
 from experiments.bench.harness import Timing, finished, lines
 from experiments.data.pools import Pool
@@ -153,7 +153,7 @@ def _rows(
 
 def _counting(some: RealSet, folder: DataFolder) -> Iterator[tuple[Query, int]]:
     """Yield the questions that count, each with its number of feasible orders."""
-    tokens = token_counter()
+    tokens = make_tokens()
     left = some.num_questions
     for query in folder.split(some.split)[some.skip :]:
         candidates = [Candidate(passage(folder.documents[name])) for name in query.candidates or ()]

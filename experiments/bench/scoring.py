@@ -29,7 +29,6 @@ from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.search import SearchPlan, search_problems
 from corag.selectors.corag.selector import DEFAULT_SURROGATE, Corag
 from corag.selectors.problem import SelectionProblem
-from corag.text.tokens import token_counter
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, Scorer
 from experiments import demo
 from experiments.bench.harness import Timing, bar_plot, demo_chunks, make_model
@@ -110,7 +109,7 @@ class PartialCrossEncoder(CrossEncoder):
     def requests(self, asked: Asked) -> list[tuple[PairTemplate, list[Int64]]]:
         """Return what a search asks for in turn: every candidate, then every one after the first, and so on."""
         texts = [candidate.chunk.text for candidate in asked[1]]
-        costs, ids, question = token_counter().count(texts), self.tokenize(texts), self._tokenizer.question(asked[0])
+        costs, ids, question = corag.tokens().count(texts), self.tokenize(texts), self._tokenizer.question(asked[0])
         requests: list[tuple[PairTemplate, list[Int64]]] = []
         prefix: Order = ()
         for candidate in range(len(texts)):
@@ -328,7 +327,7 @@ def sweep(reranker: Reranker, way: Way, asked: Sequence[Asked]) -> list[Ids]:
     found: list[Ids] = []
     for exploration, cost_weight in SWEEP:
         if not (problems and way.memo):
-            problems = [SelectionProblem(query, pool, token_counter(), BUDGET_TOKENS) for query, pool in asked]
+            problems = [SelectionProblem(query, pool, corag.tokens(), BUDGET_TOKENS) for query, pool in asked]
         config = SearchConfig(ITERATIONS, exploration, cost_weight, policy="paper", prefilter=way.prefilter)
         plan = SearchPlan(reranker, config, surrogate=surrogate)
         for together in [problems] if way.shared else [[problem] for problem in problems]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+from corag.budget import AUTO, BudgetFor
 from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.naming import Spelling, parse
@@ -72,11 +73,15 @@ class SelectionSettings(CandidateSettings):
     """How candidates are found, selected under a budget, and read.
 
     Attributes:
-        budget: Token budget of a selection.
+        budget: Token budget of a prompt, chat template and question included; of the context alone with a reader that
+            has no prompt, such as `minilm-reader`, or with `budget_for: context`.
+        budget_for: What the budget is for: the whole prompt, or the context.
         window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
         reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.
-        tokenizer: Tokenizer of the answering model: minilm, estimate, or a tokenizer.json.
+        tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
+            a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
+            minilm; estimate.
         embedder: Embedder of questions and passages.
         index: Index of the corpus; by default one is built in the cache folder.
         max_tokens: Maximum tokens of a chunk, if an index is built.
@@ -84,9 +89,10 @@ class SelectionSettings(CandidateSettings):
     """
 
     budget: int = DEFAULT_BUDGET
+    budget_for: BudgetFor = "prompt"
     window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
-    tokenizer: Spelling = "minilm"
+    tokenizer: Spelling = AUTO
     embedder: Spelling = "minilm"
     index: str | None = None
     max_tokens: int = DEFAULT_CHUNK_TOKENS

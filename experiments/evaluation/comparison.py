@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import corag
+from corag.budget import Budget, reader_and_tokens
 from corag.cli.console import progress
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
@@ -30,7 +31,6 @@ from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import token_counter
 from corag.types import Candidate, IdentifiedReranker, Reranker
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
@@ -131,8 +131,11 @@ class _Run:
             if self._source is not None
             else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
         )
-        self._tokens = token_counter(str(config.tokenizer))
-        reader = None if config.reader == NO_READER else corag.reader(config.reader)
+        reader = None
+        if config.reader == NO_READER:
+            self._tokens = corag.tokens(config.tokenizer)
+        else:
+            reader, self._tokens = reader_and_tokens(config.reader, config.tokenizer)
         self._own_reader = reader
         self._unread = self._why_unread()
         self._reader = None if reader is None or self._unread is not None else CachedReader(reader)
@@ -142,6 +145,7 @@ class _Run:
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
             _checkpoint_hash(config.agent),
+            self._tokens.name,
             versions(),
         ]
         self._rows: dict[int, dict[str, list[Row]]] = {}
@@ -228,6 +232,9 @@ class _Run:
         out = Path(self.config.out)
         return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
 
+    def _budget(self, tokens: int) -> Budget:
+        return Budget(tokens, self._own_reader, self.config.budget_for)
+
     # --- Results ---
 
     def results(self) -> list[Result]:
@@ -273,7 +280,7 @@ class _Run:
                             query,
                             self._pool.candidates(query),
                             self._methods.selectors,
-                            budget,
+                            self._budget(budget),
                             self._tokens,
                             reader=self._reader,
                             embedder=self._embedder,
@@ -302,7 +309,7 @@ class _Run:
                     candidates = self._pool.candidates(query)
                     self._embedder.embed([query.question, *(candidate.chunk.text for candidate in candidates)])
                     for name, selector in selectors.items():
-                        found, latency_ms = select(selector, query, candidates, budget)
+                        found, latency_ms = select(selector, query, candidates, self._budget(budget))
                         # The first question warms up, unless it is the only one.
                         if not isinstance(found, Exception) and (number > 1 or len(timed) == 1):
                             times[name].append(latency_ms)
@@ -322,6 +329,9 @@ class _Run:
             "data": config.data,
             "split": config.split,
             "budget_tokens": budget,
+            "budget_for": config.budget_for,
+            "tokenizer": self._tokens.name,
+            "exact": self._budget(budget).counts_exactly(self._tokens) and not _estimated(rows),
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
             "pool": self._pool.name,
@@ -365,7 +375,10 @@ class _Run:
             ranking = [candidate.chunk for candidate in self._pool.candidates(query)]
             places = evidence_places(ranking, query.gold)
             text = SEPARATOR.join(ranking[place].text for place in places or ())
-            fits += [places is not None and int(self._tokens.count([text])[0]) <= budget] if query.gold else []
+            prompt = self._budget(budget).prompt_tokens(query.question, text)
+            in_context = self.config.budget_for == "context" or prompt is None
+            cost = int(self._tokens.count([text])[0]) if in_context or prompt is None else prompt
+            fits += [places is not None and cost <= budget] if query.gold else []
         return float(np.mean(fits)) if fits else None
 
     def rows(self, budget: int) -> Mapping[str, Sequence[Row]]:
@@ -407,6 +420,11 @@ def _gains(config: EvaluateConfig, runs: Sequence[_Run]) -> tuple[list[dict[str,
                 for name, of_set in scores.items()
             ]
     return leads, diversities
+
+
+def _estimated(rows: Mapping[str, Sequence[Row]]) -> bool:
+    """Return whether the tokens of some selection were estimated."""
+    return any(row.get("estimated") for of_method in rows.values() for row in of_method)
 
 
 def _settings(config: EvaluateConfig) -> dict[str, Any]:

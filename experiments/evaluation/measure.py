@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
 from corag.readers.cached import CachedReader
 from corag.text.data import Query
@@ -35,7 +36,7 @@ MEANS = (
     "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
 )  # fmt: skip
 """Figures that are averaged over the questions that have them; 0 where none has."""
-SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity")
+SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity", "prompt_tokens")
 """The same, of which some methods have none at all: null then, not 0."""
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Figures that are null where nothing is read."""
@@ -50,7 +51,7 @@ def measure(
     query: Query,
     candidates: Sequence[Candidate],
     selectors: Mapping[str, Selector],
-    budget_tokens: int,
+    budget: Budget,
     tokens: TokenCounter,
     *,
     reader: CachedReader | None,
@@ -67,13 +68,14 @@ def measure(
     chosen: dict[str, Selection] = {}
     ranking = [candidate.chunk for candidate in candidates]
     for name, selector in selectors.items():
-        found, latency_ms = select(selector, query, candidates, budget_tokens)
+        found, latency_ms = select(selector, query, candidates, budget)
         if isinstance(found, Exception):
             rows[name] = {"query": query.id, "failed": 1, "error": f"{type(found).__name__}: {found}"}
         else:
             chosen[name] = found
             rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if timed else {})}
     originals = [_original(selection, ranking) for selection in chosen.values() if not _is_whole(selection)]
+    originals = [text for text in originals if budget.fits_window(query.question, text)]
     contexts = [*(selection.text for selection in chosen.values()), *originals]
     answers: dict[str, str] = {}
     if reader is not None:
@@ -87,7 +89,7 @@ def measure(
             grades[text] = {**graded, "judge_unusable": int(grade is None)}
     for name, selection in chosen.items():
         rows[name] |= {
-            **selection_figures(query, selection, tokens),
+            **selection_figures(query, selection, tokens, budget),
             **depth_figures(query, selection, ranking),
             "redundancy": redundancy(_parts(selection), embedder),
             "ids": list(selection.ids),
@@ -96,17 +98,17 @@ def measure(
         if answers:
             answer = answers[selection.text]
             rows[name] |= {**reading_figures(query, answer), **grades.get(answer, {}), "answer": answer}
-            rows[name] |= summary_figures(selection, ranking, answer, answers.__getitem__, tokens, embedder)
+            rows[name] |= summary_figures(selection, ranking, answer, answers.get, tokens, embedder)
     return rows
 
 
 def select(
-    selector: Selector, query: Query, candidates: Sequence[Candidate], budget_tokens: int
+    selector: Selector, query: Query, candidates: Sequence[Candidate], budget: Budget
 ) -> tuple[Selection | Exception, float]:
     """Return a selection, or why this question was too much for the selector, and the milliseconds that it took."""
     started = time.perf_counter()
     try:
-        found: Selection | Exception = selector.select(query.question, candidates, budget_tokens)
+        found: Selection | Exception = budget.select(selector, query.question, candidates)
     except DataError:
         # Files that cannot be used are no question's fault.
         raise
@@ -115,10 +117,14 @@ def select(
     return found, 1000 * (time.perf_counter() - started)
 
 
-def selection_figures(query: Query, selection: Selection, tokens: TokenCounter) -> dict[str, Any]:
-    """Return the figures of one selection by itself."""
+def selection_figures(
+    query: Query, selection: Selection, tokens: TokenCounter, budget: Budget | None = None
+) -> dict[str, Any]:
+    """Return the figures of one selection by itself; with a budget for a prompt, those of the prompt, too."""
     # Counted anew: whether a budget holds is not left to the word of the selector that had to keep it.
     cost = int(tokens.count([selection.text])[0]) if selection.text else 0
+    prompt = None if budget is None else budget.prompt_tokens(query.question, selection.text)
+    too_long = budget is not None and budget.excess(query.question, selection.text) > 0
     trace = selection.trace
     taken = evidence_figures(selection.chunks, query.gold)
     return {
@@ -126,13 +132,15 @@ def selection_figures(query: Query, selection: Selection, tokens: TokenCounter) 
         **({} if taken is None else {"context_recall": taken["evidence_recall"]}),
         "cost_tokens": cost,
         "chunks": len(selection),
-        "over_budget": int(cost > selection.budget_tokens),
+        "over_budget": int(cost > selection.budget_tokens or too_long),
         "empty": int(len(selection) == 0),
         "value": selection.value,
         "scorer_calls": trace.scorer_calls,
         "orders_scored": trace.orders_scored,
         "truncated": trace.truncated,
         **({} if trace.reranker is None else {"reranker": trace.reranker}),
+        **({} if prompt is None else {"prompt_tokens": prompt}),
+        **({} if trace.tokens_estimated is None else {"estimated": 1}),
     }
 
 
@@ -153,21 +161,23 @@ def summary_figures(
     selection: Selection,
     ranking: Sequence[Chunk],
     answer: str,
-    answer_from: Callable[[str], str],
+    answer_from: Callable[[str], str | None],
     tokens: TokenCounter,
     embedder: Embedder,
 ) -> dict[str, float]:
     """Return what summarizing changed: tokens and answer, against the chunks that were summarized as they are.
 
-    Nothing for a selection of whole chunks.
+    Nothing for a selection of whole chunks, and no similarity where the chunks were too long to be read.
     """
     if _is_whole(selection):
         return {}
     original = _original(selection, ranking)
     num_tokens, before = tokens.count([selection.text, original]).tolist()
-    other = answer_from(original)
+    figures = {"change_in_tokens": change_in_tokens(num_tokens, before)}
+    if (other := answer_from(original)) is None:
+        return figures
     alike = answer_similarity(answer, other, embedder) if answer and other else float(answer == other)
-    return {"change_in_tokens": change_in_tokens(num_tokens, before), "answer_similarity": alike}
+    return {**figures, "answer_similarity": alike}
 
 
 def _shown(selection: Selection) -> list[Chunk]:

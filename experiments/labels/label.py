@@ -71,6 +71,7 @@ def label(config: LabelConfig) -> Path:
                 "format_version": FORMAT_VERSION,
                 "work": work,
                 "embedder": labeller.embedder.name,
+                "tokenizer": labeller.tokens.name,
                 "settings": settings,
                 "versions": versions(),
                 "tokens": total(units[example.key]["work"] for example in examples.examples),

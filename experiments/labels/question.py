@@ -14,6 +14,7 @@ import numpy as np
 
 import corag
 import search
+from corag.budget import Budget, BudgetFor, reader_and_tokens
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
@@ -26,7 +27,6 @@ from corag.selectors.corag.search import SearchPlan, search_problems
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
 from corag.text.data import Query
-from corag.text.tokens import token_counter
 from corag.types import (
     Answer,
     BatchReader,
@@ -49,6 +49,10 @@ Unit = dict[str, Any]
 `work`, the tokens that models read for it, as `experiments.labels.work` counts them."""
 
 
+Searched = tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]
+"""Order and figures of each configuration with a reranker, and the tokens that its model read."""
+
+
 @dataclass(eq=False)
 class Labeller:
     """Labels questions, and keeps what they have in common: models, and the states of passages.
@@ -67,6 +71,7 @@ class Labeller:
     budget_tokens: int
     window: WindowPolicy
     encoder: CachedEncoder | None = None
+    budget_for: BudgetFor = "prompt"
     _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
@@ -81,27 +86,24 @@ class Labeller:
         uncached = {**given, "cache_mb": 0}
         takes = "encoder" in EMBEDDERS.settings(config.embedder)
         embedder = EMBEDDERS.offer(config.embedder, given)
+        reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
         return cls(
             [corag.reranker(name, **(uncached if name in wants else {})) for name in grid.rerankers],
             grid,
-            corag.reader(config.reader),
+            reader,
             embedder if takes else CachedEmbedder(embedder, batch=1, cache_mb=0),
-            token_counter(str(config.tokenizer)),
+            tokens,
             config.budget,
             config.window,
             encoder,
+            config.budget_for,
         )
 
     def label(self, query: Query, pool: Pool) -> Unit:
         """Return what the journal keeps of a question."""
-        started = perf_counter()
-        problem = SelectionProblem(query.question, pool.candidates(query), self.tokens, self.budget_tokens)
-        warn_if_few_fit(problem)
-        problem_s = perf_counter() - started
         asked = self.tokens.count([query.question]).item()
-        searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self.rerankers]
+        problem, searches, texts = self._within_budget(query, pool, asked)
         rows = [row for of_reranker, _ in searches for row in of_reranker]
-        texts = {order: problem.text(order) for order, _ in rows}
         costs = self.tokens.count([*texts.values()]).tolist() if texts else []
         figures = self._figures(query, problem, texts, costs)
         read_by = {order: asked + cost for order, cost in zip(texts, costs, strict=True)}
@@ -118,6 +120,25 @@ class Labeller:
             "question": question,
             "work": total([reading, *(of_reranker for _, of_reranker in searches)]),
         }
+
+    def _within_budget(
+        self, query: Query, pool: Pool, asked: int
+    ) -> tuple[SelectionProblem, list[Searched], dict[Order, str]]:
+        """Return the searches of a question, and the texts that they found, in whose prompts the budget holds."""
+
+        def searched(room: int) -> tuple[SelectionProblem, list[Searched], dict[Order, str]]:
+            started = perf_counter()
+            problem = SelectionProblem(query.question, pool.candidates(query), self.tokens, room)
+            warn_if_few_fit(problem)
+            problem_s = perf_counter() - started
+            searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self.rerankers]
+            return problem, searches, {order: problem.text(order) for rows, _ in searches for order, _ in rows}
+
+        budget = Budget(self.budget_tokens, self.reader, self.budget_for)
+        found = budget.within(query.question, searched, lambda found: list(found[2].values()))
+        for text in found[2].values():
+            budget.check_window(query.question, text)
+        return found
 
     def failed(self, error: Exception) -> Unit:
         """Return what the journal keeps of a question that could not be labelled: the error, and no figures."""
@@ -139,9 +160,7 @@ class Labeller:
             "budget_tokens": self.budget_tokens,
         }
 
-    def _searches(
-        self, problem: SelectionProblem, reranker: Reranker, problem_s: float, asked: int
-    ) -> tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]:
+    def _searches(self, problem: SelectionProblem, reranker: Reranker, problem_s: float, asked: int) -> Searched:
         """Return order and figures of each configuration with a reranker, and the tokens that their models read."""
         before, started = self._counts(), perf_counter()
         scorer, scoring = problem.scorer(reranker, self.window), TimedScoring(problem)

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 
 import corag
+from corag.budget import Counts
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.reply import Reply
 from corag.types import Answer, Chunk, Selection
 from tests.experiments.worlds import small_agent
 
+COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
 QUESTION = "How deep is the lake in which the Oro ends?"
 
 
@@ -84,8 +86,8 @@ def test_a_reply_can_be_written_as_json(small_index, method):
 def test_the_chunk_of_an_answer(answer, expected):
     chunks = (Chunk("one", "a b\n\nc"), Chunk("two", "d"))
     selection = Selection(chunks, "a b\n\nc\n\nd", 4, 9, 0.5, "some")
-    assert Reply("?", answer, selection, {}).to_dict()["answer_chunk"] == expected
-    assert Reply("?", answer, replace(selection, text="a\n\nb\n\nc"), {}).to_dict()["answer_chunk"] is None
+    assert Reply("?", answer, selection, {}, COUNTS).to_dict()["answer_chunk"] == expected
+    assert Reply("?", answer, replace(selection, text="a\n\nb\n\nc"), {}, COUNTS).to_dict()["answer_chunk"] is None
 
 
 def test_with_an_agent_the_settings_are_its_prediction(small_index):

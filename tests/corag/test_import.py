@@ -68,7 +68,7 @@ def test_counting_and_cutting_need_no_model():
     use = """
 import corag
 document = corag.Document("d", "One sentence. Another one.")
-assert len(corag.chunk_document(document, corag.token_counter(), corag.ChunkConfig(max_tokens=4))) == 2
+assert len(corag.chunk_document(document, corag.tokens(), corag.ChunkConfig(max_tokens=4))) == 2
 """
     run(WATCH + use + JUDGE.format(heavy=HEAVY - {"tokenizers"}))
 

@@ -63,7 +63,7 @@ preferring: corag.PolicyReranker = Shortest()
 echo: corag.Reader = Echo()
 corag.RERANKERS.register("shortest", Shortest)
 corag.SELECTORS.register("cheapest", Cheapest)
-tokens = corag.token_counter("estimate")
+tokens = corag.tokens("estimate")
 candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one two three", "one", "one two")]
 selectors: list[corag.Selector] = [
     corag.selector("naive", reranker="shortest", tokens=tokens),

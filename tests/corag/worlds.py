@@ -14,7 +14,7 @@ from corag import Candidate, Chunk
 from corag.errors import SummarizerError
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.raptor.build import RaptorConfig
-from corag.text.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter
 from corag.types import Answer
 
 
@@ -48,8 +48,8 @@ class SetReranker(HashReranker):
 
 
 COUNTERS = [
-    token_counter(),
-    token_counter("estimate"),
+    corag.tokens(),
+    corag.tokens("estimate"),
     *(
         CallableCounter(count, name=name)
         for name, count in {
@@ -121,7 +121,7 @@ class OddSummarizer:
     max_concurrent = 2
 
     def __init__(self, tokens=None):
-        self.tokens = tokens or token_counter()
+        self.tokens = tokens or corag.tokens()
         self.asked = []
 
     def summarize(self, request):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import search
 from corag.checks import check_choice
 from corag.errors import InputError
+from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import (
@@ -26,7 +27,6 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
-from corag.text.tokens import token_counter
 from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Corag(BudgetedSelector):
         embedder: Embedder | None = None,
         tokens: TokenCounter | None = None,
     ) -> None:
-        super().__init__(tokens=tokens or token_counter())
+        super().__init__(tokens=tokens or make_tokens())
         check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 import search
+from corag.registry import tokens as make_tokens
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.values import EvidenceScorer
 from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive
 from corag.selectors.simple import TopK
-from corag.text.tokens import token_counter
 from corag.types import Candidate, FloatArray, Order, Selection
 from experiments.adapters.evidence.pools import Pooled
 
@@ -37,7 +37,7 @@ def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], b
         name: _average(questions, selector.select_many(texts, candidates, budget))
         for name, selector in selectors.items()
     }
-    tokens = token_counter()
+    tokens = make_tokens()
     fits = [
         bool(pooled.gold) and int(tokens.count([pooled.chunks[i].text for i in pooled.gold]).sum()) <= budget
         for pooled in questions

@@ -15,7 +15,6 @@ from corag.models.minilm import cache_folder
 from corag.registry import EMBEDDERS
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.documents import Document
-from corag.text.tokens import token_counter
 from tests.experiments.worlds import (
     DOCUMENTS,
     QUERIES,
@@ -314,7 +313,7 @@ class BrokenEmbedder(OtherEmbedder):
 
 def chunks_of_the_corpus():
     documents = [Document(row["id"], row["text"], row["title"]) for row in DOCUMENTS]
-    return list(chunk_documents(documents, token_counter(), ChunkConfig(24)))
+    return list(chunk_documents(documents, corag.tokens(), ChunkConfig(24)))
 
 
 def test_an_index_of_another_embedder(refused, monkeypatch, small_data, small_index):
@@ -422,7 +421,7 @@ def test_a_document_of_a_hundred_thousand_tokens(tmp_path, monkeypatch, capsys):
     sentences = ["Every item of the long list is made of wood and paint."] * 9_000
     sentences[7_000] = "The blue cobalt lamp hangs on the northern gate."
     document = {"id": "long", "title": "", "text": " ".join(sentences)}
-    assert token_counter().count([document["text"]])[0] > 100_000
+    assert corag.tokens().count([document["text"]])[0] > 100_000
     data = write_folder(tmp_path / "data", [document], [QUERIES[0] | {"candidates": ["long"], "gold": ["long"]}])
     index = tmp_path / "index"
     succeeds(capsys, "index", "--data", data, "--out", index, "--embedder", "words", "--quiet")

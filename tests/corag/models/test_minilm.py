@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError, MissingExtraError, ModelError
 from corag.models import minilm
 from corag.models.minilm import DIMENSION, MAX_TOKENS, cache_folder, check_weights, minilm_encoder
 from corag.models.runtime import place
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import model_folder, token_counter
+from corag.text.tokens import model_folder
 
 pytestmark = pytest.mark.slow
 
@@ -166,7 +167,7 @@ def test_joined_ids_equal_the_ids_of_the_joined_text(texts):
     encoder = minilm_encoder()
     joined = encoder.tokenize([SEPARATOR.join(texts)]).ids[0]
     np.testing.assert_array_equal(np.concatenate(encoder.tokenize(texts).ids), joined)
-    assert token_counter().count([SEPARATOR.join(texts)])[0] == token_counter().count(texts).sum()
+    assert corag.tokens().count([SEPARATOR.join(texts)])[0] == corag.tokens().count(texts).sum()
 
 
 def test_what_is_no_unicode_is_refused():

@@ -14,7 +14,7 @@ from corag.summarizers.ollama import OllamaSummarizer
 from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import request_key, summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
-from corag.text.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder
 from tests.ollama_server import OllamaServer, Reply
@@ -304,7 +304,7 @@ def test_ollama_that_fails_is_counted(reply):
 
 def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
     with OllamaServer(Reply("one two three. " * 40)) as server:
-        summarizer = ollama(server, num_ctx=1000, tokens=token_counter())
+        summarizer = ollama(server, num_ctx=1000, tokens=corag.tokens())
         (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
     assert len(server.chats) > 2
     assert summary.text == " ".join(["one two three."] * 5)

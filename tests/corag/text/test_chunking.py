@@ -5,16 +5,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document, chunk_documents, sentence_spans
 from corag.text.documents import Document, passage, with_title
-from corag.text.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter
 from tests.corag.worlds import CHARACTERS
 
 WORDS = CallableCounter(str.split, name="words")
 COUNTERS = {
-    "minilm": token_counter(),
-    "estimate": token_counter("estimate"),
+    "minilm": corag.tokens(),
+    "estimate": corag.tokens("estimate"),
     "characters": CHARACTERS,
     "words": WORDS,
     # Joined text costs less, and more, than its parts.
@@ -166,9 +167,9 @@ def test_the_overlap_is_at_most_what_was_asked_for(sentences, overlap):
 @pytest.mark.parametrize("stop", [". ", " "], ids=["sentences", "one endless sentence"])
 def test_a_document_of_100_000_tokens(stop):
     text = ("The quick brown fox jumped over 12 lazy dogs" + stop) * 11_112
-    chunks = chunk_document(Document("d", text, "A title"), token_counter(), ChunkConfig(256, 32))
-    assert token_counter().count([text])[0] >= 100_000
-    assert token_counter().count([chunk.text for chunk in chunks]).max() <= 256
+    chunks = chunk_document(Document("d", text, "A title"), corag.tokens(), ChunkConfig(256, 32))
+    assert corag.tokens().count([text])[0] >= 100_000
+    assert corag.tokens().count([chunk.text for chunk in chunks]).max() <= 256
 
 
 def test_many_documents_in_their_order():

@@ -10,7 +10,6 @@ from corag.index.search import reciprocal_rank_fusion
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
 from corag.text.documents import Document
-from corag.text.tokens import token_counter
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
     Pool,
@@ -149,7 +148,7 @@ def test_embedding_in_batches(num_texts, batches):
 def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
     documents = [Document(row["id"], row["text"], row["title"]) for row in DOCUMENTS]
     index = ChunkIndex.open(small_index)
-    assert list(index.chunks()) == list(chunk_documents(documents, token_counter(), ChunkConfig(24)))
+    assert list(index.chunks()) == list(chunk_documents(documents, corag.tokens(), ChunkConfig(24)))
     assert index.manifest.settings == {
         "max_tokens": 24, "overlap_tokens": 0, "tokenizer": "minilm", "documents": 20,
         "source": str(small_data.resolve()),

@@ -8,7 +8,6 @@ import corag
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS, SELECTORS
 from corag.text.data import DataFolder
-from corag.text.tokens import token_counter
 from corag.types import Chunk, Selection
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -100,7 +99,7 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
     for row in rows:
         query, chosen = queries[row["query"]], set(row["ids"])
         context = "\n\n".join(texts[name] for name in row["ids"])
-        assert row["cost_tokens"] == token_counter().count([context])[0]
+        assert row["cost_tokens"] == corag.tokens().count([context])[0]
         assert row["chunks"] == len(row["ids"])
         assert row["answer"] == corag.reader("minilm-reader").answer(query["question"], context).text
         if query["answers"]:
@@ -233,7 +232,7 @@ def test_a_journal_of_other_work_is_refused_and_named(tmp_path, small_data, read
         ({"methods": "corag-fixed", "agent": "none"}, "corag-fixed takes its setting from a checkpoint: give one with"),
         ({"methods": "corag", "reranker": "best"}, "reranker 'best' is unknown; the names are"),
         ({"reader": "best"}, "reader 'best' is unknown; the names are"),
-        ({"tokenizer": "best"}, "tokenizer 'best' is neither"),
+        ({"tokenizer": "best"}, "tokenizer 'best' is unknown; the names are auto, minilm"),
         ({"pool": "corpus", "index": "nowhere"}, "there is no index at nowhere"),
         ({"out": "."}, "out is '.', which is no name for a file"),
     ],
@@ -270,7 +269,7 @@ def test_the_budget_is_counted_anew(small_data):
     query = DataFolder.open(small_data).queries[0]
     chunk = Chunk("varn", "one two three four")
     lie = Selection((chunk,), chunk.text, cost_tokens=1, budget_tokens=3, value=0.5, method="liar")
-    found = selection_figures(query, lie, token_counter())
+    found = selection_figures(query, lie, corag.tokens())
     assert (found["cost_tokens"], found["over_budget"]) == (4, 1)
     assert reading_figures(query, "Ilsa Brandt")["f1"] == 1.0
     assert found["evidence_recall"] == 0.5
@@ -281,7 +280,7 @@ def test_what_went_into_a_summary_is_no_evidence_unless_it_stands_there_whole(sm
     query = DataFolder.open(small_data).queries[0]
     chunks = (Chunk("varn", "one two three four"), Chunk("other", "five six"))
     summary = Selection(chunks, "One to four.\n\nfive six", 9, 20, value=0.5, method="edc2")
-    found = selection_figures(query, summary, token_counter())
+    found = selection_figures(query, summary, corag.tokens())
     assert (found["evidence_recall"], found["evidence_precision"], found["chunks"]) == (0.0, 0.0, 2)
 
 
@@ -417,7 +416,7 @@ def test_what_summarizing_changed_by_hand():
         asked.append(context)
         return "of all"
 
-    given = (ranking, "of all", answer_from, token_counter(), corag.embedder())
+    given = (ranking, "of all", answer_from, corag.tokens(), corag.embedder())
     assert summary_figures(whole, *given) == {}
     short = Selection((ranking[1], ranking[0]), "one to six", 3, 20, value=0.5, method="edc2")
     assert asked == []

@@ -4,7 +4,6 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.text.tokens import token_counter
 from experiments.evaluation.methods import make_methods
 
 SIX = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
@@ -12,7 +11,7 @@ SIX = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 
 def offered(**settings):
     return {
-        "tokens": token_counter(), "reranker": "bm25", "window": "forbid", "prefilter": 1.0, "agent": None,
+        "tokens": corag.tokens(), "reranker": "bm25", "window": "forbid", "prefilter": 1.0, "agent": None,
         "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
     }  # fmt: skip
 

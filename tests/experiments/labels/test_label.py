@@ -11,7 +11,7 @@ from corag.errors import CoragError, DataError, InputError, ModelError, ReaderEr
 from corag.registry import READERS
 from corag.selectors.corag.selector import Corag
 from corag.text.data import DataFolder
-from corag.text.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter
 from corag.types import Answer
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import open_pool
@@ -124,7 +124,7 @@ def test_one_row_for_each_question(tmp_path, small_data, reader):
 
 
 COUNTERS = {
-    "minilm": token_counter(),
+    "minilm": corag.tokens(),
     "words": CallableCounter(lambda text: len(text.split())),
     "joined text costs more": CallableCounter(lambda text: len(text.split()) + 9 * text.count(".\n\n")),
     "long text costs more": CallableCounter(lambda text: len(text.split()) + (30 if len(text) > 150 else 0)),

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 import corag
+from corag.budget import Counts
 from corag.errors import DataError, InputError
 from corag.reply import Reply
 from corag.types import Answer, Candidate, Chunk
@@ -83,7 +84,7 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
     ]
     selector = corag.selector("corag", policy="paper", reranker=table, iterations=iterations)
     selection = selector.select(question, candidates, budget_tokens)
-    return Reply(question, Answer("a <script>"), selection, {"select": 0.1})
+    return Reply(question, Answer("a <script>"), selection, {"select": 0.1}, Counts(64, "prompt", None, "minilm", True))
 
 
 @pytest.mark.parametrize("budgets", [[64], [64, 128], [512, 64, 256]])

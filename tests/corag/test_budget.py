@@ -1,0 +1,132 @@
+"""The budget of a prompt: what is left for the context, and that no prompt exceeds it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Candidate, Chunk, PromptedReader
+from corag.budget import Budget, reader_and_tokens
+from corag.errors import InputError
+from corag.types import Answer, TokenCounter
+from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, language_models
+
+TEMPLATE = "<|user|>Use what follows.\n<context>\n{context}\n</context>\n\nQuestion: {query}<|end|>\n<|assistant|>"
+
+
+class ChatReader:
+    """Sends a prompt to nobody, and remembers it."""
+
+    name = "chat"
+
+    def __init__(self, tokens: TokenCounter, window_tokens: int | None = None, max_answer_tokens: int = 16) -> None:
+        self.tokens, self.window_tokens, self.max_answer_tokens = tokens, window_tokens, max_answer_tokens
+        self.sent: list[str] = []
+
+    def prompt(self, query: str, context: str) -> str:
+        # As readers of chat models do: a control token in a context is text.
+        return TEMPLATE.format(query=query, context=context.replace(CONTROL, "< |end|>"))
+
+    def prompt_tokens(self, query: str, context: str = "") -> int:
+        return int(self.tokens.count([self.prompt(query, context)])[0])
+
+    def answer(self, query: str, context: str) -> Answer:
+        self.sent.append(self.prompt(query, context))
+        return Answer("so it is")
+
+
+COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate", "utf8-bytes")}}
+SELECTORS = ["top-k", "full", "corag(agent=none, reranker=bm25)", "top-tokens", "mmr"]
+
+
+def pool(texts: list[str]) -> list[Candidate]:
+    distinct = list(dict.fromkeys(texts))
+    return [Candidate(Chunk(str(place), text), 1 - place / 100) for place, text in enumerate(distinct)]
+
+
+@pytest.mark.parametrize("counter", COUNTERS.values(), ids=COUNTERS.keys())
+@given(
+    texts=st.lists(AWKWARD, min_size=1, max_size=6),
+    extra=st.integers(1, 400),
+    of=st.sampled_from(["prompt", "context"]),
+    selector=st.sampled_from(SELECTORS),
+)
+@settings(max_examples=30)
+def test_no_prompt_that_is_sent_exceeds_the_budget(counter, texts, extra, of, selector):
+    reader = ChatReader(counter)
+    around = reader.prompt_tokens("so?")
+    budget = Budget(around + extra if of == "prompt" else extra, reader, of)
+    try:
+        selection = budget.select(corag.selector(selector, tokens=counter), "so?", pool(texts))
+    except InputError as error:
+        assert "leaves no room" in str(error)
+        return
+    reader.answer("so?", selection.text)
+    [sent] = reader.sent
+    tokens = int(counter.count([sent])[0])
+    if of == "prompt":
+        assert tokens <= budget.tokens
+    else:
+        assert selection.cost_tokens <= budget.tokens
+
+
+def test_a_reader_without_a_prompt_leaves_the_budget_to_the_context():
+    reader = corag.reader("extractive")
+    assert not isinstance(reader, PromptedReader)
+    assert Budget(7, reader).for_context("so?") == Budget(7).for_context("so?") == 7
+    assert [one.name for one in reader_and_tokens("extractive")] == ["extractive", "minilm"]
+    assert reader_and_tokens(reader, "estimate") == (reader, corag.tokens("estimate"))
+
+
+def test_the_prompt_is_paid_out_of_the_budget_unless_it_is_for_the_context():
+    reader = ChatReader(corag.tokens("estimate"))
+    assert isinstance(reader, PromptedReader)
+    assert reader_and_tokens(reader) == (reader, reader.tokens)
+    around = reader.prompt_tokens("so?")
+    assert Budget(100, reader).for_context("so?") == 100 - around
+    assert Budget(100, reader, "context").for_context("so?") == 100
+    assert Budget(100, reader).for_context("what is it that is so long?") < 100 - around
+
+
+def test_a_budget_without_room_for_a_context_names_the_numbers():
+    reader = ChatReader(corag.tokens("minilm"))
+    around = reader.prompt_tokens("so?")
+    assert Budget(around + 1, reader).for_context("so?") == 1
+    with pytest.raises(
+        InputError, match=rf"budget of {around} tokens leaves no room .* chat has {around} tokens around"
+    ):
+        Budget(around, reader).for_context("so?")
+    with pytest.raises(InputError, match="counted by utf8-bytes, which errs on the high side"):
+        Budget(50, ChatReader(corag.tokens("utf8-bytes"))).for_context("so?")
+
+
+def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_before_it_is_sent():
+    reader = ChatReader(corag.tokens("minilm"), window_tokens=60, max_answer_tokens=20)
+    texts = pool(["The river flows through ten countries of Europe.", "It is long."])
+    selector = corag.selector("full", tokens=reader.tokens)
+    [fits] = [Budget(40, reader).select(selector, "so?", texts)]
+    assert reader.prompt_tokens("so?", fits.text) + 20 <= 60
+    with pytest.raises(
+        InputError, match=r"answer up to 20, but the model takes 60 in all; give a budget of at most 40"
+    ):
+        Budget(200, reader, "context").select(selector, "so?", texts)
+    assert reader.sent == []
+
+
+@pytest.mark.parametrize(("tokens", "of"), [(0, "prompt"), (-1, "context"), (2.5, "prompt"), (10, "answer")])
+def test_a_budget_that_is_none_is_refused(tokens, of):
+    with pytest.raises(InputError, match=r"budget_tokens|budget_for"):
+        Budget(tokens, None, of)
+
+
+def test_texts_that_cost_more_in_the_prompt_are_chosen_again_with_less_room():
+    counter = COUNTERS["byte-level"]
+    reader = ChatReader(counter)
+    texts = pool([f"{CONTROL * 20} a", "the river", "in Europe"])
+    budget = Budget(reader.prompt_tokens("so?") + 40, reader)
+    selection = budget.select(corag.selector("full", tokens=counter), "so?", texts)
+    assert reader.prompt_tokens("so?", selection.text) <= budget.tokens
+    assert "the river" in selection.text
+    assert CONTROL not in selection.text

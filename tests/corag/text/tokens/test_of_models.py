@@ -1,0 +1,310 @@
+"""Tokenizers by the names of models: files, the hub's cache, tiktoken, families."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import socket
+from pathlib import Path
+
+import huggingface_hub
+import numpy as np
+import pytest
+import tiktoken
+import tiktoken.load
+import tiktoken.registry
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+import corag
+from corag.errors import InputError, ModelError
+from corag.text.tokens import families, openai
+from corag.text.tokens.families import family, tokens_for_model
+from tests.corag.models.worlds import put_on_hub
+from tests.corag.text.tokens.worlds import byte_level, made_encoding
+
+TEXTS = ["the river", "", "the the\n\nthe"]
+
+
+@pytest.fixture
+def word_file(tmp_path) -> Path:
+    """A tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=8, pad_token="[PAD]", pad_id=2)
+    (tmp_path / "model").mkdir()
+    tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
+    return tmp_path / "model" / "tokenizer.json"
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Path:
+    """An empty cache of the hub, without a network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+# --- Files and the hub ---
+
+
+@pytest.mark.parametrize("given_as", ["file", "text", "folder", "setting"])
+def test_a_tokenizer_file_is_counted_whole_and_bare(word_file, given_as):
+    part = {
+        "file": word_file, "text": str(word_file), "folder": word_file.parent,
+        "setting": f"huggingface(model={word_file})",
+    }[given_as]  # fmt: skip
+    counter = corag.tokens(part)
+    assert counter.count(["", "a", "a b c d e f g h i j"]).tolist() == [0, 1, 10]
+    assert (counter.name, counter.exact) == (str(word_file.parent if given_as == "folder" else word_file), True)
+
+
+def test_relative_paths_follow_the_working_directory(word_file, tmp_path, monkeypatch):
+    other = tmp_path / "other"
+    other.mkdir()
+    Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]")).save(str(other / "tokenizer.json"))
+    monkeypatch.chdir(word_file.parent)
+    assert corag.tokens("tokenizer.json").count(["a b c"]).tolist() == [3]
+    monkeypatch.chdir(other)
+    assert corag.tokens("tokenizer.json").count(["a b c"]).tolist() == [1]
+
+
+def test_a_name_on_the_hub_is_taken_from_its_cache_without_torch(hub, word_file):
+    put_on_hub(hub, "Someone/words", word_file.parent)
+    for part in ("Someone/words", "huggingface(model=Someone/words)", "model(model=Someone/words)"):
+        counter = corag.tokens(part)
+        assert (counter.name, counter.count(["a b c"]).tolist()) == ("Someone/words", [3])
+
+
+def test_a_model_without_a_tokenizer_file_is_loaded_by_transformers(hub, tmp_path):
+    folder = tmp_path / "bert"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 2})
+    )
+    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "river", "a"]))
+    put_on_hub(hub, "Someone/bert", folder)
+    for part in (folder, "Someone/bert"):
+        assert corag.tokens(part).count(TEXTS).tolist() == [2, 0, 3]
+
+
+def test_a_folder_without_a_tokenizer_is_an_error(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    with pytest.raises(ModelError, match=r"tokenizer\.json"):
+        corag.tokens(tmp_path)
+
+
+def test_a_hub_name_that_is_not_here_says_how_to_bring_it(hub):
+    with pytest.raises(
+        ModelError, match=r"'Else/where' is not on this machine.* hf download Else/where tokenizer\.json"
+    ):
+        corag.tokens("Else/where")
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (huggingface_hub.errors.GatedRepoError, "is gated: accept its licence"),
+        (huggingface_hub.errors.RepositoryNotFoundError, "has no model 'Else/where' that you may see"),
+        (huggingface_hub.errors.HfHubHTTPError, "cannot be downloaded"),
+    ],
+)
+def test_what_the_hub_refuses_is_one_clear_error(hub, monkeypatch, error, says):
+    def refuse(*_, **__):
+        raise error.__new__(error)
+
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", refuse)
+    with pytest.raises(ModelError, match=says):
+        corag.tokens("Else/where")
+
+
+@pytest.mark.parametrize("part", ["nonsense", "", "no/such/tokenizer.json", Path("nothing"), "tiktokn"])
+def test_an_unknown_tokenizer_says_what_can_be_given(part, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"tokenizer .* Qwen/Qwen3-8B"):
+        corag.tokens(part)
+
+
+@pytest.mark.parametrize("content", ["", "{", "{}", '{"model": {"type": "WordLevel"}}', "\0"])
+def test_a_broken_file_is_a_model_error(tmp_path, content):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(content)
+    with pytest.raises(ModelError, match="is not a readable tokenizers file"):
+        corag.tokens(path)
+
+
+# --- tiktoken ---
+
+
+@pytest.fixture
+def vocabularies(tmp_path, monkeypatch) -> Path:
+    """The folder of tiktoken's vocabularies, empty; encodings that were loaded before are forgotten."""
+    folder = tmp_path / "vocabularies"
+    folder.mkdir()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(folder))
+    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
+
+    def no_network(*_, **__):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(socket, "create_connection", no_network)
+    monkeypatch.setattr(tiktoken.load, "read_file", no_network)
+    openai._load.cache_clear()
+    yield folder
+    openai._load.cache_clear()
+
+
+@pytest.fixture
+def plugin(vocabularies, monkeypatch) -> str:
+    """An encoding that is installed beside tiktoken's own."""
+    encoding = made_encoding()
+    own = {
+        "name": "made", "pat_str": encoding._pat_str, "mergeable_ranks": encoding._mergeable_ranks,
+        "special_tokens": encoding._special_tokens,
+    }  # fmt: skip
+    tiktoken.list_encoding_names()
+    monkeypatch.setitem(tiktoken.registry.ENCODING_CONSTRUCTORS, "made", lambda: own)
+    return "made"
+
+
+def put_o200k(folder: Path, monkeypatch) -> None:
+    """Place a small vocabulary where tiktoken would keep the one of gpt-4o."""
+    lines = (f"{piece} {rank}" for piece, rank in _pieces())
+    name = hashlib.sha1(b"https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken").hexdigest()
+    (folder / name).write_text("\n".join(lines))
+    monkeypatch.setattr(tiktoken.load, "check_hash", lambda *_: True)
+
+
+def _pieces():
+    from base64 import b64encode
+
+    return [(b64encode(piece).decode(), rank) for piece, rank in made_encoding()._mergeable_ranks.items()]
+
+
+def test_an_encoding_of_tiktoken_counts_without_special_tokens(plugin):
+    counter = corag.tokens("tiktoken(encoding=made)")
+    assert (counter.name, counter.exact) == ("tiktoken(encoding=made)", True)
+    assert counter.count(["the the", "", "<|end|>"]).tolist() == [2, 0, 7]
+    assert corag.tokens(counter.name).count(["the the"]).tolist() == [2]
+    assert counter.count([]).shape == (0,)
+    assert counter.count(["a"]).dtype == np.int64
+
+
+@pytest.mark.parametrize("text", ["broken \ud83d pair", None, 7])
+def test_tiktoken_refuses_what_is_no_unicode_text(plugin, text):
+    with pytest.raises(InputError, match="valid Unicode"):
+        corag.tokens("tiktoken(encoding=made)").count(["fine", text])
+
+
+@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(model=gpt-4o)", "gpt-5-mini", "o3-mini"])
+def test_a_model_of_openai_counts_by_its_encoding(vocabularies, monkeypatch, part):
+    put_o200k(vocabularies, monkeypatch)
+    counter = corag.tokens(part)
+    assert counter.name == "tiktoken(encoding=o200k_base)"
+    assert counter.count(["the the"]).tolist() == [2]
+
+
+@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(encoding=cl100k_base)"])
+def test_without_the_vocabulary_and_a_network_the_error_says_what_to_do(vocabularies, part):
+    with pytest.raises(ModelError, match=r"cannot be fetched \(ConnectionError\).*TIKTOKEN_CACHE_DIR.*estimate"):
+        corag.tokens(part)
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ("gpt-99", "does not know the model 'gpt-99'.*encoding=o200k_base"),
+        ("tiktoken(model=nonsense)", "does not know the model 'nonsense'"),
+        ("tiktoken(encoding=nonsense)", "no encoding 'nonsense'; its encodings are .*o200k_base"),
+        ("tiktoken", "takes a model or an encoding"),
+        ("tiktoken(model=gpt-4o, encoding=made)", "give one of them"),
+    ],
+)
+def test_unknown_models_of_tiktoken_are_clear_errors(part, says):
+    with pytest.raises(InputError, match=says):
+        corag.tokens(part)
+
+
+# --- Families ---
+
+
+@pytest.mark.parametrize(
+    ("names", "model"),
+    [
+        (("llama3", "llama3.1:8b", "llama3.2-vision", "Meta-Llama-3.1-8B", "x/Llama-3.3-70B-FP8"),
+         "meta-llama/Llama-3.1-8B-Instruct"),
+        (("qwen2:7b", "qwen2.5-coder:7b", "Qwen/Qwen2.5-7B-Instruct-AWQ", "qwen3:0.6b"), "Qwen/Qwen2.5-7B-Instruct"),
+        (("mistral", "mistral:7b", "mixtral:8x7b", "Mistral-7B-Instruct-v0.3"), "mistralai/Mistral-7B-Instruct-v0.3"),
+        (("gemma:7b", "gemma2:9b", "gemma-2-9b-it"), "google/gemma-2-2b-it"),
+        (("gemma3:4b", "gemma-3-27b-it"), "google/gemma-3-4b-it"),
+        (("phi3:mini", "Phi-3.5-mini-instruct"), "microsoft/Phi-3.5-mini-instruct"),
+        (("phi4", "phi-4-reasoning"), "microsoft/phi-4"),
+        (("phi4-mini", "Phi-4-mini-instruct"), "microsoft/Phi-4-mini-instruct"),
+        (("smollm2:135m",), "HuggingFaceTB/SmolLM2-135M-Instruct"),
+        (("gpt-oss:20b", "openai/gpt-oss-120b"), "openai/gpt-oss-20b"),
+        (("llama2", "llama4:scout", "qwen3.5:9b", "mistral-small:24b", "gemma3n:e4b", "gemma-4-12b", "phi-4-multimodal",
+          "phi3-small", "deepseek-r1:8b", "my-model", ""), None),
+    ],
+)  # fmt: skip
+def test_families_are_known_by_their_names(names, model):
+    for name in names:
+        assert family(name)[:1] == (() if model is None else (model,)), name
+
+
+def test_a_served_model_counts_by_a_tokenizer_of_its_family_in_the_cache(hub, tmp_path):
+    byte_level()._tokenizer.save(str(_made(tmp_path / "qwen") / "tokenizer.json"))
+    put_on_hub(hub, "Qwen/Qwen3-0.6B", tmp_path / "qwen")
+    counter = tokens_for_model("qwen2.5:7b")
+    assert (counter.name, counter.exact) == ("Qwen/Qwen3-0.6B", True)
+    assert corag.tokens("qwen2.5:7b").count(TEXTS).tolist() == byte_level().count(TEXTS).tolist()
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def test_a_served_model_counts_by_its_own_tokenizer_first(hub, word_file, tmp_path):
+    byte_level()._tokenizer.save(str(_made(tmp_path / "qwen") / "tokenizer.json"))
+    put_on_hub(hub, "Qwen/Qwen3-0.6B", tmp_path / "qwen")
+    put_on_hub(hub, "Someone/qwen3-of-my-own", word_file.parent)
+    assert tokens_for_model("Someone/qwen3-of-my-own").name == "Someone/qwen3-of-my-own"
+
+
+@pytest.mark.parametrize("name", ["gpt-4o", "openai/gpt-4o-mini", "gpt-oss:20b"])
+def test_a_served_model_of_openai_counts_by_tiktoken_where_its_vocabulary_is_here(hub, vocabularies, monkeypatch, name):
+    assert tokens_for_model(name).name == "utf8-bytes"
+    put_o200k(vocabularies, monkeypatch)
+    assert tokens_for_model(name).name.startswith("tiktoken(encoding=o200k_")
+
+
+def test_a_damaged_vocabulary_is_none(hub, vocabularies, monkeypatch):
+    put_o200k(vocabularies, monkeypatch)
+    monkeypatch.undo()
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(vocabularies))
+    monkeypatch.setattr(tiktoken.load, "read_file", lambda _: b"")
+    monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
+    assert tokens_for_model("gpt-4o").name == "utf8-bytes"
+
+
+@pytest.mark.parametrize("name", ["llama3.1:8b", "my-model", "Else/where"])
+def test_a_served_model_without_a_tokenizer_here_counts_by_bytes_with_a_warning(hub, caplog, name):
+    with caplog.at_level(logging.WARNING):
+        counter = tokens_for_model(name)
+    assert (counter.name, counter.exact) == ("utf8-bytes", False)
+    assert counter.count(["the river", "漢字"]).tolist() == [10, 7]
+    assert f"the tokenizer of model {name!r} is not at hand" in caplog.text
+    assert "--tokenizer" in caplog.text
+
+
+def test_a_family_that_is_named_and_not_here_is_an_error_and_no_estimate(hub):
+    with pytest.raises(ModelError, match=r"no tokenizer of 'llama3\.1:8b' is on this machine; name one on the hub"):
+        corag.tokens("llama3.1:8b")
+
+
+def test_all_families_have_names_on_the_hub():
+    from corag.text.tokens.hub import is_hub_name
+
+    assert all(is_hub_name(name) for names in families.FAMILIES.values() for name in names)

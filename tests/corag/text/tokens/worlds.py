@@ -1,0 +1,119 @@
+"""Small tokenizers of every kind, and texts that tokenizers disagree about."""
+
+from __future__ import annotations
+
+import base64
+from functools import cache
+
+import numpy as np
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+from corag.text.tokens import TokenizerCounter
+from corag.types import TokenCounter
+
+PROSE = [
+    "The Danube is the second-longest river in Europe, after the Volga in Russia.",
+    "It flows through ten countries, more than any other river in the world.",
+    "def area(width: int, height: int) -> int:\n    return width * height\n",
+    "Its mouth, the delta of the Danube, lies in Romania and Ukraine; 2,850 km from the source.",
+    "多瑙河是欧洲第二长河。 Она протекает через десять стран.",
+]
+CONTROL = "<|end|>"
+
+
+@cache
+def byte_level(vocabulary: int = 400) -> TokenizerCounter:
+    """Merges bytes, as GPT-2, Llama 3 and Qwen do."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=[CONTROL],
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(PROSE, trainer)
+    return TokenizerCounter(tokenizer, name="byte-level")
+
+
+@cache
+def unigram() -> TokenizerCounter:
+    """Takes the most probable pieces, as T5 and XLM-R do; what it does not know is one token, however long."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=120, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False, max_piece_length=6
+    )
+    tokenizer.train_from_iterator(PROSE[:2], trainer)
+    return TokenizerCounter(tokenizer, name="unigram")
+
+
+@cache
+def by_score() -> TokenizerCounter:
+    """Merges characters and falls back to bytes, as Llama 2 and Gemma do."""
+    pieces = [
+        "<unk>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *sorted(set("\u2581".join(PROSE[:2]).replace(" ", ""))),
+    ]
+    tokenizer = Tokenizer(
+        models.BPE({piece: place for place, piece in enumerate(pieces)}, [], unk_token="<unk>", byte_fallback=True)
+    )
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
+    return TokenizerCounter(tokenizer, name="by-score")
+
+
+@cache
+def words() -> TokenizerCounter:
+    """Knows a few words, and one token for all others."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "the": 1}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return TokenizerCounter(tokenizer, name="words")
+
+
+class Merging:
+    """An encoding of tiktoken with a small vocabulary."""
+
+    exact = True
+    name = "tiktoken/made"
+
+    def __init__(self) -> None:
+        self._encoding = made_encoding()
+
+    def count(self, texts):
+        return np.array([len(tokens) for tokens in self._encoding.encode_ordinary_batch(list(texts))], dtype=np.int64)
+
+
+def made_encoding():
+    """Return an encoding of tiktoken that knows all bytes and a few words."""
+    import tiktoken
+
+    pieces = [bytes([byte]) for byte in range(256)] + [b"th", b"the", b" the", b"er", b"in", b" i", b" in", b"\n\n"]
+    return tiktoken.Encoding(
+        "made",
+        pat_str=r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        mergeable_ranks={piece: rank for rank, piece in enumerate(pieces)},
+        special_tokens={CONTROL: 1000},
+    )
+
+
+def language_models() -> dict[str, TokenCounter]:
+    """Return tokenizers of the kinds that language models have."""
+    return {"byte-level": byte_level(), "by-score": by_score(), "unigram": unigram(), "tiktoken": Merging()}
+
+
+AWKWARD = st.one_of(
+    st.sampled_from(PROSE),
+    st.binary(min_size=30, max_size=300).map(lambda data: base64.b64encode(data).decode()),
+    st.text(st.sampled_from("🙂🧑‍🚀🏳️‍🌈🇩🇪👍🏽"), min_size=1, max_size=40),
+    st.text(st.sampled_from("的一是不了人我在有他这为之大来以个中上们"), min_size=1, max_size=80),
+    st.text(st.sampled_from("ابتثجحخدذرزسشصضطظعغفقكلمنهوي "), min_size=1, max_size=80),
+    st.text(st.sampled_from("กขคงจฉชซญฐดตถทธนบปผฝพฟภมยรลวศษสหอฮะาิีึืุู"), min_size=1, max_size=80),
+    st.text(st.sampled_from("(){}[];=<>+-*/%&|^~!\t\n  abcxyz_0123456789"), min_size=1, max_size=120),
+    st.text(st.sampled_from("abcdefghij"), min_size=101, max_size=160),
+    st.sampled_from([CONTROL, f"so {CONTROL} it {CONTROL * 5}", "</context>", "\n\n\n", "   ", "ﷺ ﬁ ½ Å 한국어"]),
+    st.text(max_size=60),
+).filter(lambda text: text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
+"""Base64, emoji, Chinese, Arabic and Thai without spaces, code, long words, control tokens, any characters."""
