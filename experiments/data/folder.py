@@ -1,0 +1,167 @@
+"""Writing a data folder as a stream: nothing of a corpus is held in memory, and a folder appears when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from agent.files import replace_file
+from corag.errors import DataError
+from corag.text.documents import Document
+from experiments.data.sources.source import Question
+
+CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
+_LEVEL = 5
+"""Of gzip; higher levels take twice the time for a few percent."""
+_KB_IN_MEMORY = 16_384
+
+
+@contextmanager
+def new_folder(out: Path, *, replace: bool = False) -> Iterator[Path]:
+    """Yield a folder to write into, which becomes `out` when the block ends without an error.
+
+    A kill leaves it as `.<name>.part`, and the next run deletes it. With `replace`, an existing folder is deleted last.
+
+    Raises:
+        DataError: It cannot be written, as on a full disk; nothing is left behind.
+    """
+    draft = out.absolute().with_name(f".{out.absolute().name}.part")
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        yield draft
+        if replace:
+            shutil.rmtree(out, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            out.rmdir()
+        draft.rename(out)
+    except (OSError, sqlite3.Error) as error:
+        raise DataError(
+            f"{out} cannot be written: {error}; free some space, or choose another folder with --out, and run the same "
+            "command again"
+        ) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+class FolderWriter(ExitStack):
+    """Writes the corpus and the questions of a data folder, each passage and each question once.
+
+    The same passages and questions in the same order give the same bytes.
+
+    Attributes:
+        num_passages: Passages written.
+        num_questions: Questions written by split.
+        num_repeated: Questions left out because their id had come before.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.num_passages = 0
+        self.num_questions: dict[str, int] = {}
+        self.num_repeated = 0
+        self._passages, self._questions = _Ids(), _Ids()
+        self._corpus = self._opened(CORPUS_FILE)
+        self._queries = self._opened(QUERIES_FILE)
+
+    def passage(self, passage: Document) -> bool:
+        """Write a passage, and return whether it is new."""
+        if not self._passages.add(passage.id):
+            return False
+        _write(self._corpus, {"id": passage.id, "title": passage.title, "text": passage.text})
+        self.num_passages += 1
+        return True
+
+    def question(self, question: Question, split: str) -> None:
+        """Write a question and the passages that it brings."""
+        if not self._questions.add(question.id):
+            self.num_repeated += 1
+            return
+        for passage in question.passages:
+            self.passage(passage)
+        row: dict[str, Any] = {
+            "id": question.id,
+            "question": question.question,
+            "answers": list(question.answers),
+            "gold": list(question.gold),
+            "split": split,
+        }
+        if question.pool:
+            row["candidates"] = [passage.id for passage in question.passages]
+        _write(self._queries, {**question.extra, **row})
+        self.num_questions[split] = self.num_questions.get(split, 0) + 1
+
+    def _opened(self, name: str) -> IO[bytes]:
+        file = self.enter_context((self.folder / name).open("wb"))
+        self.callback(os.fsync, file.fileno())
+        self.callback(file.flush)
+        # Neither time nor name: the same content gives the same bytes.
+        return self.enter_context(gzip.GzipFile("", "wb", _LEVEL, file, mtime=0))  # type: ignore[arg-type]
+
+
+def share_corpus(folder: Path, other: Path) -> None:
+    """Give a folder the corpus of another one: a link where the disk allows it, else a copy."""
+    for name in (CORPUS_FILE, CORPUS_FILE.removesuffix(".gz")):
+        if (other / name).is_file():
+            (folder / CORPUS_FILE).unlink(missing_ok=True)
+            try:
+                os.link(other / name, folder / name)
+            except OSError:
+                shutil.copyfile(other / name, folder / name)
+            return
+    raise DataError(f"{other} has no corpus; name a data folder with {CORPUS_FILE}")
+
+
+def write_source(folder: Path, record: Mapping[str, Any]) -> None:
+    """Write where the data come from, for programs and for people."""
+    replace_file(folder / SOURCE_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
+    files = "\n".join(
+        f"- {file['file']} from {file['from']}" + (f", revision {file['revision']}" if "revision" in file else "")
+        + f", SHA-256 {file['sha256']}"
+        for file in record["files"]
+    )  # fmt: skip
+    text = (
+        f"# {record['name']}\n\n{record['what']}\n\nLicence: {record['licence']}\n\nSource: {record['home']}\n\n"
+        f"{record['passages']:,} passages; questions: {questions}. Converted on {record['date']} from\n\n{files}\n"
+    )
+    replace_file(folder / "README.md", text)
+
+
+def read_source(folder: Path) -> Mapping[str, Any] | None:
+    """Return what `write_source` wrote; None where there is nothing of the kind."""
+    try:
+        record = json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:
+    # Lone surrogates, which some sources hold, are no Unicode.
+    text = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    file.write(text.encode() + b"\n")
+
+
+class _Ids:
+    """Ids that have come, on disk."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None)
+        self._connection.execute(f"PRAGMA cache_size = -{_KB_IN_MEMORY}")
+        self._connection.execute("PRAGMA journal_mode = OFF")
+        self._connection.execute("CREATE TABLE ids (id TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._connection.execute("BEGIN")
+
+    def add(self, name: str) -> bool:
+        """Add an id, and return whether it is new."""
+        return self._connection.execute("INSERT OR IGNORE INTO ids VALUES (?)", (name,)).rowcount == 1
