@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -72,11 +72,14 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
         yield report
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "") -> Table:
-    """Return a table with a line for each row; `columns` maps keys of a row to headings."""
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "", left: Container[str] = ()
+) -> Table:
+    """Return a table with a line for each row; `columns` maps keys of a row to headings, `left` are keys of texts."""
     drawn = Table(title=escape(title) or None, title_justify="left")
-    for position, heading in enumerate(columns.values()):
-        drawn.add_column(heading, justify="left" if position == 0 else "right", no_wrap=position == 0)
+    for position, (key, heading) in enumerate(columns.items()):
+        is_text = position == 0 or key in left
+        drawn.add_column(heading, justify="left" if is_text else "right", no_wrap=position == 0)
     for row in rows:
         drawn.add_row(*(_cell(row.get(key)) for key in columns))
     return drawn

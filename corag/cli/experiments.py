@@ -84,6 +84,34 @@ def evaluate(config: Any) -> None:
         say(f"written to {config.out}", stderr())
 
 
+def data_list(config: Any) -> None:
+    """List the data sets that can be had."""
+    from experiments.data.get import list_data
+
+    list_data(config)
+
+
+def data_get(config: Any) -> None:
+    """Fetch a data set."""
+    from experiments.data.folder import read_source
+    from experiments.data.get import get_data
+
+    folder = get_data(config)
+    record = read_source(folder) or {}
+    questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
+    say(f"{record['passages']:,} passages; questions: {questions}")
+    name = config.name if config.out is None else folder
+    say(f"data folder in {folder}; index it with: corag index --data {name}")
+
+
+def references(config: Any) -> None:
+    """Write reference answers."""
+    from experiments.data.references import write_references
+
+    folder, number = write_references(config)
+    say(f"{number} reference answers; data folder in {folder}")
+
+
 def report(config: Any) -> None:
     """Draw a report."""
     from experiments.run.report import report

@@ -13,13 +13,14 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from keyword import iskeyword
 from typing import Any, cast, get_type_hints
 
 from rich.logging import RichHandler
 from rich.markup import escape
 
 from corag.cli.console import say, stderr
-from corag.errors import CoragError
+from corag.errors import CoragError, InputError
 from corag.optional import load
 
 MISTAKE = 2
@@ -37,10 +38,13 @@ COMMANDS = {
     "train-adapter": ("experiments.adapters.train:TrainAdapterConfig", "corag.cli.experiments:train_adapter"),
     "evaluate": ("experiments.evaluation.config:EvaluateConfig", "corag.cli.experiments:evaluate"),
     "evaluate-agent": ("experiments.agents.evaluate:EvaluateAgentConfig", "corag.cli.experiments:evaluate_agent"),
+    "data-list": ("experiments.data.get:ListConfig", "corag.cli.experiments:data_list"),
+    "data-get": ("experiments.data.get:GetConfig", "corag.cli.experiments:data_get"),
+    "references": ("experiments.data.references:ReferencesConfig", "corag.cli.experiments:references"),
     "report": ("experiments.run.report:ReportConfig", "corag.cli.experiments:report"),
     "bench": ("experiments.bench.run:BenchConfig", "experiments.bench.run:bench"),
 }
-"""Every command: the dataclass of its settings, and the function that takes them."""
+"""Every command: the dataclass of its settings, and the function that takes them. `data-get` is typed `data get`."""
 
 
 def make_parser(only: str | None = None) -> Any:
@@ -65,7 +69,7 @@ def make_parser(only: str | None = None) -> Any:
         summary = (settings_type.__doc__ or "").split("\n", 1)[0]
         own = ArgumentParser(description=summary, exit_on_error=False)
         own.add_argument("--config", action="config", help="YAML file with settings.")
-        own.add_class_arguments(settings_type, as_positional=name in ("ask", "bench"))
+        own.add_class_arguments(settings_type, as_positional=name in ("ask", "bench", "data-get"))
         subcommands.add_subcommand(name, own, help=summary)
     return parser
 
@@ -76,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = arguments[:1] == ["--debug"]
     _configure_logging(debug)
     try:
+        arguments = _joined(arguments)
         command = next((argument for argument in arguments if not argument.startswith("-")), None)
         parser = make_parser(command)
         parsed = parser.parse_args(_spelt_out(arguments, command))
@@ -99,18 +104,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _joined(arguments: list[str]) -> list[str]:
+    """Return the arguments with a command of two words, such as `data get`, as one."""
+    place = next((place for place, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
+    first, second = [*arguments[place : place + 2], "", ""][:2]
+    words = [name.removeprefix(f"{first}-") for name in COMMANDS if first and name.startswith(f"{first}-")]
+    if first in COMMANDS or not words:
+        return arguments
+    if second not in words:
+        raise InputError(f"corag {first} is followed by {' or '.join(words)}; see corag {first}-{words[0]} --help")
+    return [*arguments[:place], f"{first}-{second}", *arguments[place + 2 :]]
+
+
 def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
     """Return the arguments as the parser knows them.
 
     `true` is put after each switch that stands alone, as in `--json`; argparse would take the question for its value.
-    `--num-candidates` is `--num_candidates`.
+    `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
     """
     switches = {f"--{name}" for name in _switches(load(COMMANDS[command][0]))} if command in COMMANDS else set()
     spelt_out = []
     for argument, following in pairwise([*arguments, ""]):
         if argument.startswith("--"):
             flag, equals, value = argument[2:].partition("=")
-            argument = f"--{flag.replace('-', '_')}{equals}{value}"
+            argument = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
         spelt_out.append(argument)
         if argument in switches and following.lower() not in ("true", "false"):
             spelt_out.append("true")

@@ -8,10 +8,10 @@ import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from agent.files import replace_file
 from corag.errors import DataError
@@ -101,11 +101,14 @@ class FolderWriter(ExitStack):
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
     def _opened(self, name: str) -> IO[bytes]:
-        file = self.enter_context((self.folder / name).open("wb"))
-        self.callback(os.fsync, file.fileno())
-        self.callback(file.flush)
-        # Neither time nor name: the same content gives the same bytes.
-        return self.enter_context(gzip.GzipFile("", "wb", _LEVEL, file, mtime=0))  # type: ignore[arg-type]
+        return self.enter_context(_zipped(self.folder / name))
+
+
+def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write the questions of a data folder."""
+    with _zipped(folder / QUERIES_FILE) as file:
+        for row in rows:
+            _write(file, row)
 
 
 def share_corpus(folder: Path, other: Path) -> None:
@@ -144,6 +147,17 @@ def read_source(folder: Path) -> Mapping[str, Any] | None:
     except (OSError, ValueError):
         return None
     return record if isinstance(record, dict) else None
+
+
+@contextmanager
+def _zipped(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a gzipped file to write into; it is on disk at the end."""
+    with path.open("wb") as file:
+        # Neither time nor name: the same content gives the same bytes.
+        with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as zipped:
+            yield cast(IO[bytes], zipped)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import importlib.metadata
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 
 from corag.cli.console import Report, progress, say, stderr, stdout, table
 from corag.errors import DataError, InputError
+from corag.models.engine.openvino import cache_folder
 from corag.optional import require
 from corag.text.documents import Document
 from corag.text.find import data_cache, find_data, folder_name
@@ -90,7 +92,7 @@ def list_data(config: ListConfig) -> None:
                 "passages": f"{source.num_passages:,}",
                 "size": f"{source.megabytes:,} MB",
                 "licence": source.licence,
-                "home": source.home,
+                "home": source.home.removeprefix("https://").removeprefix("huggingface.co/datasets/"),
                 "at_hand": "yes" if place is not None else "",
             }
         )
@@ -99,7 +101,7 @@ def list_data(config: ListConfig) -> None:
     console = stdout()
     # Better a line that is too long than cells that are cut.
     console.width = max(console.width, 200)
-    console.print(table(rows, columns))
+    console.print(table(rows, columns, left=("what", "licence", "home")))
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
 
@@ -124,8 +126,7 @@ def get_data(config: GetConfig) -> Path:
     corpus = find_data(config.corpus) if config.corpus else None
     out = Path(config.out) if config.out is not None else data_cache() / folder_name(source.name)
     work = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
-    out.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with require("filelock", EXTRA).FileLock(out.absolute().with_name(f".{out.absolute().name}.lock")):
+    with _alone(out):
         if _is_there(out, source, work, overwrite=config.overwrite):
             return out
         _introduce(source, config)
@@ -140,6 +141,15 @@ def get_data(config: GetConfig) -> Path:
                 f"named in {source.home}"
             ) from error
     return out
+
+
+def _alone(out: Path) -> AbstractContextManager[Any]:
+    """Return a lock, so that of two processes with one folder the second waits and finds it whole."""
+    name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
+    locks = cache_folder() / "locks"
+    locks.mkdir(parents=True, exist_ok=True)
+    lock: AbstractContextManager[Any] = require("filelock", EXTRA).FileLock(locks / f"{name}.lock")
+    return lock
 
 
 def _place(name: str) -> Path | None:

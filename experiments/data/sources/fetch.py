@@ -6,11 +6,14 @@ import errno
 import hashlib
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from corag.errors import DataError
 from corag.models.engine.openvino import cache_folder
@@ -52,8 +55,10 @@ def brought(remote: Remote, folder: Path) -> list[Path]:
     Raises:
         DataError: They are not there, or a checksum differs; the message says which files to bring, and from where.
     """
-    names = (remote.pattern, remote.pattern.rpartition("/")[2])
-    files = next((there for name in names if (there := sorted(folder.rglob(name)))), [])
+    files = sorted(folder.rglob(remote.pattern))
+    # Files may lie flat, where their names alone tell which they are.
+    if not files and not (name := remote.pattern.rpartition("/")[2]).startswith("*"):
+        files = sorted(folder.rglob(name))
     if not files:
         raise UnfetchedError(f"{folder} has no file {remote.pattern}", remote)
     if isinstance(remote, Url) and remote.md5 and (found := digest(files[0], "md5")) != remote.md5:
@@ -98,11 +103,16 @@ def from_web(url: str, md5: str = "") -> Path:
 
 
 def _from_hub(remote: Hub) -> list[tuple[Path, str]]:
-    hub = require("huggingface_hub", EXTRA)
-    with _reasons(remote, Path(hub.constants.HF_HUB_CACHE)):
+    hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
+    with _reasons(remote, Path(constants.HF_HUB_CACHE)):
         snapshot = Path(
             hub.snapshot_download(
-                remote.repo, repo_type="dataset", revision=remote.revision, allow_patterns=[remote.pattern]
+                remote.repo,
+                repo_type="dataset",
+                revision=remote.revision,
+                allow_patterns=[remote.pattern],
+                # What is in the hub's cache needs no network.
+                local_files_only=not _has_address(constants.ENDPOINT),
             )
         )
     files = [
@@ -143,8 +153,14 @@ def _whole(files: list[Path], remedy: str) -> list[Path]:
 def _reasons(remote: Remote, place: Path) -> Iterator[None]:
     """Turn what can go wrong in a download into a `DataError` with a remedy."""
     errors: Any = require("huggingface_hub.errors", EXTRA)
+    logs: Any = require("huggingface_hub.utils.logging", EXTRA)
     what = f"{remote.repo} ({remote.pattern})" if isinstance(remote, Hub) else remote.url
+    verbosity = logs.get_verbosity()
     try:
+        # It would tell each of its attempts; what counts is in the error.
+        logs.set_verbosity_error()
+        if isinstance(remote, Url) and not _has_address(remote.url):
+            raise UnfetchedError(f"{what} cannot be fetched: no network, or the server is unknown", remote)
         yield
     except errors.GatedRepoError as error:
         raise DataError(
@@ -167,6 +183,21 @@ def _reasons(remote: Remote, place: Path) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in ("httpx", "httpx2", "httpcore", "httpcore2", "requests"):
             raise
         raise UnfetchedError(f"{what} cannot be fetched: {_first_line(error)}", remote) from error
+    finally:
+        logs.set_verbosity(verbosity)
+
+
+def _has_address(url: str) -> bool:
+    """Return whether the server of an address can be looked up; clients would try again for half a minute."""
+    host = urlsplit(url).hostname
+    # A proxy looks names up itself.
+    if host is None or getproxies():
+        return True
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True
 
 
 def _first_line(error: Exception) -> str:

@@ -119,8 +119,12 @@ def _parsed(name: str, file: IO[bytes]) -> Iterator[Row]:
     elif suffix in (".csv", ".tsv"):
         csv.field_size_limit(_LONGEST_CELL)
         text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
-        for row in csv.DictReader(text, delimiter="," if suffix == ".csv" else "\t"):
-            yield {**row, "file": Path(name).stem}
+        try:
+            for row in csv.DictReader(text, delimiter="," if suffix == ".csv" else "\t"):
+                yield {**row, "file": Path(name).stem}
+        finally:
+            # The file is closed by who opened it.
+            text.detach()
     else:
         raise DataError(f"{name} is of a kind that is not known: {suffix}")
 
@@ -128,11 +132,11 @@ def _parsed(name: str, file: IO[bytes]) -> Iterator[Row]:
 def _json(file: IO[bytes]) -> Iterator[Row]:
     """Yield the items of an array, or the entries of an object as `key` and `value`."""
     ijson: Any = require("ijson", EXTRA)
-    buffered = io.BufferedReader(file)  # type: ignore[type-var]
-    if buffered.peek(64).lstrip()[:1] == b"[":
-        yield from ijson.items(buffered, "item", use_float=True)
+    # All files here can look ahead.
+    if cast(Any, file).peek(64).lstrip()[:1] == b"[":
+        yield from ijson.items(file, "item", use_float=True)
     else:
-        yield from ({"key": key, "value": value} for key, value in ijson.kvitems(buffered, "", use_float=True))
+        yield from ({"key": key, "value": value} for key, value in ijson.kvitems(file, "", use_float=True))
 
 
 def _parquet(path: Path) -> Iterator[Row]:

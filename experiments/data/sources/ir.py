@@ -65,8 +65,7 @@ def _questions(ir_name: str, inputs: Inputs) -> Iterator[Question]:
         grades: dict[str, dict[str, int]] = {}
         if data.has_qrels():
             for judged in data.qrels_iter():
-                if judged.relevance > 0:
-                    grades.setdefault(judged.query_id, {})[judged.doc_id] = judged.relevance
+                grades.setdefault(judged.query_id, {})[judged.doc_id] = judged.relevance
         for query in data.queries_iter():
             graded = grades.get(query.query_id, {})
             answers = getattr(query, "answers", None) or ()
@@ -74,8 +73,8 @@ def _questions(ir_name: str, inputs: Inputs) -> Iterator[Question]:
                 query.query_id,
                 query.default_text(),
                 distinct(*map(str, answers)),
-                tuple(graded),
-                extra={"relevance": graded} if set(graded.values()) - {1} else {},
+                tuple(name for name, grade in graded.items() if grade > 0),
+                extra={"grades": graded} if set(graded.values()) - {1} else {},
             )
 
 

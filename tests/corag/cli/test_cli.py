@@ -47,8 +47,8 @@ def names_of(settings_type):
 
 
 def test_the_commands_are_those_of_the_design(capsys):
-    names = "demo index ask label train sweep train-adapter evaluate evaluate-agent report bench"
-    assert list(COMMANDS) == names.split()
+    names = "demo index ask list label train sweep train-adapter evaluate evaluate-agent"
+    assert list(COMMANDS) == [*names.split(), "data-list", "data-get", "references", "report", "bench"]
     assert run("--help") == 0
     said = capsys.readouterr().out.split()
     assert all(name in said for name in COMMANDS)

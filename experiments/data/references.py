@@ -1,0 +1,178 @@
+"""`corag references`: a reader writes the reference answers of questions that have none, from their gold passages.
+
+CORAG (section 5.1) makes the references of its long-form questions so. An interrupted run resumes question by question.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import corag
+from corag.cli.console import progress
+from corag.errors import DataError, InputError
+from corag.naming import spelling
+from corag.readers.cached import CachedReader
+from corag.registry import tokens as make_tokens
+from corag.text.chunking import cut_to_tokens
+from corag.text.data import DataFolder, Query, passage_at
+from corag.text.documents import SEPARATOR
+from corag.text.find import find_data
+from corag.types import PromptedReader, Reader, TokenCounter
+from experiments.data.config import comma_separated
+from experiments.data.folder import new_folder, read_source, share_corpus, write_queries, write_source
+from experiments.run.journal import Journal, fingerprint
+
+READER_FIELD = "reference_reader"
+"""Field of a question that names the reader of its reference answer."""
+
+
+@dataclass(frozen=True)
+class ReferencesConfig:
+    """Let a reader write reference answers from the gold passages of questions that have none; a run resumes.
+
+    Attributes:
+        data: Data folder, by path or name.
+        out: Data folder to write: the same passages and questions, with the answers.
+        reader: Reader, with settings: `openai(model=..., base_url=...)`. Every answer names it (`reference_reader`).
+        splits: Splits of the questions, separated by commas; by default all.
+        limit: First questions of each split.
+        budget: Most tokens of gold passages in a context, as the reader counts them; what is longer is cut.
+        batch_size: Questions that are given to the reader together, where it answers many at once; the most that a
+            kill can cost.
+        overwrite: Replace `out` if it holds other data.
+        quiet: Show no progress.
+    """
+
+    data: str
+    out: str
+    reader: str
+    splits: str = ""
+    limit: int | None = None
+    budget: int = 3072
+    batch_size: int = 16
+    overwrite: bool = False
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("limit", "budget", "batch_size"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} must be at least 1, got {value}")
+
+
+def write_references(config: ReferencesConfig, reader: Reader | None = None) -> tuple[Path, int]:
+    """Write a data folder with reference answers; return it, and the number of answers written.
+
+    Args:
+        config: What to do.
+        reader: The reader; by default the one that the config spells.
+
+    Raises:
+        DataError: `out` holds other data, or no question needs an answer.
+        ReaderError: The reader fails; what it answered before is kept for the next run.
+    """
+    source, out = find_data(config.data), Path(config.out)
+    if out.absolute() == source.absolute():
+        raise InputError(f"out is the data folder itself, {out}; give another one")
+    reader = reader or corag.reader(config.reader)
+    folder = DataFolder.open(source)
+    asked = _asked(folder, config)
+    settings: dict[str, Any] = {
+        "reader": spelling(reader),
+        "budget": config.budget,
+        "splits": config.splits,
+        "limit": config.limit,
+    }
+    work = fingerprint([settings, [fingerprint(asdict(query)) for query in asked]])
+    record = read_source(out) or {}
+    if record.get("references", {}).get("work") == work:
+        return out, record["references"]["answers"]
+    if out.exists() and any(out.iterdir()) and not (record and config.overwrite):
+        raise DataError(f"{out} holds something else; choose another folder with --out, or add --overwrite")
+    journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
+    with ExitStack() as stack:
+        journal = stack.enter_context(Journal(journal_file, work))
+        report = stack.enter_context(progress("references", quiet=config.quiet))
+        _answer(journal, asked, folder, reader, config, report)
+        answers = {name: unit["answer"] for name, unit in journal.units.items() if unit["answer"]}
+        with new_folder(out, replace=config.overwrite) as draft:
+            share_corpus(draft, source)
+            write_queries(draft, _lines(folder.queries, answers, settings["reader"]))
+            write_source(draft, _record(source, folder, settings, work, len(answers)))
+        journal.remove()
+    return out, len(answers)
+
+
+def _asked(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
+    """Return the questions that need an answer and have evidence in the corpus."""
+    splits = comma_separated(config.splits) or list(dict.fromkeys(query.split for query in folder.queries))
+    found = [
+        query
+        for split in splits
+        for query in islice((one for one in folder.split(split) if not one.answers), config.limit)
+        if any(passage_at(name, folder.documents) is not None for name in query.gold)
+    ]
+    if not found:
+        raise DataError(
+            f"{folder.path}: no question of {', '.join(splits)} is without an answer and has its evidence in the corpus"
+        )
+    return found
+
+
+def _answer(
+    journal: Journal, asked: Sequence[Query], folder: DataFolder, reader: Reader, config: ReferencesConfig, report: Any
+) -> None:
+    tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
+    # It asks readers for many answers at once where they can.
+    many = CachedReader(reader, cache_mb=0)
+    missing = [query for query in asked if query.id not in journal.units]
+    report(len(asked) - len(missing), len(asked))
+    for start in range(0, len(missing), config.batch_size):
+        batch = missing[start : start + config.batch_size]
+        contexts = [_context(query, folder, tokens, config.budget) for query in batch]
+        answers = many.answer_many([query.question for query in batch], contexts)
+        for query, answer in zip(batch, answers, strict=True):
+            journal.add(query.id, {"answer": answer.text.strip()})
+        report(len(journal.units), len(asked))
+
+
+def _context(query: Query, folder: DataFolder, tokens: TokenCounter, budget: int) -> str:
+    """Return the gold passages in their order, cut to the budget."""
+    passages = (passage_at(name, folder.documents) for name in query.gold)
+    return cut_to_tokens(SEPARATOR.join(one.text for one in passages if one is not None), tokens, budget)
+
+
+def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) -> Iterator[dict[str, Any]]:
+    for query in queries:
+        row = {**query.extra, **{name: value for name, value in asdict(query).items() if name != "extra"}}
+        for name in ("candidates", "grades"):
+            if not row[name]:
+                del row[name]
+        if query.id in answers:
+            row |= {"answers": [answers[query.id]], READER_FIELD: reader}
+        yield row
+
+
+def _record(source: Path, folder: DataFolder, settings: Mapping[str, Any], work: str, number: int) -> dict[str, Any]:
+    known = read_source(source) or {}
+    questions: dict[str, int] = {}
+    for query in folder.queries:
+        questions[query.split] = questions.get(query.split, 0) + 1
+    return {
+        "name": known.get("name", source.name),
+        "what": f"{known.get('what', source.name)}; {number} reference answers by {settings['reader']}",
+        "licence": known.get("licence", "that of the data"),
+        "home": known.get("home", str(source)),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "files": known.get("files", []),
+        "settings": known.get("settings", {}),
+        "questions": questions,
+        "passages": len(folder.documents),
+        "references": {**settings, "answers": number, "work": work},
+    }
