@@ -213,7 +213,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a#0-45" in said
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "\n[1] [red]a: [b]" in said
 
 
 # --- Exit status ---

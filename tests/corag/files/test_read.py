@@ -1,7 +1,6 @@
 """Text and structure of files of each format, and files that cannot be read."""
 
 import io
-import os
 import sys
 import threading
 import time
@@ -421,10 +420,3 @@ def test_the_key_of_a_file_names_content_path_and_reader(monkeypatch: pytest.Mon
 def test_lone_surrogates_are_replaced(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(reading, "decode", lambda data: ("a \ud800 b", ""))
     assert read_file(b"x", "a.txt").text == "a ? b"
-
-
-def test_only_regular_files_count(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe.txt")
-    from corag.files.find import find_files
-
-    assert find_files(tmp_path).unreadable == {"pipe.txt": "no regular file"}

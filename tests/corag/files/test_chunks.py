@@ -1,0 +1,200 @@
+"""Chunks that keep to a document's structure."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corag.errors import InputError
+from corag.files.chunks import chunk_file, fitting_title
+from corag.files.markdown import read_markdown
+from corag.files.read import read_file
+from corag.text.chunking import ChunkConfig
+from corag.text.documents import body, citation
+from corag.text.tokens import CallableCounter, token_counter
+from tests.corag.files.worlds import pdf
+
+WORDS = CallableCounter(str.split, name="words")
+CHARACTERS = CallableCounter(list, name="characters")
+
+
+def chunks_of(text: str, max_tokens: int = 24, overlap: int = 0, tokens=WORDS, name: str = "a.md"):
+    file = read_markdown(text, "a")
+    chunks = chunk_file(name, file, tokens, ChunkConfig(max_tokens, overlap))
+    for chunk in chunks:
+        start, end = chunk.metadata["start"], chunk.metadata["end"]
+        assert chunk.id == f"{name}#{start}-{end}"
+        assert f"\n{chunk.text}".endswith("\n" + text[start:end])
+        assert int(tokens.count([chunk.text])[0]) <= max_tokens
+        assert chunk.metadata["line"] == len(re.findall(r"\r\n?|\n", text[:start])) + 1
+    return chunks
+
+
+def sentences(*names: str) -> str:
+    """A sentence of eight words for each name."""
+    return "\n".join(f"{name} one two three four five six end." for name in names)
+
+
+def test_no_chunk_crosses_a_heading():
+    text = f"# Guide\n\n{sentences('A')}\n\n## Use\n\n{sentences('B', 'C', 'D')}\n\n## End\n\n{sentences('E')}\n"
+    chunks = chunks_of(text)
+    assert [(chunk.metadata["title"], body(chunk)) for chunk in chunks] == [
+        ("Guide", sentences("A")),
+        ("Guide > Use", sentences("B", "C")),
+        ("Guide > Use", sentences("D")),
+        ("Guide > End", sentences("E")),
+    ]
+    assert [citation(chunk) for chunk in chunks[::3]] == ["a.md, line 3: Guide", "a.md, line 13: Guide > End"]
+
+
+def test_short_sections_are_joined_under_the_heading_they_share():
+    text = (
+        "# API\n\n## open\n\nOpens it.\n\n## close\n\nCloses it.\n\n### now\n\nAt once.\n\n"
+        f"## read\n\n{sentences('A')}\n\n## write\n\nWrites.\n"
+    )
+    # Shorter than an eighth of 48 is short.
+    chunks = chunks_of(text, 48)
+    assert [(chunk.metadata["headings"], body(chunk)) for chunk in chunks] == [
+        (["API"], "## open\n\nOpens it.\n\n## close\n\nCloses it.\n\n### now\n\nAt once."),
+        (["API", "read"], sentences("A")),
+        (["API", "write"], "Writes."),
+    ]
+
+
+def test_sections_of_different_parts_are_not_joined():
+    chunks = chunks_of("# One\n\na\n\n# Two\n\nb\n\n# One\n\nc\n", 48)
+    # All stand in the file `a`.
+    assert [chunk.metadata["headings"] for chunk in chunks] == [["a"]]
+    file = read_markdown("x\n\n# One\n\na\n", "notes")
+    assert [chunk.metadata["title"] for chunk in chunk_file("n.md", file, WORDS, ChunkConfig(48))] == ["notes", "One"]
+
+
+def test_code_stays_whole_where_it_fits():
+    code = "```\nx = 1\n\ny = 2\n```"
+    text = f"{sentences('A', 'B')}\n\n{code}\n\n{sentences('C')}"
+    assert [body(chunk) for chunk in chunks_of(text, 20)] == [sentences("A", "B"), f"{code}\n\n{sentences('C')}"]
+
+
+def test_long_code_is_cut_at_empty_lines_then_at_lines():
+    functions = [f"def f{number}():\n    return 1" for number in range(4)]
+    text = "```\n" + "\n\n".join(functions) + "\n```"
+    assert [body(chunk) for chunk in chunks_of(text, 10)] == [
+        "```\n" + "\n\n".join(functions[:2]), "\n\n".join(functions[2:]) + "\n```",
+    ]  # fmt: skip
+    assert [body(chunk) for chunk in chunks_of("    a b c\n      d e f\n", 4)] == ["    a b c", "      d e f"]
+
+
+def test_a_table_stays_whole_where_it_fits():
+    table = "| a | b |\n|---|---|\n| 1 | 2 |"
+    assert [body(chunk) for chunk in chunks_of(f"{sentences('A', 'B')}\n\n{table}", 20)] == [
+        sentences("A", "B"), table,
+    ]  # fmt: skip
+
+
+def test_each_part_of_a_long_table_has_the_header():
+    header = "| name | price |\n|---|---|\n"
+    rows = [f"| part {number} | {number} |\n" for number in range(7)]
+    text = f"# T\n\nBefore.\n\n{header}{''.join(rows)}\nAfter.\n"
+    chunks = chunks_of(text, 22)
+    assert [chunk.text for chunk in chunks] == [
+        "T\nBefore.",
+        f"T\n{header}{rows[0]}{rows[1]}".rstrip(),
+        f"T\n{header}{rows[2]}{rows[3]}".rstrip(),
+        f"T\n{header}{rows[4]}{rows[5]}".rstrip(),
+        f"T\n{header}{rows[6]}".rstrip(),
+        "T\nAfter.",
+    ]
+    # The first rows stand below their header in the file, too.
+    assert text[slice(*spans(chunks[1]))] == f"{header}{rows[0]}{rows[1]}".rstrip()
+    assert text[slice(*spans(chunks[2]))] == f"{rows[2]}{rows[3]}".rstrip()
+
+
+def spans(chunk) -> tuple[int, int]:
+    return chunk.metadata["start"], chunk.metadata["end"]
+
+
+def test_a_header_that_takes_half_a_chunk_is_not_repeated():
+    header = f"| {' '.join(f'c{number}' for number in range(12))} |\n|---|\n"
+    rows = [f"| r{number} |\n" for number in range(6)]
+    chunks = chunks_of(header + "".join(rows), 20)
+    assert "".join(body(chunk) + "\n" for chunk in chunks) == header + "".join(rows)
+
+
+def test_list_items_stay_whole():
+    text = "\n".join(f"- item {number} of the list without stop" for number in range(4))
+    assert [body(chunk) for chunk in chunks_of(text, 18)] == [
+        "\n".join(text.split("\n")[:2]), "\n".join(text.split("\n")[2:]),
+    ]  # fmt: skip
+
+
+def test_overlap_repeats_sentences_of_the_section():
+    chunks = chunks_of(f"# G\n\n{sentences('A', 'B', 'C')}\n\n## H\n\n{sentences('D')}", 20, 8)
+    assert [body(chunk) for chunk in chunks] == [sentences("A", "B"), sentences("B", "C"), sentences("D")]
+
+
+@pytest.mark.parametrize(
+    ("headings", "limit", "title"),
+    [
+        (["A"], 4, "A"),
+        (["A", "B"], 3, "A > B"),
+        (["A", "B", "C"], 5, "A > B > C"),
+        (["A", "B b", "C"], 5, "A > … > C"),
+        (["A a a a a", "B", "C"], 5, "C"),
+        (["A", "one two three"], 2, "one two"),
+        (["A", "one"], 0, ""),
+    ],
+)
+def test_a_long_title_loses_its_middle_first(headings: list[str], limit: int, title: str):
+    assert fitting_title(headings, WORDS, limit) == title
+
+
+def test_the_whole_path_stays_in_the_metadata():
+    [chunk] = chunks_of("# A\n\n## A long heading of more words than fit\n\nText.", 16)
+    assert chunk.metadata["title"] == "A long heading of"
+    assert citation(chunk) == "a.md, line 5: A > A long heading of more words than fit"
+
+
+def test_chunks_of_a_pdf_know_their_pages():
+    pages = [["Alpha one two three four five six. Beta runs"], ["on to the next page here. Omega one two three."]]
+    file = read_file(pdf(pages, title="Book"), "b.pdf")
+    chunks = chunk_file("b.pdf", file, WORDS, ChunkConfig(10))
+    cited = ["b.pdf, page 1: Book", "b.pdf, pages 1-2: Book", "b.pdf, page 2: Book"]
+    assert [citation(chunk) for chunk in chunks] == cited
+    assert [chunk.metadata.get("last_page") for chunk in chunks] == [None, 2, None]
+
+
+def test_a_character_that_fits_no_chunk_is_an_error():
+    with pytest.raises(InputError, match=r"document 'a.md': the single character 'x'"):
+        chunks_of("x", 1, tokens=CallableCounter(lambda text: [0] * 2 * len(text), name="double"))
+
+
+PIECES = st.sampled_from(
+    [
+        "# One\n\n", "## Two\n\n", "### Three\n\n", "Some words here. ", "And more of them!\n\n", "- item\n",
+        "- other one\n", "```\ncode a\n\ncode b\n```\n\n", "\r\n", "漢字。", "x" * 30 + " ", "\n\n", "> quote\n",
+        "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n| 5 | 6 |\n\n", "    indented\n", "<!-- no -->\n", "é\u0301😀 ",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(PIECES, max_size=25).map("".join),
+    st.sampled_from([12, 20, 48]),
+    st.sampled_from([0, 5]),
+    st.sampled_from([WORDS, token_counter(), CHARACTERS]),
+)
+def test_every_word_below_a_heading_is_in_a_chunk(text: str, max_tokens: int, overlap: int, tokens):
+    chunks = chunks_of(text, max_tokens, overlap, tokens)
+    assert len({chunk.id for chunk in chunks}) == len(chunks)
+    starts = [chunk.metadata["start"] for chunk in chunks]
+    assert starts == sorted(starts)
+    covered = set()
+    for chunk in chunks:
+        covered.update(range(*spans(chunk)))
+    file = read_markdown(text, "a")
+    for section in file.sections:
+        for block in section.blocks[:1]:
+            missed = "".join(text[at] for at in range(block.start, section.end) if at not in covered)
+            assert not missed.strip()
