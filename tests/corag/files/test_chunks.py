@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError
 from corag.files.chunks import chunk_file, fitting_title
 from corag.files.markdown import read_markdown
 from corag.files.read import read_file
 from corag.text.chunking import ChunkConfig
 from corag.text.documents import body, citation
-from corag.text.tokens import CallableCounter, token_counter
+from corag.text.tokens import CallableCounter
 from tests.corag.files.worlds import pdf
 
 WORDS = CallableCounter(str.split, name="words")
@@ -183,7 +184,7 @@ PIECES = st.sampled_from(
     st.lists(PIECES, max_size=25).map("".join),
     st.sampled_from([12, 20, 48]),
     st.sampled_from([0, 5]),
-    st.sampled_from([WORDS, token_counter(), CHARACTERS]),
+    st.sampled_from([WORDS, corag.tokens(), CHARACTERS]),
 )
 def test_every_word_below_a_heading_is_in_a_chunk(text: str, max_tokens: int, overlap: int, tokens):
     chunks = chunks_of(text, max_tokens, overlap, tokens)
