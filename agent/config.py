@@ -138,7 +138,7 @@ class TrainConfig:
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
         accelerator: Lightning accelerator: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
-        devices: Number of devices; the batch is divided among them.
+        devices: Number of devices, or the numbers that they have; the batch is divided among them.
         strategy: Lightning strategy for several devices: "ddp", "ddp_spawn", ...
         num_nodes: Number of machines.
         precision: Arithmetic of the training steps; weights are always float32.
@@ -160,7 +160,7 @@ class TrainConfig:
     optimizer: Optimizer = "adam"
     patience: int | None = None
     accelerator: str = "auto"
-    devices: int = 1
+    devices: int | tuple[int, ...] = 1
     strategy: str = "auto"
     num_nodes: int = 1
     precision: Precision = "32-true"
@@ -174,8 +174,11 @@ class TrainConfig:
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
-        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0, "devices": 1, "num_nodes": 1}.items():
+        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0, "num_nodes": 1}.items():
             require_int(name, getattr(self, name), least)
+        for number in self.devices if isinstance(self.devices, tuple) else ():
+            require_int("every number in devices", number, 0)
+        require_int("devices", len(self.devices) if isinstance(self.devices, tuple) else self.devices, 1)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
         for name in ("accelerator", "strategy"):

@@ -17,6 +17,7 @@ from corag.checks import check_count
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder
+from corag.models.ran import recording
 from corag.naming import Spelling, spelling
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
@@ -40,6 +41,7 @@ class Reply:
         seconds: Wall-clock seconds of each step: `embed`, `retrieve`, `select`, `read`.
         counts: What the prompt cost, and how it was counted.
         parts: How `selector`, `reader` and `embedder` are spelled, to build them again.
+        models: Each model that ran: where, in which precision, and by what; see `corag.models.ran`.
     """
 
     question: str
@@ -48,6 +50,7 @@ class Reply:
     seconds: Mapping[str, float]
     counts: Counts
     parts: Mapping[str, str] = field(default_factory=dict)
+    models: Sequence[Mapping[str, str]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `corag ask --json` prints."""
@@ -72,6 +75,7 @@ class Reply:
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
+            "models": [dict(model) for model in self.models],
             "parts": dict(self.parts),
         }
 
@@ -144,27 +148,28 @@ def ask(
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
-    if isinstance(source, ChunkIndex):
-        with _timed(seconds, "embed"):
-            vector = embedding.embed([question])[0]
-        with _timed(seconds, "retrieve"):
-            candidates = source.retrieve(question, vector, num_candidates, retrieval)
-    elif callable(source):
-        with _timed(seconds, "retrieve"):
-            candidates = candidates_of(source(question, num_candidates), num_candidates)
-        if _lacks_similarities(selecting, candidates):
+    with recording() as models:
+        if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):
-                candidates = with_cosines(question, candidates, embedding)
-    else:
-        with _timed(seconds, "embed"):
-            candidates = with_cosines(question, source, embedding)[:num_candidates]
-    with _timed(seconds, "select"):
-        selection = budget.select(selecting, question, candidates)
-    with _timed(seconds, "read"):
-        answer = reading.answer(question, selection.text)
+                vector = embedding.embed([question])[0]
+            with _timed(seconds, "retrieve"):
+                candidates = source.retrieve(question, vector, num_candidates, retrieval)
+        elif callable(source):
+            with _timed(seconds, "retrieve"):
+                candidates = candidates_of(source(question, num_candidates), num_candidates)
+            if _lacks_similarities(selecting, candidates):
+                with _timed(seconds, "embed"):
+                    candidates = with_cosines(question, candidates, embedding)
+        else:
+            with _timed(seconds, "embed"):
+                candidates = with_cosines(question, source, embedding)[:num_candidates]
+        with _timed(seconds, "select"):
+            selection = budget.select(selecting, question, candidates)
+        with _timed(seconds, "read"):
+            answer = reading.answer(question, selection.text)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
-    return Reply(question, answer, selection, seconds, counts, parts)
+    return Reply(question, answer, selection, seconds, counts, parts, models())
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:

@@ -119,7 +119,8 @@ def fit(
         agent = ConfigurationAgent(config, state.best)
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
         if first:
-            card = model_card(config, _facts(train, val, train_config, report) | dict(facts or {}))
+            trained_on = {} if trainer is None else {"trained on": _device(trainer)}
+            card = model_card(config, _facts(train, val, train_config, report) | trained_on | dict(facts or {}))
             save(report.checkpoint, agent, card)
             log_result(logger, diagnose(agent, train if val is None else val), report.checkpoint)
             record = json.dumps({"fingerprint": fingerprint, "history": state.history}, indent=1)
@@ -135,6 +136,8 @@ def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progr
     config = module.train_config
     names = ("accelerator", "devices", "strategy", "num_nodes")
     places: dict[str, Any] = {name: getattr(config, name) for name in names}
+    if isinstance(config.devices, tuple):
+        places["devices"] = list(config.devices)
     try:
         return pl.Trainer(
             **places,
@@ -153,6 +156,12 @@ def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progr
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         refused = ", ".join(f"{name}={value!r}" for name, value in places.items())
         raise AgentError(f"Lightning refuses {refused}: {error}") from error
+
+
+def _device(trainer: pl.Trainer) -> str:
+    device = trainer.strategy.root_device
+    name = f" ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else ""
+    return f"{trainer.num_devices * trainer.num_nodes} x {device.type}{name}, precision {trainer.precision}"
 
 
 def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:

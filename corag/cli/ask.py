@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from corag.budget import AUTO, BudgetFor, reader_and_tokens
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
 
 
 @dataclass(frozen=True)
-class AskConfig:
+class AskConfig(Runtime):
     """Answer one question from an index, under a token budget.
 
     Attributes:
@@ -61,6 +62,7 @@ class AskConfig:
     json: bool = False
 
 
+@in_runtime
 def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag

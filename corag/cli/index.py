@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from corag.cli.console import progress, say
 from corag.cli.show import show_update
+from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
 
 
 @dataclass(frozen=True)
-class IndexConfig:
+class IndexConfig(Runtime):
     """Index a folder of documents, or the corpus of a data folder; run again, it does only what is missing.
 
     Attributes:
@@ -40,6 +41,7 @@ class IndexConfig:
     quiet: bool = False
 
 
+@in_runtime
 def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag

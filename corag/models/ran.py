@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -55,6 +55,11 @@ def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
     seen: dict[Ran, None] = {}
     with _RECORDS.set((*_RECORDS.get(), seen)):
         yield lambda: [asdict(row) for row in seen]
+
+
+def ran_in_all(records: Iterable[Iterable[Mapping[str, str]]]) -> list[dict[str, str]]:
+    """Return each model of several records once, in the order of their first runs."""
+    return list({tuple(row.items()): dict(row) for record in records for row in record}.values())
 
 
 def note(row: Ran) -> None:

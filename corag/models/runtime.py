@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, get_args
 
@@ -28,6 +28,9 @@ Backend = Literal["auto", "openvino", "torch"]
 BATCH_TOKENS = {"cpu": 2048, "cuda": 16384, "mps": 8192}
 """On a CPU enough to occupy the cores, few enough to stay in their caches; a GPU wants more at a time."""
 
+WHERE = ("device", "batch_tokens", "trust_remote_code")
+"""Settings that change no value but in its last digits: work that was begun with one device goes on with another."""
+
 R = TypeVar("R")
 S = TypeVar("S", bound="Runtime")
 
@@ -39,8 +42,8 @@ class Runtime:
     Attributes:
         device: Where models run: cpu, cuda, cuda:N, mps, several GPUs as cuda:0,cuda:1, or auto, a GPU where PyTorch
             sees one.
-        precision: fp32, bf16, fp16, or auto: fp32 on a CPU; on a GPU that has it bf16 for rerankers and readers, fp32
-            for embeddings.
+        precision: Arithmetic of models: fp32, bf16, fp16, or auto, which is fp32 on a CPU and for embeddings, and bf16
+            for rerankers and readers on a GPU that has it.
         trust_remote_code: Let code run that comes with a model. It can do whatever you can: read it first.
         batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
             that does not fit the memory of its device is halved by itself.
@@ -129,6 +132,11 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
         check_devices(parse_devices(inside.device))
     with _RUNTIME.set(inside):
         yield inside
+
+
+def holding(kept: Runtime) -> AbstractContextManager[None]:
+    """Let exactly what `current` returned hold inside a block, for parts that build others later."""
+    return _RUNTIME.set(kept)
 
 
 def in_runtime(function: Callable[[S], R]) -> Callable[[S], R]:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from corag.errors import InputError
+from corag.models.runtime import Runtime, in_runtime
 from experiments.adapters.evidence.config import EvidenceTraining
 from experiments.adapters.reader.config import ReaderTraining
 
 
 @dataclass(frozen=True)
-class TrainAdapterConfig:
+class TrainAdapterConfig(Runtime):
     """Train an adapter; an interrupted training resumes.
 
     Attributes:
@@ -23,6 +24,7 @@ class TrainAdapterConfig:
     reader: ReaderTraining | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if (self.evidence is None) == (self.reader is None):
             raise InputError(
                 "give one thing to train, evidence or reader, with --config, such as "
@@ -30,6 +32,7 @@ class TrainAdapterConfig:
             )
 
 
+@in_runtime
 def train_adapter(config: TrainAdapterConfig) -> Path:
     """Train what the configuration describes, and return the adapter's folder."""
     if config.reader is not None:

@@ -17,6 +17,7 @@ import agent
 from agent.config import Tracker
 from corag.cli.console import progress
 from corag.errors import InputError
+from corag.models.runtime import WHERE, in_runtime
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
 from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
 from experiments.agents.report import markdown, plot, show, to_wandb
@@ -33,7 +34,7 @@ Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
 HELD_OUT = "held-out"
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
-NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet")
+NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet", *WHERE)
 """Settings on which the choices of one method with one seed do not depend: the labels count by their content."""
 
 
@@ -107,6 +108,7 @@ class Part(NamedTuple):
         return f"{self.protocol}/{self.name}/{method}/{seed}"
 
 
+@in_runtime
 def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     """Compare, write the result into a folder and return it.
 

@@ -23,6 +23,7 @@ import numpy as np
 import agent
 from corag.cli.console import progress, say, stdout, table
 from corag.errors import InputError
+from corag.models.runtime import Runtime, in_runtime
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.arrays import label_paths
 from experiments.run.journal import fingerprint, finished_record, write_atomically
@@ -37,7 +38,7 @@ COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch
 
 
 @dataclass(frozen=True)
-class SweepConfig:
+class SweepConfig(Runtime):
     """Train agents with every combination of some settings, over seeds, and rank them by validation regret.
 
     Attributes:
@@ -56,6 +57,7 @@ class SweepConfig:
     quiet: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():
@@ -73,6 +75,7 @@ class Run(NamedTuple):
     work: str
 
 
+@in_runtime
 def sweep(config: SweepConfig) -> dict[str, Any]:
     """Train what is not trained yet, and write `summary.json` and `summary.md` into the sweep's folder.
 

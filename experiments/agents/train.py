@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 
 import agent
 from corag.errors import DataError, InputError
+from corag.models.devices import kind_of, parse_devices
+from corag.models.ran import ran_in_all
+from corag.models.runtime import Runtime, current, in_runtime
 from corag.selectors.corag.features import check_recipe, feature_dim
 from experiments.agents.targets import TargetConfig, best_single, make_targets, utility
 from experiments.data.config import comma_separated
@@ -23,7 +26,7 @@ TRAIN, VAL, TEST = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class AgentSettings:
+class AgentSettings(Runtime):
     """What an agent learns from, and its architecture.
 
     Attributes:
@@ -58,6 +61,7 @@ class AgentSettings:
         return check_recipe(comma_separated(self.features))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not (np.isfinite(self.shares).all() and min(self.shares) >= 0 and self.shares[TRAIN] > 0):
             raise InputError(
                 f"shares are {', '.join(map(str, self.shares))}; give three numbers of at least 0 for training, "
@@ -86,6 +90,7 @@ class TrainAgentConfig(AgentSettings):
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
 
 
+@in_runtime
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent and save its checkpoint; an interrupted training is resumed.
 
@@ -100,11 +105,30 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
         make_targets(training, config.target, config.recipe),
         None if validation is None else make_targets(validation, config.target, config.recipe),
         agent_config,
-        config.training,
+        placed(config.training),
         config.out,
         facts=_facts(arrays, agent_config, config),
         progress=not config.quiet,
     )
+
+
+def placed(training: agent.TrainConfig) -> agent.TrainConfig:
+    """Return the settings of a training on the devices, and in the precision, of the surrounding runtime.
+
+    What the settings say themselves stays; see `corag.models.runtime`. An `InputError` says what is not possible.
+    """
+    asked, changes = current(), dict[str, Any]()
+    devices = parse_devices(asked.device)
+    if devices and training.accelerator == "auto":
+        kind = kind_of(devices)
+        changes["accelerator"] = kind
+        if kind == "cuda":
+            changes["devices"] = tuple(int(device.partition(":")[2]) for device in devices)
+    if asked.precision == "fp16":
+        raise InputError("precision is 'fp16', but agents are trained in fp32 or bf16; use one of these")
+    if asked.precision == "bf16":
+        changes["precision"] = "bf16-mixed"
+    return replace(training, **changes)
 
 
 def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
@@ -162,6 +186,11 @@ def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAg
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "best single configuration": agent_config.fixed,
         "min_lead": agent_config.min_lead,
+        "models of the labels": "; ".join(
+            f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
+            for row in ran_in_all(metadata.get("models", ()) for metadata in arrays.metadata)
+        )
+        or "not recorded",
         "commit": commit(),
     }
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from corag.cli.console import stdout, table
 from corag.errors import InputError
+from corag.models.runtime import Runtime, in_runtime
 from experiments.bench import agent, orders, real, scoring, search, selectors
 from experiments.bench.harness import Clock, Timing
 from experiments.run.journal import versions, write_atomically
 
 
 @dataclass(frozen=True)
-class BenchConfig:
+class BenchConfig(Runtime):
     """Measure a part of CORAG.
 
     Attributes:
@@ -54,6 +55,7 @@ class BenchConfig:
     out: str = "runs/bench"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         usual = {"rounds": "3 to 101", "seeds": "1 to 8", "questions": "2 to 20", "queries": "40 to 200"}
         for name, numbers in usual.items():
             value = getattr(self, name)
@@ -68,6 +70,7 @@ PARTS: dict[str, Any] = {
 `COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
 
 
+@in_runtime
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file and its figure."""
     folder, part = Path(config.out), PARTS[config.part]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from corag.budget import AUTO, BudgetFor
 from corag.errors import InputError
 from corag.index.search import Retrieval
+from corag.models.runtime import Runtime
 from corag.naming import Spelling, parse
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
@@ -69,7 +70,7 @@ def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectionSettings(CandidateSettings):
+class SelectionSettings(CandidateSettings, Runtime):
     """How candidates are found, selected under a budget, and read.
 
     Attributes:
@@ -100,6 +101,7 @@ class SelectionSettings(CandidateSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        Runtime.__post_init__(self)
         spell_out(self, "reader", "embedder", "tokenizer")
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")

@@ -19,6 +19,7 @@ from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
 from corag.errors import InputError
 from corag.index import build_index
+from corag.models.runtime import Runtime, in_runtime
 from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
 from corag.text.chunking import ChunkConfig
@@ -41,7 +42,7 @@ RERANKERS = "minilm-multihop,minilm-factoid,minilm-maxsim,bm25"
 
 
 @dataclass(frozen=True)
-class DemoConfig:
+class DemoConfig(Runtime):
     """Index a real corpus, label questions, train the agent, load it, and answer held-out questions.
 
     Attributes:
@@ -61,6 +62,7 @@ class DemoConfig:
     logger: agent.config.Tracker = "wandb"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.budget_list()
         CandidateSettings(num_candidates=self.num_candidates, limit=self.limit)  # refuses numbers below 1
 
@@ -75,6 +77,7 @@ class DemoConfig:
         return budgets
 
 
+@in_runtime
 def demo(config: DemoConfig) -> Path:
     """Run the demo; return the path of its report."""
     started = time.perf_counter()

@@ -20,6 +20,8 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.ollama_chat import OllamaChat, OllamaSettings
+from corag.models.ran import ran_in_all, recording
+from corag.models.runtime import WHERE, in_runtime
 from corag.models.trained.folder import shipped_checkpoint
 from corag.naming import parse, spelling, split_parts
 from corag.readers.cached import CachedReader
@@ -57,10 +59,12 @@ from experiments.run.tables import Result, markdown, replace_table
 logger = logging.getLogger(__name__)
 
 NO_READER = "none"
+MODELS = "models"
+"""Key in the journal of the models that ran."""
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "write", "baselines", "challengers")
-"""Settings that no row depends on."""
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "write", "baselines", "challengers", *WHERE)
+"""Settings that no row depends on, but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return dict(result)
 
 
+@in_runtime
 def compare(config: EvaluateConfig) -> Comparison:
     """Run the comparison that a config describes.
 
@@ -271,8 +276,8 @@ class _Run:
         return fingerprint([_settings(self.config), budget, *self._content])
 
     def _measure_quality(self, journal: Journal, judge: Judge | None) -> None:
-        """Record a row for each budget, question and method."""
-        with progress(self.name, quiet=self.config.quiet) as report:
+        """Record a row for each budget, question and method, and the models that ran."""
+        with progress(self.name, quiet=self.config.quiet) as report, recording() as models:
             for number, query in enumerate(self._queries, start=1):
                 for budget in self.budgets:
                     if (key := f"{budget} {query.id}") not in journal.units:
@@ -287,6 +292,9 @@ class _Run:
                             judge=judge,
                             timed=not self._shared,
                         )
+                        # Those of an earlier, interrupted run stay.
+                        if (ran := ran_in_all([journal.units.get(MODELS, []), models()])) != journal.units.get(MODELS):
+                            journal.add(MODELS, ran)
                         journal.add(key, rows)
                 report(number, len(self._queries))
 
@@ -346,6 +354,7 @@ class _Run:
             **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),
             "versions": versions(),
+            "models": journal.units.get(MODELS, []),
             "seed": config.seed,
             "work": self._work(budget),
         }

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
+from corag.models.ran import recording
+from corag.models.runtime import runtime
 from corag.optional import require
 from corag.text.find import find_data
 from experiments.data.pools import Pool
@@ -51,7 +53,9 @@ class Worker:
             pool = self._examples.open_pool(source, [example.query for example in examples], self._labeller.embedder)
         for example in examples:
             try:
-                labelled = self._labeller.label(example.query, pool)
+                with recording() as models:
+                    labelled = self._labeller.label(example.query, pool)
+                labelled["models"] = models()
             except REASONS_TO_STOP:
                 raise
             except Exception as error:  # noqa: BLE001  (one question does not stop the sweep)
@@ -68,10 +72,13 @@ def label_on_ray(config: LabelConfig, missing: Sequence[Example], record: Record
     if started:
         ray.init(address=config.address or "local", include_dashboard=False, log_to_driver=False)
     try:
-        num_workers = config.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        actor = ray.remote(num_cpus=1)(_RayWorker)
+        there = ray.cluster_resources()
+        # Ray hides from a worker the GPUs that it has not asked for.
+        gpus = 0 if config.device.startswith("cpu") else int(there.get("GPU", 0))
+        num_workers = config.workers or gpus or max(1, int(there.get("CPU", 1)))
+        actor = ray.remote(num_cpus=1, num_gpus=min(1, gpus / num_workers))(_RayWorker)
         batches = batches_of(missing, RAY_BATCH)
-        workers = [actor.remote(_with_whole_paths(config)) for _ in range(min(num_workers, len(missing)))]
+        workers = [actor.remote(_for_a_worker(config)) for _ in range(min(num_workers, len(missing)))]
         running = {worker.units.remote(batch): worker for worker, batch in zip(workers, batches, strict=False)}
         while running:
             (done,), _ = ray.wait(list(running))
@@ -97,11 +104,14 @@ class _RayWorker(Worker):
     """A worker with questions and models of its own."""
 
     def __init__(self, config: LabelConfig) -> None:
-        super().__init__(read_examples(config), Labeller.of(config))
+        self._config = config
+        with runtime(config):
+            super().__init__(read_examples(config), Labeller.of(config))
 
     def units(self, examples: Sequence[Example]) -> list[tuple[str, Unit]]:
         """Return the keys and units of questions of one source."""
-        return list(self.label(examples))
+        with runtime(self._config):
+            return list(self.label(examples))
 
 
 def batches_of(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
@@ -116,8 +126,8 @@ def batches_of(examples: Sequence[Example], size: int) -> Iterator[list[Example]
         yield batch
 
 
-def _with_whole_paths(config: LabelConfig) -> LabelConfig:
-    """Return the settings as a worker with another working folder needs them."""
+def _for_a_worker(config: LabelConfig) -> LabelConfig:
+    """Return the settings as a worker needs them that has another working folder and sees only its own GPU."""
     index = config.index
     if index is not None and "://" not in index:
         index = str(Path(index).resolve())
@@ -127,4 +137,5 @@ def _with_whole_paths(config: LabelConfig) -> LabelConfig:
         source if source.run is None else replace(source, run=str(Path(source.run).resolve()))
         for source in config.sources
     )
-    return replace(config, data=data, index=index, run=run, sources=sources)
+    device = "cuda" if config.device.startswith("cuda") else config.device
+    return replace(config, data=data, index=index, run=run, sources=sources, device=device)

@@ -19,6 +19,8 @@ from typing import Any
 import search
 from corag.cli.console import progress
 from corag.errors import DataError
+from corag.models.ran import ran_in_all
+from corag.models.runtime import WHERE, in_runtime
 from corag.selectors.problem import check_budget
 from experiments.labels.config import LabelConfig, listed
 from experiments.labels.engines import LOCAL_BATCH, Worker, batches_of, label_on_ray
@@ -37,10 +39,11 @@ from experiments.run.journal import Journal, fingerprint, output_file, read_jour
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet")
-"""Settings on which no label depends."""
+NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet", *WHERE)
+"""Settings on which no label depends, but for rounding."""
 
 
+@in_runtime
 def label(config: LabelConfig) -> Path:
     """Write the label table that a config describes, and its questions beside it; return its path.
 
@@ -74,6 +77,7 @@ def label(config: LabelConfig) -> Path:
                 "tokenizer": labeller.tokens.name,
                 "settings": settings,
                 "versions": versions(),
+                "models": ran_in_all(units[example.key].get("models", ()) for example in examples.examples),
                 "tokens": total(units[example.key]["work"] for example in examples.examples),
             }
             _write_tables(out, examples.examples, units, metadata)

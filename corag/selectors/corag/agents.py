@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
+from corag.models.runtime import current, holding
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
@@ -120,6 +121,7 @@ class UsableRerankers:
 
     def __init__(self, *, strict: bool = False) -> None:
         self._strict = strict
+        self._runtime = current()
         self._usable: dict[str, Reranker] = {}
         self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -130,7 +132,8 @@ class UsableRerankers:
             return part
         name = str(parse(part))
         if name not in self._usable:
-            self._usable[name] = make_reranker(name)
+            with holding(self._runtime):
+                self._usable[name] = make_reranker(name)
         return self._usable[name]
 
     def predicted(self, prediction: AgentPrediction, spare: Sequence[str] = ()) -> tuple[Reranker, dict[str, str]]:
@@ -164,7 +167,8 @@ class UsableRerankers:
             if name in self._reasons:
                 return None
             try:
-                built = make_reranker(name)
+                with holding(self._runtime):
+                    built = make_reranker(name)
                 # Some load their model only when they are first asked.
                 built.score("probe", ["probe"])
             except (InputError, MissingExtraError, ModelError) as error:

@@ -93,7 +93,7 @@ def test_a_tuple_is_as_good_as_a_list(embedder):
 def test_minilm_is_the_default():
     assert (corag.embedder().name, corag.embedder().dimension) == ("minilm", 384)
     assert isinstance(corag.embedder(), MiniLMEmbedder)
-    with pytest.raises(InputError, match="backend 'cuda' is unknown"):
+    with pytest.raises(InputError, match="backend is 'cuda'; it must be one of"):
         corag.embedder("minilm", backend="cuda")
 
 
