@@ -38,6 +38,11 @@ def reader_and_tokens(reader: Spelling | Reader, tokens: Spelling | TokenCounter
     return READERS.offer(reader, {"tokenizer": counter}), counter
 
 
+def tokens_setting(tokens: TokenCounter) -> dict[str, TokenCounter]:
+    """Return the setting `tokens` of a selector; none for MiniLM's counter, which all selectors have by default."""
+    return {} if tokens is make_tokens() else {"tokens": tokens}
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """What a prompt costs, and who counted.

@@ -211,7 +211,7 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
 TOKENIZERS: Registry[TokenCounter] = Registry(
     "tokenizer",
     {
-        "auto": "corag.text.tokens.files:minilm",
+        "auto": "corag.text.tokens.files:automatic",
         "minilm": "corag.text.tokens.files:minilm",
         "estimate": "corag.text.tokens.functions:estimate",
         "utf8-bytes": "corag.text.tokens.functions:utf8_bytes",

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens
+from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count
 from corag.errors import IndexMismatchError
@@ -144,7 +144,7 @@ def ask(
             "use that embedder"
         )
     reading, counter = reader_and_tokens(reader, tokens)
-    selecting = SELECTORS.offer(selector, {"tokens": counter})
+    selecting = SELECTORS.offer(selector, tokens_setting(counter))
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import dataclass
 
-from corag.budget import AUTO, BudgetFor, reader_and_tokens
+from corag.budget import AUTO, BudgetFor, reader_and_tokens, tokens_setting
 from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
@@ -81,7 +81,7 @@ def run(config: AskConfig) -> None:
     settings = {name: value for name, value in asked.items() if value is not None}
     settings |= {"strict": True} if config.strict else {}
     reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
-    offered = {"tokens": tokens, "agent": config.agent}
+    offered = {**tokens_setting(tokens), "agent": config.agent}
     reply = corag.ask(
         config.question,
         config.index,

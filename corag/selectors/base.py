@@ -52,7 +52,7 @@ class BudgetedSelector(Part, ABC):
     Settings are the fields of the class, given by keyword.
 
     Args:
-        tokens: The answering model's token counter; MiniLM's by default.
+        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
 
     tokens: TokenCounter = field(default_factory=make_tokens)
@@ -62,7 +62,7 @@ class BudgetedSelector(Part, ABC):
     """Queries that `select_many` holds in memory and advances together."""
 
     def __post_init__(self) -> None:
-        self.tokens = self.tokens or make_tokens()
+        self.tokens = make_tokens(self.tokens or "minilm")
 
     @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:

@@ -38,7 +38,7 @@ class Reorder(BudgetedSelector):
     Args:
         selector: Name or object; an object must be a `BudgetedSelector`.
         by: What is best: what stands first in the selector's own `order`, or the chunk of highest `similarity`.
-        tokens: The answering model's token counter; passed on to a selector given by name.
+        tokens: Counts tokens as the answering model does: name or object; passed on to a selector given by name.
         settings: Settings of a selector given by name.
     """
 
@@ -49,10 +49,10 @@ class Reorder(BudgetedSelector):
         *,
         selector: Spelling | BudgetedSelector = "top-k",
         by: By = "order",
-        tokens: TokenCounter | None = None,
+        tokens: Spelling | TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(tokens=tokens or make_tokens())
+        super().__init__(tokens=make_tokens(tokens or "minilm"))
         check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
 

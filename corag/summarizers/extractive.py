@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
-from corag.naming import Part
+from corag.naming import Part, Spelling
 from corag.registry import tokens as make_tokens
 from corag.selectors.mmr import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
@@ -23,7 +23,7 @@ class ExtractiveSummarizer(Part):
         relevance_weight: Relevance against novelty; lambda of maximal marginal relevance.
         query_weight: Weight of the similarity to the question, if there is one; the rest is centrality.
         embedder: Name or object.
-        tokens: Counts tokens; MiniLM's counter by default.
+        tokens: Counts tokens: name or object; MiniLM's counter by default.
     """
 
     max_concurrent = 1
@@ -35,13 +35,13 @@ class ExtractiveSummarizer(Part):
         relevance_weight: float = 0.6,
         query_weight: float = 0.8,
         embedder: str | Embedder = "minilm",
-        tokens: TokenCounter | None = None,
+        tokens: Spelling | TokenCounter | None = None,
     ) -> None:
         for name, value in (("relevance_weight", relevance_weight), ("query_weight", query_weight)):
             check_range(name, value, 0, 1, "0.5 to 0.8 are usual")
         self.name = "extractive"
         self.relevance_weight, self.query_weight = relevance_weight, query_weight
-        self.tokens: TokenCounter = tokens or make_tokens()
+        self.tokens = make_tokens(tokens or "minilm")
         embedder_name = embedder if isinstance(embedder, str) else embedder.name
         self.identity = f"extractive 1 {embedder_name} {relevance_weight} {query_weight} {self.tokens.name}"
         self._embedder = CachedEmbedder(embedder)

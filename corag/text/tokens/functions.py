@@ -57,13 +57,13 @@ class CallableCounter:
 
 @cache
 def estimate() -> CallableCounter:
-    """Return the counter of `estimated_tokens`."""
+    """Estimates from bytes, words and digits, above the tokens of prose; see `estimated_tokens`."""
     return CallableCounter(estimated_tokens, name="estimate", exact=False)
 
 
 @cache
 def utf8_bytes() -> CallableCounter:
-    """Return the counter of `most_tokens`."""
+    """Counts a token for each UTF-8 byte, which no tokenizer of a language model exceeds; see `most_tokens`."""
     return CallableCounter(most_tokens, name="utf8-bytes", exact=False)
 
 

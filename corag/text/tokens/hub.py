@@ -13,7 +13,7 @@ from corag.text.tokens.functions import CallableCounter
 
 
 def huggingface(*, model: str | Path) -> TokenizerCounter | CallableCounter:
-    """Return the counter of a model's tokenizer.
+    """Counts with the tokenizer of a model on the Hugging Face hub or in a folder.
 
     A `tokenizer.json` needs nothing but the library tokenizers; the tokenizer of a model without one is loaded by
     transformers.

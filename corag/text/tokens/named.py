@@ -17,7 +17,7 @@ def is_model(name: str) -> bool:
 
 
 def of_model(*, model: str | Path) -> TokenCounter:
-    """Return what counts as a model does.
+    """Counts as a model does, on the hub, of OpenAI or of a known family; so does its bare name.
 
     Args:
         model: A `tokenizer.json`, a folder with a tokenizer, a name on the hub, one of OpenAI's (`gpt-4o`), or one as
