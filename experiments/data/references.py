@@ -97,10 +97,12 @@ def write_references(config: ReferencesConfig, reader: Reader | None = None) -> 
         raise DataError(f"{out} holds something else; choose another folder with --out, or add --overwrite")
     journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(journal_file, work))
+        # Other questions may be asked with the answers that are there.
+        journal = stack.enter_context(Journal(journal_file, fingerprint([settings["reader"], config.budget])))
         report = stack.enter_context(progress("references", quiet=config.quiet))
         _answer(journal, asked, folder, reader, config, report)
-        answers = {name: unit["answer"] for name, unit in journal.units.items() if unit["answer"]}
+        said = {query.id: journal.units[_key(query, folder)]["answer"] for query in asked}
+        answers = {name: answer for name, answer in said.items() if answer}
         with new_folder(out, replace=config.overwrite) as draft:
             share_corpus(draft, source)
             write_queries(draft, _lines(folder.queries, answers, settings["reader"]))
@@ -131,15 +133,19 @@ def _answer(
     tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
     # It asks readers for many answers at once where they can.
     many = CachedReader(reader, cache_mb=0)
-    missing = [query for query in asked if query.id not in journal.units]
+    missing = [query for query in asked if _key(query, folder) not in journal.units]
     report(len(asked) - len(missing), len(asked))
     for start in range(0, len(missing), config.batch_size):
         batch = missing[start : start + config.batch_size]
         contexts = [_context(query, folder, tokens, config.budget) for query in batch]
         answers = many.answer_many([query.question for query in batch], contexts)
         for query, answer in zip(batch, answers, strict=True):
-            journal.add(query.id, {"answer": answer.text.strip()})
-        report(len(journal.units), len(asked))
+            journal.add(_key(query, folder), {"answer": answer.text.strip()})
+        report(len(asked) - len(missing) + start + len(batch), len(asked))
+
+
+def _key(query: Query, folder: DataFolder) -> str:
+    return fingerprint([query.id, query.question, query.gold, str(folder.path.resolve())])
 
 
 def _context(query: Query, folder: DataFolder, tokens: TokenCounter, budget: int) -> str:

@@ -45,6 +45,8 @@ def names_of(settings_type):
 
 # --- Flags and help ---
 
+POSITIONAL = {("ask", "question"), ("bench", "part"), ("data-get", "name")}
+
 
 def test_the_commands_are_those_of_the_design(capsys):
     names = "demo index ask list label train sweep train-adapter evaluate evaluate-agent"
@@ -65,7 +67,7 @@ def test_help_names_and_explains_every_setting(name, capsys):
     text = " ".join(captured.out.split())
     assert settings_type.__doc__.split("\n", 1)[0] in text
     for setting in names_of(settings_type):
-        flag = setting if (name, setting) in (("ask", "question"), ("bench", "part")) else f"--{setting}"
+        flag = setting if (name, setting) in POSITIONAL else f"--{setting}"
         # The flag, what it takes, and a sentence that begins with a capital letter or a name.
         assert re.search(rf" {re.escape(flag)}( \S+)? [A-Z`][^(]{{5,}}.*?\(", text), f"{flag} is not explained"
 

@@ -1,0 +1,185 @@
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import corag
+from corag.cli.main import main
+from corag.errors import DataError, InputError, ReaderError
+from corag.text.data import DataFolder
+from corag.types import Answer
+from experiments.data.folder import read_source
+from experiments.data.references import ReferencesConfig, write_references
+from tests.experiments.worlds import DOCUMENTS, write_folder
+
+QUESTIONS = [
+    {"id": "a", "question": "What is Varn?", "answers": [], "gold": ["varn"], "split": "dev", "article": "Varn"},
+    {"id": "b", "question": "Who was Ilsa?", "answers": [], "gold": ["tolmere", "ilsa"], "split": "dev"},
+    {"id": "c", "question": "What is Kell?", "answers": ["a village"], "gold": ["kell"], "split": "dev"},
+    {"id": "d", "question": "What is lost?", "answers": [], "gold": ["no-such-passage"], "split": "dev"},
+    {
+        "id": "e",
+        "question": "What is Oro?",
+        "answers": [],
+        "gold": ["oro"],
+        "candidates": ["oro", "kell"],
+        "split": "test",
+    },
+]
+
+
+class Scribe:
+    """Answers with the context's titles; fails from a given question on."""
+
+    name = "scribe"
+
+    def __init__(self, fail_at=None):
+        self.asked = []
+        self.fail_at = fail_at
+
+    def answer(self, query, context):
+        if len(self.asked) == self.fail_at:
+            raise ReaderError("the server is down")
+        self.asked.append((query, context))
+        return Answer(f" {query} {len(context)} ")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return write_folder(tmp_path / "data", DOCUMENTS, QUESTIONS)
+
+
+def config(data, **settings):
+    defaults = {"data": str(data), "out": str(data.parent / "out"), "reader": "scribe", "quiet": True}
+    return ReferencesConfig(**{**defaults, **settings})
+
+
+def test_questions_without_an_answer_get_one_from_their_gold_passages(data):
+    scribe = Scribe()
+    out, number = write_references(config(data), scribe)
+    assert number == 3
+    assert [query for query, _ in scribe.asked] == ["What is Varn?", "Who was Ilsa?", "What is Oro?"]
+    assert scribe.asked[1][1].startswith("Tolmere\nTolmere is the capital")
+    assert "\n\nIlsa Brandt\nIlsa Brandt was a queen" in scribe.asked[1][1]
+    before, after = DataFolder.open(data), DataFolder.open(out)
+    assert after.documents == before.documents
+    answers = {query.id: query.answers for query in after.queries}
+    assert answers["a"] == (f"What is Varn? {len(scribe.asked[0][1])}",)
+    assert (answers["c"], answers["d"]) == (("a village",), ())
+    extra = {query.id: query.extra for query in after.queries}
+    assert extra["a"] == {"article": "Varn", "reference_reader": "scribe"}
+    assert extra["c"] == {}
+    assert [query.candidates for query in after.queries] == [query.candidates for query in before.queries]
+    assert read_source(out)["references"]["reader"] == "scribe"
+
+
+def test_a_run_that_failed_goes_on_with_the_next_question(data):
+    with pytest.raises(ReaderError):
+        write_references(config(data, batch_size=1), Scribe(fail_at=1))
+    assert not (data.parent / "out").exists()
+    scribe = Scribe()
+    _, number = write_references(config(data, batch_size=1), scribe)
+    assert number == 3
+    assert [query for query, _ in scribe.asked] == ["Who was Ilsa?", "What is Oro?"]
+    again = Scribe()
+    assert write_references(config(data, batch_size=1), again)[1] == 3
+    assert not again.asked
+    assert sorted(file.name for file in data.parent.iterdir()) == ["data", "out"]
+
+
+def test_splits_and_limit(data):
+    scribe = Scribe()
+    assert write_references(config(data, splits="dev", limit=1), scribe)[1] == 1
+    with pytest.raises(DataError, match=r"out holds something else; .*--overwrite"):
+        write_references(config(data), scribe)
+    assert write_references(config(data, overwrite=True), scribe)[1] == 3
+    with pytest.raises(DataError, match="no question of split 'splt'; its splits are dev"):
+        write_references(config(data, splits="dev,splt", out=str(data.parent / "other")), scribe)
+
+
+def test_more_questions_are_asked_with_the_answers_that_are_there(data):
+    with pytest.raises(ReaderError):
+        write_references(config(data, splits="dev", batch_size=1), Scribe(fail_at=1))
+    scribe = Scribe()
+    assert write_references(config(data, batch_size=1), scribe)[1] == 3
+    assert [query for query, _ in scribe.asked] == ["Who was Ilsa?", "What is Oro?"]
+
+
+def test_where_all_have_answers_nothing_is_asked(data):
+    out, _ = write_references(config(data), Scribe())
+    with pytest.raises(DataError, match="no question of test is without an answer and has its evidence in the corpus"):
+        write_references(config(out, out=str(data.parent / "other"), splits="test"), Scribe())
+
+
+def test_long_evidence_is_cut_to_the_budget(data):
+    scribe = Scribe()
+    write_references(config(data, budget=12), scribe)
+    assert all(context for _, context in scribe.asked)
+    assert max(len(context) for _, context in scribe.asked) < 80
+
+
+def test_an_empty_answer_is_no_reference(data):
+    class Silent(Scribe):
+        def answer(self, query, context):
+            return Answer("  ")
+
+    out, number = write_references(config(data), Silent())
+    assert number == 0
+    assert DataFolder.open(out).queries[0].answers == ()
+
+
+def test_readers_that_answer_many_at_once_are_asked_so(data):
+    class Many(Scribe):
+        batches = ()
+
+        def answer_many(self, queries, contexts):
+            self.batches = (*self.batches, len(queries))
+            return [self.answer(query, context) for query, context in zip(queries, contexts, strict=True)]
+
+    many = Many()
+    write_references(config(data, batch_size=2), many)
+    assert many.batches == (2, 1)
+
+
+def test_mistakes(data):
+    with pytest.raises(InputError, match="out is the data folder itself"):
+        write_references(config(data, out=str(data)), Scribe())
+    for name in ("limit", "budget", "batch_size"):
+        with pytest.raises(InputError, match=f"{name} must be at least 1, got 0"):
+            config(data, **{name: 0})
+
+
+@pytest.mark.slow
+def test_the_command(data, tmp_path, capsys):
+    out = tmp_path / "answered"
+    command = ["references", "--data", str(data), "--reader", "extractive", "--out", str(out), "--quiet"]
+    assert main(command) == 0
+    assert "3 reference answers" in capsys.readouterr().out
+    [query] = DataFolder.open(out).split("test")
+    assert query.extra["reference_reader"] == str(corag.reader("extractive"))
+    assert query.answers
+
+
+@pytest.mark.slow
+def test_a_killed_run_keeps_its_answers(data, tmp_path):
+    program = (
+        "import sys, time\n"
+        "from corag.types import Answer\n"
+        "from experiments.data.references import ReferencesConfig, write_references\n"
+        "class Slow:\n"
+        "    name = 'slow'\n"
+        "    def answer(self, query, context):\n"
+        "        print(query, flush=True)\n"
+        "        if sys.argv[3] == 'hang' and 'Ilsa' in query:\n"
+        "            time.sleep(60)\n"
+        "        return Answer(query)\n"
+        "settings = ReferencesConfig(sys.argv[1], sys.argv[2], 'slow', batch_size=1, quiet=True)\n"
+        "print(write_references(settings, Slow())[1])\n"
+    )
+    command = [sys.executable, "-c", program, str(data), str(tmp_path / "out")]
+    with subprocess.Popen([*command, "hang"], stdout=subprocess.PIPE, text=True) as process:
+        assert [process.stdout.readline() for _ in range(2)] == ["What is Varn?\n", "Who was Ilsa?\n"]
+        process.send_signal(signal.SIGKILL)
+    done = subprocess.run([*command, "go"], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["Who was Ilsa?", "What is Oro?", "3"]
