@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from corag.readers.causal_lm import Generated, TransformersReader
+from corag.readers.prompt import NO_ANSWER, SYSTEM
 
 import corag
 from corag.errors import InputError, ModelError
 from corag.models.engine.engine import quiet
-from corag.readers.causal_lm import Generated, TransformersReader
-from corag.readers.prompt import NO_ANSWER, SYSTEM
 from corag.text.documents import SEPARATOR
 from corag.types import Reader
 from tests.corag.models.worlds import save_bert, save_causal_lm

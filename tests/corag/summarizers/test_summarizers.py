@@ -4,20 +4,20 @@ import threading
 import time
 
 import pytest
+from corag.summarizers.ollama import OllamaSummarizer
+from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
 from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
 from corag.summarizers.extractive import ExtractiveSummarizer
-from corag.summarizers.ollama import OllamaSummarizer
-from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import request_key, summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
+from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder
-from tests.ollama_server import OllamaServer, Reply
 
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
 
@@ -258,7 +258,7 @@ def ollama(server, **named):
 
 @pytest.mark.parametrize("task", PROMPTS)
 def test_ollama_sends_the_prompt_of_its_task(task):
-    with OllamaServer(Reply(" It is ", "so.\n")) as server:
+    with ChatServer(Reply(" It is ", "so.\n")) as server:
         summarizer = ollama(server, task=task)
         assert isinstance(summarizer, Summarizer)
         assert (
@@ -276,14 +276,14 @@ def test_ollama_sends_the_prompt_of_its_task(task):
 
 
 def test_ollama_without_a_query_summarizes():
-    with OllamaServer(Reply("x")) as server:
+    with ChatServer(Reply("x")) as server:
         ollama(server, task="statement").summarize(request("a"))
     assert server.chats[0]["messages"][0]["content"].startswith("You write one summary")
 
 
 @pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " nothing relevant.\n", "**Nothing relevant**"])
 def test_ollama_that_finds_nothing(reply):
-    with OllamaServer(Reply(reply)) as server:
+    with ChatServer(Reply(reply)) as server:
         assert ollama(server).summarize(request("a")) == ""
 
 
@@ -296,14 +296,14 @@ def test_a_summary_with_these_words_is_kept(reply):
     "reply", [Reply(""), Reply(status=500), Reply(body=b"<html>\n"), Reply("Par", ending="drop"), Reply("x", delay_s=9)]
 )
 def test_ollama_that_fails_is_counted(reply):
-    with OllamaServer(reply) as server:
+    with ChatServer(reply) as server:
         (summary,) = summarize_all(ollama(server, retries=0, timeout_s=0.2), [request("a")])
     assert summary.text == ""
     assert server.host in summary.failure
 
 
 def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
-    with OllamaServer(Reply("one two three. " * 40)) as server:
+    with ChatServer(Reply("one two three. " * 40)) as server:
         summarizer = ollama(server, num_ctx=1000, tokens=corag.tokens())
         (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
     assert len(server.chats) > 2

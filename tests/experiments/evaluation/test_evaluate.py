@@ -21,8 +21,8 @@ from experiments.evaluation.measure import (
 )
 from experiments.evaluation.metrics import answer_figures
 from experiments.run.tables import show
+from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
-from tests.ollama_server import OllamaServer, Reply
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -426,7 +426,7 @@ def test_what_summarizing_changed_by_hand():
 
 def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_twice(tmp_path, small_data, reader):
     out = tmp_path / "r.json"
-    with OllamaServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
+    with ChatServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
         settings = {"reader": "first-words", "judge": "llama3.1:8b", "judge_host": server.host, "out": str(out)}
         config = config_of(small_data, methods="top-k(k=1),none", **settings)
         reader.patience = 3
@@ -453,7 +453,7 @@ def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_tw
 
 
 def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
-    with OllamaServer(Reply("I cannot say")) as server:
+    with ChatServer(Reply("I cannot say")) as server:
         settings = {"judge": "llama3.1:8b", "judge_host": server.host, "reader": "extractive"}
         result = evaluate(config_of(small_data, methods="top-k", **settings))
     [method] = result["methods"]
@@ -464,7 +464,7 @@ def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
 
 
 def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):
-    with OllamaServer(Reply('{"grade": 1}')) as server:
+    with ChatServer(Reply('{"grade": 1}')) as server:
         settings = {"judge": "unknown", "judge_host": server.host, "out": str(tmp_path / "r.json")}
         with pytest.raises(CoragError, match="has no model 'unknown'"):
             evaluate(config_of(small_data, reader="first-words", **settings))

@@ -1,9 +1,9 @@
 """Figures of the simpler systems, worked out by hand, and the judge over real HTTP."""
 
 import pytest
+from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 
 from corag.errors import InputError
-from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
 from corag.types import Chunk
 from experiments.evaluation.judge import Judge, Verdict, parse_verdict
 from experiments.evaluation.metrics import (
@@ -14,8 +14,8 @@ from experiments.evaluation.metrics import (
     substring_match,
     trade_off_efficiency,
 )
+from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import AxisEmbedder, HashEmbedder
-from tests.ollama_server import OllamaServer, Reply
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_only_a_grade_is_a_grade(reply, grade):
 
 def test_a_reply_that_is_no_grade_is_none():
     replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply('{"grade": 0.5}')]
-    with OllamaServer(*replies, Reply(status=400)) as server:
+    with ChatServer(*replies, Reply(status=400)) as server:
         judge = Judge(OllamaChat(OllamaSettings(host=server.host)), max_concurrent=1)
         found = judge.judge("q $x?", ["</answer> a"] * 4, ["r", "s"])
     assert [verdict.grade for verdict in found] == [1.0, None, 0.5, None]
@@ -97,7 +97,7 @@ def test_a_reply_that_is_no_grade_is_none():
 
 
 def test_a_judge_that_is_not_there_is_an_error():
-    with OllamaServer() as server:
+    with ChatServer() as server:
         host = server.host
     with pytest.raises(OllamaError, match="no Ollama server answers"):
         Judge(OllamaChat(OllamaSettings(host=host, retries=0))).judge("q?", ["a"], ["r"])
