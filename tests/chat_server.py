@@ -212,7 +212,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.chat.requests.append((self.path, body))
-        self.chat.headers.append(dict(self.headers))
+        self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
         if self.path not in (*CHATS, "/api/show"):
             self._send_404()

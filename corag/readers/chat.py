@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.models.chat.base import ChatSettings, Messages, Written
 from corag.models.chat.local import LocalSettings
-from corag.models.chat.ollama import OllamaSettings
+from corag.models.chat.ollama import DEFAULT_MODEL, OllamaSettings
 from corag.models.chat.openai import OpenAISettings
 from corag.models.chat.prompts import Prompt, prompt
 from corag.optional import warn_once
@@ -132,7 +132,7 @@ class ChatReader(ChatSettings):
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
         if not text:
             warn_once(
-                f"{self.name} sent an empty reply, which counts as no answer; if it often does, try another prompt"
+                f"{self.chat.title} sent an empty reply, which counts as no answer; if it often does, try it by hand"
             )
         if not text or says_no_answer(text):
             empty = None if confidence is None else 0.0
@@ -156,6 +156,9 @@ class OllamaReader(ChatReader, OllamaSettings):
     For the settings see `ChatReader`, `corag.models.chat.ollama.OllamaSettings` and
     `corag.models.chat.server.ServerSettings`.
     """
+
+    # Fields of the first base, which has no default here, count last.
+    model: str = DEFAULT_MODEL
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

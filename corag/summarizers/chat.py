@@ -6,13 +6,13 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 from corag.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
 from corag.models.chat.base import ChatSettings
 from corag.models.chat.local import LocalSettings
-from corag.models.chat.ollama import OllamaSettings
+from corag.models.chat.ollama import DEFAULT_MODEL, OllamaSettings
 from corag.models.chat.openai import OpenAISettings
 from corag.models.chat.prompts import Prompt, prompt
 from corag.types import SummaryRequest, TokenCounter
@@ -51,8 +51,8 @@ class ChatSummarizer(ChatSettings):
             object.__setattr__(self, "tokens", self.chat.tokens)
         if self.window_tokens is not None and self.window_tokens < 1:
             raise InputError(
-                f"the window of {self.name} leaves no room for texts beside prompt and max_answer_tokens="
-                f"{self.max_answer_tokens}; lower that, or set a larger window"
+                f"max_answer_tokens={self.max_answer_tokens} and the prompt leave no room for texts in the window of "
+                f"{self.chat.title}; lower the former, or set a larger window"
             )
 
     @cached_property
@@ -68,11 +68,6 @@ class ChatSummarizer(ChatSettings):
     def name(self) -> str:
         """Kind and name of the model, such as `ollama/llama3.1:8b`."""
         return self.chat.name
-
-    @property
-    def max_concurrent(self) -> int:
-        """Requests at the same time."""
-        return self.chat.max_concurrent
 
     @cached_property
     def window_tokens(self) -> int | None:
@@ -106,13 +101,13 @@ class ChatSummarizer(ChatSettings):
             )
         except ReaderError as error:
             raise SummarizerError(str(error)) from error
-        if reply.cut or not reply.text.strip():
-            found = (
-                f"reply of more than {self.max_answer_tokens} tokens; raise max_answer_tokens"
-                if reply.cut
-                else "empty reply"
+        if reply.cut:
+            raise SummarizerError(
+                f"{self.chat.title} wrote more than {self.max_answer_tokens} tokens; raise max_answer_tokens, or take "
+                "another model"
             )
-            raise SummarizerError(f"{self.name} sent an {found}, or take another model")
+        if not reply.text.strip():
+            raise SummarizerError(f"{self.chat.title} sent an empty reply; try it by hand, or take another model")
         return "" if says_nothing(reply.text) else reply.text.strip()
 
 
@@ -127,6 +122,8 @@ class OllamaSummarizer(ChatSummarizer, OllamaSettings):
         num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
     """
 
+    # Fields of the first base, which has no default here, count last.
+    model: str = DEFAULT_MODEL
     num_ctx: int | None = 8192
 
 
@@ -145,6 +142,8 @@ class TransformersSummarizer(ChatSummarizer, LocalSettings):
 
     For the settings see `ChatSummarizer` and `corag.models.chat.local.LocalSettings`.
     """
+
+    max_concurrent: ClassVar[int] = 1
 
 
 def says_nothing(reply: str) -> bool:

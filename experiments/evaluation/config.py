@@ -87,7 +87,7 @@ class EvaluateConfig(SelectionSettings):
     agent: str = DEFAULT_AGENT
     strict: bool = False
     summarizer: Spelling = "extractive"
-    judge: str | None = None
+    judge: Spelling | None = None
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
     out: str | None = None

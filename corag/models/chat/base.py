@@ -131,6 +131,11 @@ class Chat(ABC):
             ReaderError: While iterating: the reply did not begin or did not end.
         """
 
+    @property
+    def title(self) -> str:
+        """The model, and where it is, for errors."""
+        return f"the model {self.name!r}"
+
     def ask(self, messages: Messages, *, scored: bool = False) -> Written:
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages], scored=scored)[0]

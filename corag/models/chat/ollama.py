@@ -14,6 +14,7 @@ from corag.errors import InputError
 from corag.models.chat.base import Messages, Written
 from corag.models.chat.server import ServerChat, ServerSettings
 
+DEFAULT_MODEL = "llama3.1:8b"
 _DEFAULT_HOST = "http://127.0.0.1:11434"
 # A server loads the model anew for another window, so windows grow in steps.
 _LEAST_WINDOW = 4096
@@ -30,7 +31,7 @@ class OllamaSettings(ServerSettings):
             window is made large enough for prompt and reply.
     """
 
-    model: str = "llama3.1:8b"
+    model: str = DEFAULT_MODEL
     host: str | None = None
     num_ctx: int | None = None
 

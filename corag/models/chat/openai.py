@@ -35,6 +35,7 @@ class OpenAISettings(ServerSettings):
         window: Tokens of the model's context window; by default what the server tells.
     """
 
+    secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
     base_url: str | None = None
     api_key: str | None = field(default=None, repr=False)
     window: int | None = None
@@ -120,11 +121,10 @@ class OpenAIChat(ServerChat):
                         if choice.finish_reason == "content_filter":
                             raise ChatError(f"{self._server} withheld its reply: its filter objects to the content")
                     yield _piece(choice, chunk.usage, cut=bool(cut))
-        except openai.APIStatusError:
+        except openai.APIConnectionError:
             raise
         except openai.APIError as error:
-            if cut is None:
-                raise httpx.RemoteProtocolError(str(error)) from error
+            raise httpx.RemoteProtocolError(str(error)) from error
         if cut is None:
             raise httpx.RemoteProtocolError("it ended without its last event")
 

@@ -152,7 +152,8 @@ class ServerChat(Chat):
     async def _window(self) -> int | None:
         if not self._looked:
             try:
-                self._found_window = await self._look()
+                async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                    self._found_window = await self._look()
             except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
                 self._found_window = None
             self._looked = True
@@ -284,6 +285,11 @@ class ServerChat(Chat):
             )
 
     # --- Errors ---
+
+    @property
+    def title(self) -> str:
+        """The model, and where it is, for errors."""
+        return f"the model {self.model!r} of {self._server}"
 
     @property
     def _server(self) -> str:

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from corag.summarizers.ollama import OllamaSummarizer
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +9,7 @@ import corag
 from corag.errors import InputError, SummarizerError
 from corag.selectors.crag import elbow, kmeans
 from corag.selectors.summarizing import Piece, fit, shares
+from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer
 

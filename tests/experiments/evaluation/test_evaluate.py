@@ -427,7 +427,7 @@ def test_what_summarizing_changed_by_hand():
 def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_twice(tmp_path, small_data, reader):
     out = tmp_path / "r.json"
     with ChatServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
-        settings = {"reader": "first-words", "judge": "llama3.1:8b", "judge_host": server.host, "out": str(out)}
+        settings = {"reader": "first-words", "judge": f"ollama(host={server.host}, max_concurrent=1)", "out": str(out)}
         config = config_of(small_data, methods="top-k(k=1),none", **settings)
         reader.patience = 3
         with pytest.raises(KeyboardInterrupt):
@@ -454,7 +454,7 @@ def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_tw
 
 def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
     with ChatServer(Reply("I cannot say")) as server:
-        settings = {"judge": "llama3.1:8b", "judge_host": server.host, "reader": "extractive"}
+        settings = {"judge": f"ollama(host={server.host}, max_concurrent=1)", "reader": "extractive"}
         result = evaluate(config_of(small_data, methods="top-k", **settings))
     [method] = result["methods"]
     assert (method["judge"], method["judge_unusable"]) == (None, 3)
@@ -465,7 +465,7 @@ def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
 
 def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):
     with ChatServer(Reply('{"grade": 1}')) as server:
-        settings = {"judge": "unknown", "judge_host": server.host, "out": str(tmp_path / "r.json")}
+        settings = {"judge": f"ollama(model=unknown, host={server.host})", "out": str(tmp_path / "r.json")}
         with pytest.raises(CoragError, match="has no model 'unknown'"):
             evaluate(config_of(small_data, reader="first-words", **settings))
     assert reader.asked == [] and not list(tmp_path.iterdir())
