@@ -106,7 +106,7 @@ class EvaluateConfig(SelectionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        spell_out(self, "reranker", "summarizer")
+        spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
         object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))
         for name in ("baselines", "challengers"):

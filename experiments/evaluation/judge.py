@@ -13,6 +13,7 @@ import corag
 from corag.errors import InputError
 from corag.models.chat.base import Chat, ChatError
 from corag.models.chat.prompts import prompt
+from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
@@ -62,7 +63,7 @@ def parse_verdict(reply: str) -> Verdict:
     return Verdict(float(grade), str(content.get("reason", "")))
 
 
-def chat_of(role: str, name: str) -> Chat:
+def chat_of(role: str, name: Spelling) -> Chat:
     """Return the language model of a reader by name, such as `ollama(model=...)` or `openai(model=...)`.
 
     Args:

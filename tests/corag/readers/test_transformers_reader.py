@@ -130,9 +130,8 @@ def test_identities_differ_where_answers_may(folders, reader):
 
 
 def test_bf16_answers(folders):
-    reader = TransformersReader(model=str(folders["chat"]), max_answer_tokens=4, precision="bf16").answer(
-        QUESTION, CONTEXT
-    )
+    reader = TransformersReader(model=str(folders["chat"]), max_answer_tokens=4, precision="bf16")
+    answer = reader.answer(QUESTION, CONTEXT)
     assert 0.0 <= answer.confidence <= 1.0
 
 
