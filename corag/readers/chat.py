@@ -11,9 +11,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corag.errors import InputError
 from corag.models.chat.base import ChatSettings, Messages, Written
 from corag.models.chat.local import LocalSettings
@@ -30,9 +27,6 @@ NO_ANSWER = "I don't know"
 
 NUMBERED = "numbered_context"
 """The field of a prompt for a context whose parts have citation markers."""
-
-# Stands for the marker of any part when tokens are counted, so that counts of parts add up to that of their text.
-_WIDEST_MARKER = "[00] "
 
 _CITATION = re.compile(r"\[(\d{1,4})\]")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -73,8 +67,8 @@ class ChatReader(ChatSettings):
 
     @cached_property
     def tokens(self) -> TokenCounter:
-        """Counts as the model does, citation markers included where the prompt has them."""
-        return _MarkedCounter(self.chat.tokens) if self._numbers else self.chat.tokens
+        """Counts as the model does, or, where its tokenizer is not at hand, an upper bound; markers are no context."""
+        return self.chat.tokens
 
     @property
     def window_tokens(self) -> int | None:
@@ -178,28 +172,10 @@ class TransformersReader(ChatReader, LocalSettings):
     """
 
 
-class _MarkedCounter:
-    """Counts texts whose parts begin with citation markers, with one of two digits before each.
-
-    No marker of a context of less than a hundred parts has more tokens. The count is no less than that of what is sent.
-    """
-
-    def __init__(self, tokens: TokenCounter) -> None:
-        self._tokens = tokens
-        self.name = f"{tokens.name}, with citation markers"
-        self.exact = False
-
-    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text with its markers, `[len(texts)]`."""
-        # The separator alone stands between parts and is none.
-        marked = [text if not text.strip() else numbered(text, _WIDEST_MARKER) for text in texts]
-        return self._tokens.count(marked)
-
-
-def numbered(context: str, marker: str | None = None) -> str:
-    """Return a context whose parts, which empty lines divide, begin with `[1] `, `[2] `, ..., or all with `marker`."""
+def numbered(context: str) -> str:
+    """Return a context whose parts, which empty lines divide, begin with `[1] `, `[2] `, ..."""
     parts = enumerate(context.split(SEPARATOR), start=1)
-    return SEPARATOR.join(f"{marker or f'[{number}] '}{part}" if part.strip() else part for number, part in parts)
+    return SEPARATOR.join(f"[{number}] {part}" if part.strip() else part for number, part in parts)
 
 
 def citations(reply: str, context: str) -> tuple[int, ...]:

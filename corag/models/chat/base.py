@@ -10,7 +10,6 @@ from functools import cached_property
 from corag.checks import check_count
 from corag.errors import InputError, ReaderError
 from corag.naming import Part
-from corag.text.tokens import ESTIMATE, token_counter
 from corag.types import TokenCounter
 
 Messages = list[dict[str, str]]
@@ -153,13 +152,6 @@ class Chat(ABC):
                 f"than the {window} that the model {self.name!r} takes; lower the token budget or max_answer_tokens, "
                 "or shorten the question"
             )
-
-
-def counter_of(tokenizer: str | TokenCounter | None, model: str) -> TokenCounter:
-    """Return what counts the tokens of a model on a server: as named, else an upper estimate."""
-    if tokenizer is not None and not isinstance(tokenizer, str):
-        return tokenizer
-    return token_counter(tokenizer or ESTIMATE)
 
 
 def counted(messages: Messages, tokens: TokenCounter) -> int:

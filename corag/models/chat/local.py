@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,12 +16,12 @@ from corag.errors import InputError, ModelError
 from corag.models.chat.base import Chat, ChatSettings, Messages, Written
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import quiet
+from corag.models.engine.pytorch import on_device
+from corag.models.engine.replicas import free_memory, is_out_of_memory
 from corag.models.ran import note, ran
 from corag.models.runtime import Precision, place
 from corag.optional import require
 from corag.types import TokenCounter
-
-_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,7 +30,7 @@ class LocalSettings(ChatSettings):
 
     Attributes:
         model: Folder, or name on the hub, of a causal language model with safetensors weights.
-        device: cpu, cuda, cuda:N, mps or auto.
+        device: cpu, cuda, cuda:N, mps or auto; of several, the first.
         precision: fp32, bf16, fp16 or auto.
         batch_tokens: Maximum tokens of a batch, replies and padding included.
         trust_remote_code: Whether the model's own code may run.
@@ -62,7 +62,7 @@ class LocalChat(Chat):
     """
 
     def __init__(self, settings: LocalSettings) -> None:
-        self._place = place(
+        where = place(
             "reader",
             backend="torch",
             device=settings.device,
@@ -70,6 +70,7 @@ class LocalChat(Chat):
             batch_tokens=settings.batch_tokens,
             trust_remote_code=settings.trust_remote_code,
         )
+        self._place = replace(where, devices=where.devices[:1])
         self._torch = require("torch", "models")
         self._transformers = require("transformers", "models")
         self._checkpoint = Checkpoint(
@@ -79,7 +80,7 @@ class LocalChat(Chat):
         self.max_answer_tokens = settings.max_answer_tokens
         self._tokenizer = self._checkpoint.tokenizer
         self._device = self._place.devices[0]
-        self._model = self._checkpoint.load(_DTYPES[self._place.precision]).to(self._device)
+        self._model = on_device(self._checkpoint.load(self._place.precision), self._device, self._checkpoint.name)
         self._ran = ran(str(settings.model), self._place)
         self._one_at_a_time = threading.Lock()
         added = {*self._tokenizer.get_added_vocab(), *self._tokenizer.all_special_tokens}
@@ -223,13 +224,17 @@ class LocalChat(Chat):
         """Return the replies to the prompts of a batch, which is halved where it does not fit the memory."""
         try:
             return self._write(prompts)
-        except self._torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
             if len(prompts) == 1:
                 raise ModelError(
                     f"a prompt of {len(prompts[0])} tokens and its reply do not fit the memory of {self._device} "
                     f"beside the model {self.name!r}; lower the token budget or max_answer_tokens, or set "
                     "precision=bf16 or another device"
                 ) from error
+        # Outside the handler, whose traceback holds what the batch left on the device.
+        free_memory()
         middle = len(prompts) // 2
         return [*self._write_all(prompts[:middle]), *self._write_all(prompts[middle:])]
 

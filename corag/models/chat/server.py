@@ -23,8 +23,11 @@ from typing import Any, ClassVar
 from corag.checks import check_count
 from corag.errors import CoragError, InputError, MissingExtraError
 from corag.models.chat import loop
-from corag.models.chat.base import Chat, ChatError, ChatSettings, Messages, Written, counted, counter_of
+from corag.models.chat.base import Chat, ChatError, ChatSettings, Messages, Written, counted
 from corag.models.chat.guard import HEADERS, RefusedError, StatusError, event_hooks, harmless
+from corag.naming import Spelling
+from corag.registry import tokens as make_tokens
+from corag.text.tokens.families import tokens_for_model
 from corag.types import TokenCounter
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -51,8 +54,8 @@ class ServerSettings(ChatSettings):
         temperature: Sampling temperature; 0 is greedy.
         seed: Seed of the sampling.
         max_concurrent: Requests at the same time; the server may let some of them wait.
-        tokenizer: Tokenizer of the model, by name, as a file or folder, or as an object; by default the one that suits
-            the model's name, else an upper estimate.
+        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own where it is at
+            hand, else an upper bound; see `corag.text.tokens.families`.
     """
 
     timeout_s: float = 120.0
@@ -64,7 +67,7 @@ class ServerSettings(ChatSettings):
     temperature: float = 0.0
     seed: int = 0
     max_concurrent: int = 4
-    tokenizer: str | TokenCounter | None = None
+    tokenizer: Spelling | TokenCounter | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,7 +145,8 @@ class ServerChat(Chat):
     @cached_property
     def tokens(self) -> TokenCounter:
         """Counts as the setting `tokenizer` says; see `ServerSettings`."""
-        return counter_of(self.settings.tokenizer, self.model)
+        tokenizer = self.settings.tokenizer
+        return tokens_for_model(self.model) if tokenizer is None else make_tokens(tokenizer)
 
     @property
     def window_tokens(self) -> int | None:
