@@ -37,7 +37,8 @@ class ChatSummarizer(ChatSettings):
     Attributes:
         max_answer_tokens: Maximum tokens of a reply, which should hold the longest summary that is asked for.
         task: What to look for. A request without a query is always a `summary`.
-        tokens: Counts the tokens of summaries; by default as the model does.
+        tokens: Counts the tokens of summaries, and, unless there is a `tokenizer`, of texts; by default as the model
+            does.
     """
 
     max_answer_tokens: int = 1024
@@ -47,6 +48,8 @@ class ChatSummarizer(ChatSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("task", self.task, Task)
+        if self.tokens is not None and getattr(self, "tokenizer", self) is None:
+            object.__setattr__(self, "tokenizer", self.tokens)
         if self.tokens is None:
             object.__setattr__(self, "tokens", self.chat.tokens)
         if self.window_tokens is not None and self.window_tokens < 1:

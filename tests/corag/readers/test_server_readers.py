@@ -527,16 +527,18 @@ def test_the_next_try_may_say_something_else(reader_for):
 
 def test_ollamas_window_grows_with_the_prompt_and_up_to_the_models():
     with ChatServer(Reply("Paris"), model_info={"llama.context_length": 20000}) as server:
-        reader = ollama_reader(server)
+        reader = ollama_reader(server, tokenizer="minilm")
         assert server.requests == []
         for words in (10, 3000, 10, 5500):
             reader.answer(QUERY, "ab " * words)
         assert [body["options"]["num_ctx"] for body in server.chats] == [4096, 4096, 4096, 8192]
         assert reader.window_tokens == 20000
-        with pytest.raises(InputError, match=r"prompt has \d+ tokens \(an upper estimate.*more than the 20000"):
+        with pytest.raises(InputError, match=r"prompt has \d+ tokens and the reply up to 512, more than the 20000"):
             reader.answer(QUERY, "ab " * 100000)
+        with pytest.raises(InputError, match=r"prompt has \d+ tokens \(an upper estimate: name the model's tokenizer"):
+            ollama_reader(server, tokenizer="estimate").answer(QUERY, "ab " * 100000)
         assert len(server.chats) == 4
-    assert [path for path, _ in server.requests].count("/api/show") == 1
+    assert [path for path, _ in server.requests].count("/api/show") == 2
 
 
 def test_a_window_that_is_set_holds():
