@@ -69,7 +69,10 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     )
     result = evaluate(config)
     assert json.loads(out.read_text()) == result
-    assert set(result) == TOP_KEYS | {"queries_without_gold", "left_out", "work", "measures", "retriever"}
+    assert set(result) == TOP_KEYS | {
+        "queries_without_gold", "left_out", "work", "measures", "retriever", "parts", "tokenizer", "exact",
+        "budget_for", "models",
+    }  # fmt: skip
     assert result["pool"] == pool
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
     assert (result["queries"], result["queries_without_gold"]) == (4, 1)
