@@ -33,7 +33,7 @@ TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "con
 METHODS = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 MORE_KEYS = {
     "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
-    "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20",
+    "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20", "prompt_tokens",
 }  # fmt: skip
 FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
