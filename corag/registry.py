@@ -194,9 +194,8 @@ READERS: Registry[Reader] = Registry(
     {
         "extractive": "corag.readers.extractive:ExtractiveReader",
         "minilm-reader": "corag.readers.minilm_reader:MiniLMReader",
-        "openai": "corag.readers.chat:OpenAIReader",
-        "ollama": "corag.readers.chat:OllamaReader",
-        "transformers": "corag.readers.chat:TransformersReader",
+        "ollama": "corag.readers.ollama:OllamaReader",
+        "transformers": "corag.readers.causal_lm:TransformersReader",
     },
 )
 
@@ -204,9 +203,7 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
     "summarizer",
     {
         "extractive": "corag.summarizers.extractive:ExtractiveSummarizer",
-        "openai": "corag.summarizers.chat:OpenAISummarizer",
-        "ollama": "corag.summarizers.chat:OllamaSummarizer",
-        "transformers": "corag.summarizers.chat:TransformersSummarizer",
+        "ollama": "corag.summarizers.ollama:OllamaSummarizer",
     },
 )
 

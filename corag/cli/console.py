@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 Report = Callable[[int, int], None]
-"""Called with (units done, units in all)."""
+"""Called with (units done, units in all); 0 in all where that is not known."""
 
 
 def stdout() -> Console:
@@ -67,7 +67,7 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
         task = bar.add_task(description, total=None)
 
         def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(task, completed=done, total=total or None)
 
         yield report
 

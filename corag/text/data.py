@@ -43,8 +43,9 @@ from corag.types import Chunk
 logger = logging.getLogger(__name__)
 
 _SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
-IN_MEMORY_BYTES = 64 * 2**20
-"""A corpus whose file is larger lies on disk while it is used, in `StoredDocuments`."""
+IN_MEMORY_BYTES = 128 * 2**20
+"""A larger corpus lies on disk while it is used, in `StoredDocuments`."""
+_GZIP_RATIO = 5
 NO_SPLIT = "all"
 """Split of questions that name none."""
 _QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "grades"}
@@ -139,10 +140,11 @@ def read_corpus(path: str | Path) -> Mapping[str, Document]:
     """Read the corpus of a data folder (path or name); a missing, empty or broken file is a `DataError`.
 
     Returns:
-        Documents by id, in the order of the file: in memory, or on disk where the file has `IN_MEMORY_BYTES` or more.
+        Documents by id, in the order of the file: in memory, or on disk where they have about `IN_MEMORY_BYTES` or
+        more.
     """
     file = find_file(find_data(path), "corpus")
-    if file.stat().st_size < IN_MEMORY_BYTES:
+    if file.stat().st_size * (_GZIP_RATIO if file.suffix == ".gz" else 1) < IN_MEMORY_BYTES:
         return read_unique(file, _document)
     try:
         documents = StoredDocuments(read_lines(file, _document))

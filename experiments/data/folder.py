@@ -128,14 +128,14 @@ def write_source(folder: Path, record: Mapping[str, Any]) -> None:
     """Write where the data come from, for programs and for people."""
     replace_file(folder / SOURCE_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
     questions = ", ".join(f"{number:,} {split}" for split, number in record["questions"].items())
-    files = "\n".join(
-        f"- {file['file']} from {file['from']}" + (f", revision {file['revision']}" if "revision" in file else "")
+    files = "".join(
+        f"\n- {file['file']} from {file['from']}" + (f", revision {file['revision']}" if "revision" in file else "")
         + f", SHA-256 {file['sha256']}"
         for file in record["files"]
     )  # fmt: skip
     text = (
         f"# {record['name']}\n\n{record['what']}\n\nLicence: {record['licence']}\n\nSource: {record['home']}\n\n"
-        f"{record['passages']:,} passages; questions: {questions}. Converted on {record['date']} from\n\n{files}\n"
+        f"{record['passages']:,} passages; questions: {questions}. Converted on {record['date']}.\n{files}\n"
     )
     replace_file(folder / "README.md", text)
 

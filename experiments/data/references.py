@@ -16,7 +16,9 @@ from typing import Any
 import corag
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
-from corag.naming import spelling
+from corag.models.ran import recording
+from corag.models.runtime import Runtime, runtime
+from corag.naming import Spelling, spelling
 from corag.readers.cached import CachedReader
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens
@@ -33,7 +35,7 @@ READER_FIELD = "reference_reader"
 
 
 @dataclass(frozen=True)
-class ReferencesConfig:
+class ReferencesConfig(Runtime):
     """Let a reader write reference answers from the gold passages of questions that have none; a run resumes.
 
     Attributes:
@@ -51,7 +53,7 @@ class ReferencesConfig:
 
     data: str
     out: str
-    reader: str
+    reader: Spelling
     splits: str = ""
     limit: int | None = None
     budget: int = 3072
@@ -77,10 +79,14 @@ def write_references(config: ReferencesConfig, reader: Reader | None = None) -> 
         DataError: `out` holds other data, or no question needs an answer.
         ReaderError: The reader fails; what it answered before is kept for the next run.
     """
+    with runtime(config):
+        return _write(config, reader or corag.reader(config.reader))
+
+
+def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
     source, out = find_data(config.data), Path(config.out)
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
-    reader = reader or corag.reader(config.reader)
     folder = DataFolder.open(source)
     asked = _asked(folder, config)
     settings: dict[str, Any] = {
@@ -100,13 +106,14 @@ def write_references(config: ReferencesConfig, reader: Reader | None = None) -> 
         # Other questions may be asked with the answers that are there.
         journal = stack.enter_context(Journal(journal_file, fingerprint([settings["reader"], config.budget])))
         report = stack.enter_context(progress("references", quiet=config.quiet))
+        models = stack.enter_context(recording())
         _answer(journal, asked, folder, reader, config, report)
         said = {query.id: journal.units[_key(query, folder)]["answer"] for query in asked}
         answers = {name: answer for name, answer in said.items() if answer}
         with new_folder(out, replace=config.overwrite) as draft:
             share_corpus(draft, source)
             write_queries(draft, _lines(folder.queries, answers, settings["reader"]))
-            write_source(draft, _record(source, folder, settings, work, len(answers)))
+            write_source(draft, _record(source, folder, {**settings, "models": models(), "work": work}, len(answers)))
         journal.remove()
     return out, len(answers)
 
@@ -165,7 +172,7 @@ def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) ->
         yield row
 
 
-def _record(source: Path, folder: DataFolder, settings: Mapping[str, Any], work: str, number: int) -> dict[str, Any]:
+def _record(source: Path, folder: DataFolder, settings: Mapping[str, Any], number: int) -> dict[str, Any]:
     known = read_source(source) or {}
     questions: dict[str, int] = {}
     for query in folder.queries:
@@ -180,5 +187,5 @@ def _record(source: Path, folder: DataFolder, settings: Mapping[str, Any], work:
         "settings": known.get("settings", {}),
         "questions": questions,
         "passages": len(folder.documents),
-        "references": {**settings, "answers": number, "work": work},
+        "references": {**settings, "answers": number},
     }

@@ -15,8 +15,7 @@ from corag.errors import InputError, MissingExtraError
 
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
-    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "openai", "httpx",
-    "umap",
+    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "umap",
 }  # fmt: skip
 
 WATCH = """

@@ -8,7 +8,7 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from fnmatch import fnmatch
 from pathlib import Path
@@ -34,6 +34,14 @@ class Files(Inputs):
         self._source = source
         self.folder = folder
         self.used: dict[Path, dict[str, str]] = {}
+        self._paths: dict[Remote, list[Path]] = {}
+
+    def fetch(self, splits: Collection[str]) -> None:
+        """Get the files of some splits and of the parts that all share."""
+        for part, remotes in self._source.parts.items():
+            if part not in self._source.splits or part in splits:
+                for remote in remotes:
+                    self.paths(remote)
 
     def rows(self, part: str) -> Iterator[Row]:
         """Yield the rows of a part; rows of CSV have the name of their file, without its ending, as `file`."""
@@ -46,14 +54,15 @@ class Files(Inputs):
 
     def paths(self, remote: Remote) -> list[Path]:
         """Return the files of a remote."""
-        found = (
-            fetched(remote)
-            if self.folder is None
-            else [(path, "brought by hand") for path in brought(remote, self.folder)]
-        )
-        for path, revision in found:
-            self._record(path, remote.address, revision)
-        return [path for path, _ in found]
+        if remote not in self._paths:
+            if self.folder is None:
+                found = fetched(remote)
+            else:
+                found = [(path, "brought by hand") for path in brought(remote, self.folder)]
+            for path, revision in found:
+                self._record(path, remote.address, revision)
+            self._paths[remote] = [path for path, _ in found]
+        return self._paths[remote]
 
     def web_file(self, url: str) -> Path:
         """Return a file of the web, whose checksum the caller compares."""
