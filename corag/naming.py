@@ -20,7 +20,7 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, NamedTuple, Self, cast, get_args, get_origin
+from typing import Any, ClassVar, NamedTuple, Self, cast, get_args, get_origin
 
 from corag.errors import InputError
 
@@ -100,8 +100,12 @@ class Part:
     """Base of the parts that ship: `str(part)` is the shortest spelling from which it can be built again.
 
     Settings that have their default values are left out. A part of your own need not derive from this class.
+
+    Attributes:
+        secrets: Settings that no spelling shows.
     """
 
+    secrets: ClassVar[frozenset[str]] = frozenset()
     _arguments: tuple[tuple[Any, ...], dict[str, Any]]
     _named: PartName | None = None
 
@@ -138,7 +142,7 @@ def changed(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str,
             found |= value
         elif parameter is None or not _same(value, parameter.default):
             found[key] = value
-    return found
+    return {key: value for key, value in found.items() if key not in getattr(build, "secrets", ())}
 
 
 def check_settings(kind: str, name: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> None:

@@ -194,8 +194,9 @@ READERS: Registry[Reader] = Registry(
     {
         "extractive": "corag.readers.extractive:ExtractiveReader",
         "minilm-reader": "corag.readers.minilm_reader:MiniLMReader",
-        "ollama": "corag.readers.ollama:OllamaReader",
-        "transformers": "corag.readers.causal_lm:TransformersReader",
+        "openai": "corag.readers.chat:OpenAIReader",
+        "ollama": "corag.readers.chat:OllamaReader",
+        "transformers": "corag.readers.chat:TransformersReader",
     },
 )
 
@@ -203,7 +204,9 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
     "summarizer",
     {
         "extractive": "corag.summarizers.extractive:ExtractiveSummarizer",
-        "ollama": "corag.summarizers.ollama:OllamaSummarizer",
+        "openai": "corag.summarizers.chat:OpenAISummarizer",
+        "ollama": "corag.summarizers.chat:OllamaSummarizer",
+        "transformers": "corag.summarizers.chat:TransformersSummarizer",
     },
 )
 

@@ -194,12 +194,20 @@ class Answer:
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
         chunk: Which part of the context, counted from 0 and divided by empty lines as chunks are, the (first) span or
             a generated answer came from; None where a reader cannot say.
+        citations: The parts that a generated answer cites, counted as in `chunk`, in the order of the answer.
+        cut: Whether the answer ends because it reached the reader's `max_answer_tokens`.
+        prompt_tokens: Tokens of the whole prompt, as a language model counted them; None where it does not tell.
+        answer_tokens: The same of its reply.
     """
 
     text: str
     confidence: float | None = None
     spans: tuple[tuple[int, int], ...] = ()
     chunk: int | None = None
+    citations: tuple[int, ...] = ()
+    cut: bool = False
+    prompt_tokens: int | None = field(default=None, compare=False)
+    answer_tokens: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

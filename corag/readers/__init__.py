@@ -9,9 +9,10 @@ from corag import optional, registry
 
 if typing.TYPE_CHECKING:
     from corag.readers.cached import CachedReader as CachedReader
-    from corag.readers.causal_lm import TransformersReader as TransformersReader
+    from corag.readers.chat import OllamaReader as OllamaReader
+    from corag.readers.chat import OpenAIReader as OpenAIReader
+    from corag.readers.chat import TransformersReader as TransformersReader
     from corag.readers.extractive import ExtractiveReader as ExtractiveReader
     from corag.readers.minilm_reader import MiniLMReader as MiniLMReader
-    from corag.readers.ollama import OllamaReader as OllamaReader
 
 __getattr__, __dir__ = optional.lazily(__name__, registry.READERS.places | {"CachedReader": "corag.readers.cached"})

@@ -8,7 +8,9 @@ import typing
 from corag import optional, registry
 
 if typing.TYPE_CHECKING:
+    from corag.summarizers.chat import OllamaSummarizer as OllamaSummarizer
+    from corag.summarizers.chat import OpenAISummarizer as OpenAISummarizer
+    from corag.summarizers.chat import TransformersSummarizer as TransformersSummarizer
     from corag.summarizers.extractive import ExtractiveSummarizer as ExtractiveSummarizer
-    from corag.summarizers.ollama import OllamaSummarizer as OllamaSummarizer
 
 __getattr__, __dir__ = optional.lazily(__name__, registry.SUMMARIZERS.places)

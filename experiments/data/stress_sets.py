@@ -13,9 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -25,12 +23,14 @@ from corag.checks import check_choice
 from corag.cli.console import say
 from corag.errors import CoragError, InputError
 from corag.memory import TEXT, Memory
-from corag.models.ollama_chat import OllamaChat, OllamaSettings
+from corag.models.chat.base import Chat
+from corag.models.chat.prompts import prompt
 from corag.text.chunking import sentence_spans
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.pools import drawn, open_pool
+from experiments.evaluation.judge import chat_of
 from experiments.evaluation.metrics import substring_match
 from experiments.run.journal import write_data
 
@@ -103,22 +103,22 @@ def rotated(text: str, number: int) -> str:
     return again + " ".join([*sentences[turn:], *sentences[:turn]])
 
 
-class OllamaRewriter:
-    """Has a model of an Ollama server say a text in other words, and keeps what it said in a SQLite file."""
+class ChatRewriter:
+    """Has a language model say a text in other words, and keeps what it said in a SQLite file."""
 
-    def __init__(self, chat: OllamaChat, store: str | Path) -> None:
+    def __init__(self, chat: Chat, store: str | Path) -> None:
         self._chat = chat
         self._store: Memory[bytes, str] = Memory(0, path=store, codec=TEXT)
-        self._template = Template((files("experiments") / "prompts" / "rewrite.txt").read_text(encoding="utf-8"))
+        self._prompt = prompt("rewrite", "experiments/prompts", needs=["passage"])
 
     def __call__(self, text: str, number: int) -> str:
         """Return a rewriting."""
-        parts = [self._chat.model, self._chat.options, self._template.template, text, number]
+        parts = [self._chat.identity, self._prompt.text, text, number]
         key = hashlib.sha256(json.dumps(parts).encode()).digest()
         # The number keeps a greedy model from giving the same rewriting twice.
-        prompt = self._template.substitute(passage=text) + f"\nThis is rewriting number {number}.\n"
-        message = {"role": "user", "content": prompt}
-        return self._store.get_many([key], lambda _: [self._chat.ask([message]).text.strip()])[0]
+        [asked] = self._prompt.messages(passage=text)
+        asked["content"] += f"\n\nThis is rewriting number {number}."
+        return self._store.get_many([key], lambda _: [self._chat.ask([asked]).text.strip()])[0]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ class StressConfig(CandidateSettings):
         embedder: Embeds questions and passages.
         seed: Of the draw of questions.
         random_pools: Draw passages of both kinds at random, too, in place of the best-ranked of both.
-        model: A model of an Ollama server that rewrites; without one, sentences change places.
+        rewriter: Reader whose language model rewrites, such as `ollama(model=llama3.1:8b)`; without one, sentences
+            change places.
         store: SQLite file that keeps its rewritings.
         quiet: No progress.
     """
@@ -149,7 +150,7 @@ class StressConfig(CandidateSettings):
     embedder: str = "minilm"
     seed: int = 0
     random_pools: bool = False
-    model: str | None = None
+    rewriter: str | None = None
     store: str = "runs/rewritings.sqlite"
     quiet: bool = False
     pool: PoolName = field(default="corpus", kw_only=True)
@@ -174,8 +175,8 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         names = dict.fromkeys(str(chunk.metadata.get("document", chunk.id)) for chunk in chunks)
         rankings[query.id] = [folder.documents[name] for name in names]
     rewrite: Rewrite = rotated
-    if config.model is not None:
-        rewrite = OllamaRewriter(OllamaChat(OllamaSettings(model=config.model)), config.store)
+    if config.rewriter is not None:
+        rewrite = ChatRewriter(chat_of("rewriter", config.rewriter), config.store)
     pools: dict[float, dict[str, list[Document]]] = {}
     for rate in config.rates:
         made = {query.id: candidates_of(query, rankings[query.id], rate, config, rewrite) for query in queries}

@@ -19,7 +19,6 @@ from corag.cli.console import progress
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
-from corag.models.ollama_chat import OllamaChat, OllamaSettings
 from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE, in_runtime
 from corag.models.trained.folder import shipped_checkpoint
@@ -38,7 +37,7 @@ from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import Judge
+from experiments.evaluation.judge import Judge, chat_of
 from experiments.evaluation.leads import diversity, lead
 from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
 from experiments.evaluation.methods import Methods, make_methods
@@ -247,11 +246,7 @@ class _Run:
         if (found := self._finished()) is not None:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
             return found
-        judge = None
-        if self.config.judge is not None:
-            chat = OllamaChat(OllamaSettings(model=self.config.judge, host=self.config.judge_host))
-            chat.check()
-            judge = Judge(chat)
+        judge = None if self.config.judge is None else Judge(chat_of("judge", self.config.judge))
         # Before the journal: a run that is refused leaves no file.
         _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.

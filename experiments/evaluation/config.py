@@ -56,8 +56,7 @@ class EvaluateConfig(SelectionSettings):
             unless a reranker or prefilter is given.
         strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
         summarizer: Summarizer of methods that put summaries into the prompt.
-        judge: Model of an Ollama server that grades the answers; by default none.
-        judge_host: Address of that server; by default OLLAMA_HOST, or this machine.
+        judge: Reader whose language model grades the answers, such as `ollama(model=llama3.1:8b)`; by default none.
         seed: Seed of the sample and of bootstrap intervals.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
@@ -88,8 +87,7 @@ class EvaluateConfig(SelectionSettings):
     agent: str = DEFAULT_AGENT
     strict: bool = False
     summarizer: Spelling = "extractive"
-    judge: str | None = None
-    judge_host: str | None = None
+    judge: Spelling | None = None
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
     out: str | None = None
@@ -108,7 +106,7 @@ class EvaluateConfig(SelectionSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        spell_out(self, "reranker", "summarizer")
+        spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
         object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))
         for name in ("baselines", "challengers"):

@@ -1,4 +1,4 @@
-"""A model of an Ollama server as the judge of answers (Adaptive-k, section 4.4: LLM-as-a-judge)."""
+"""A language model as the judge of answers (Adaptive-k, section 4.4: LLM-as-a-judge)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.resources import files
-from string import Template
 from typing import NamedTuple
 
+import corag
 from corag.errors import InputError
-from corag.models.ollama_chat import OllamaChat, OllamaError
+from corag.models.chat.base import Chat, ChatError
+from corag.models.chat.prompts import prompt
+from corag.naming import Spelling
+from corag.readers.chat import ChatReader
 
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
-_TAG = re.compile(r"<(?=\s*/?\s*(?:question|references|answer)\s*>)", re.IGNORECASE)
 
 
 class Verdict(NamedTuple):
@@ -26,27 +27,22 @@ class Verdict(NamedTuple):
 
 
 class Judge:
-    """Grades answers with a model, greedy (`temperature=0`) for repeatable grades."""
+    """Grades answers with a model, greedy by default for repeatable grades."""
 
-    def __init__(self, chat: OllamaChat, *, max_concurrent: int = 4) -> None:
-        if max_concurrent < 1:
-            raise InputError(f"max_concurrent must be at least 1, got {max_concurrent!r}; 1 to 8 are usual")
+    def __init__(self, chat: Chat) -> None:
         self._chat = chat
-        self._max_concurrent = max_concurrent
-        self._template = Template((files("experiments") / "prompts" / "judge.txt").read_text(encoding="utf-8"))
+        self._prompt = prompt("judge", "experiments/prompts", needs=["question", "answer", "references"])
 
     def judge(self, question: str, answers: Sequence[str], references: Sequence[str]) -> list[Verdict]:
-        """Grade answers to a question against its right answers; a server that keeps failing is an `OllamaError`."""
-        with ThreadPoolExecutor(self._max_concurrent) as pool:
+        """Grade answers to a question against its right answers; a server that keeps failing is a `ChatError`."""
+        with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
             return list(pool.map(partial(self._verdict, question, references), answers))
 
     def _verdict(self, question: str, references: Sequence[str], answer: str) -> Verdict:
-        prompt = self._template.substitute(
-            question=_quoted(question), answer=_quoted(answer), references=_quoted("\n".join(references))
-        )
+        asked = self._prompt.messages(question=question, answer=answer, references="\n".join(references))
         try:
-            return parse_verdict(self._chat.ask([{"role": "user", "content": prompt}]).text)
-        except OllamaError as error:
+            return parse_verdict(self._chat.ask(asked).text)
+        except ChatError as error:
             if error.can_retry:
                 raise  # a later run may bring the grade
             return Verdict(None, str(error))
@@ -67,5 +63,22 @@ def parse_verdict(reply: str) -> Verdict:
     return Verdict(float(grade), str(content.get("reason", "")))
 
 
-def _quoted(text: str) -> str:
-    return _TAG.sub("< ", text)
+def chat_of(role: str, name: Spelling) -> Chat:
+    """Return the language model of a reader by name, such as `ollama(model=...)` or `openai(model=...)`.
+
+    Args:
+        role: What it is to be, for the error.
+        name: Name and settings of the reader.
+
+    Raises:
+        InputError: There is no such reader, or it asks no language model.
+        ChatError: Its server, or the model, is missing.
+    """
+    reader = corag.reader(name)
+    if not isinstance(reader, ChatReader):
+        raise InputError(
+            f"{role} {name!r} asks no language model; name it like a reader that does, with the model's name: "
+            "openai(model=...), ollama(model=...) or transformers(model=...)"
+        )
+    reader.chat.check()
+    return reader.chat

@@ -9,6 +9,7 @@ from typing import Any
 
 from corag.cli.console import say, stdout, table
 from corag.errors import DataError
+from experiments.evaluation.measure import OF_ANSWERS
 from experiments.run.journal import write_atomically
 
 Result = Mapping[str, Any]
@@ -83,9 +84,17 @@ def figure_of(row: Mapping[str, Any], name: str, num_queries: int) -> Any:
 
 
 def show(result: Result, title: str) -> None:
-    """Print a result: a column for each method, or where there are many a line for each; then what went wrong."""
-    console, methods, figures = stdout(), result["methods"], figures_of(result)
-    if len(methods) > MOST_COLUMNS:
+    """Print a result: a column for each method, or a line where they do not fit; then what went wrong.
+
+    Where nothing was read, figures of answers are left out.
+    """
+    console, methods = stdout(), result["methods"]
+    figures = {
+        name: figure
+        for name, figure in figures_of(result).items()
+        if name not in OF_ANSWERS or any(row[name] is not None for row in methods)
+    }
+    if len(methods) > MOST_COLUMNS or not _fits(console.width, [row["method"] for row in methods]):
         # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
         console.width = max(console.width, 200)
         columns = {"": "", **{name: figure.short for name, figure in figures.items() if figure.short}}
@@ -100,6 +109,12 @@ def show(result: Result, title: str) -> None:
     console.print(table(lines, columns, title=title))
     for remark in _remarks([result]):
         say(remark)
+
+
+def _fits(width: int, methods: Sequence[str]) -> bool:
+    """Return whether columns of these headings fit, each with at least room for a figure and its frame."""
+    names = max(len(figure.heading) for figure in FIGURES.values())
+    return sum(max(len(text), 6) + 3 for text in (" " * names, *methods)) < width
 
 
 def _texts(row: Mapping[str, Any], figures: Mapping[str, Figure], result: Result) -> dict[str, str]:

@@ -15,7 +15,8 @@ from corag.errors import InputError, MissingExtraError
 
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
-    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "umap",
+    "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "openai", "httpx",
+    "umap",
 }  # fmt: skip
 
 WATCH = """

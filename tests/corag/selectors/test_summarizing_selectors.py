@@ -9,9 +9,9 @@ import corag
 from corag.errors import InputError, SummarizerError
 from corag.selectors.crag import elbow, kmeans
 from corag.selectors.summarizing import Piece, fit, shares
-from corag.summarizers.ollama import OllamaSummarizer
+from corag.summarizers.chat import OllamaSummarizer
+from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer
-from tests.ollama_server import OllamaServer, Reply
 
 POOL = offer("aaaa", "bbbb", "cccc", "dddd", "eeee", similarities=[0.9, 0.8, 0.7, 0.6, 0.5])
 
@@ -80,7 +80,7 @@ def test_small_budgets_have_fewer_summaries():
     "reply", [Reply(status=500), Reply(body=b"[1]\n"), Reply(""), Reply("x", delay_s=9), Reply("NOTHING RELEVANT")]
 )
 def test_a_bad_server_loses_nothing(reply):
-    with OllamaServer(reply) as server:
+    with ChatServer(reply) as server:
         summarizer = OllamaSummarizer(host=server.host, retries=0, timeout_s=0.2)
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
@@ -88,7 +88,7 @@ def test_a_bad_server_loses_nothing(reply):
 
 
 def test_a_good_server_is_asked_side_by_side_and_once(tmp_path):
-    with OllamaServer(Reply("ok")) as server:
+    with ChatServer(Reply("ok")) as server:
         summarizer = OllamaSummarizer(host=server.host, max_concurrent=3)
         made = corag.selector(
             "edc2", summarizer=summarizer, store=tmp_path / "store", embedder=AxisEmbedder(), tokens=CHARACTERS,

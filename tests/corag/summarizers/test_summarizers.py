@@ -2,6 +2,7 @@
 
 import threading
 import time
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -9,15 +10,14 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
+from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task, says_nothing
 from corag.summarizers.extractive import ExtractiveSummarizer
-from corag.summarizers.ollama import OllamaSummarizer
-from corag.summarizers.prompts import NOTHING, PROMPTS, says_nothing
 from corag.summarizers.runs import request_key, summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
+from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder
-from tests.ollama_server import OllamaServer, Reply
 
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
 
@@ -249,16 +249,16 @@ def test_extractive_settings(name):
         ExtractiveSummarizer(embedder=HashEmbedder(), **{name: 2})
 
 
-# Ollama
+# Models
 
 
 def ollama(server, **named):
-    return OllamaSummarizer(host=server.host, sleep=lambda _: None, **named)
+    return OllamaSummarizer(host=server.host, backoff_s=0, **named)
 
 
-@pytest.mark.parametrize("task", PROMPTS)
+@pytest.mark.parametrize("task", get_args(Task))
 def test_ollama_sends_the_prompt_of_its_task(task):
-    with OllamaServer(Reply(" It is ", "so.\n")) as server:
+    with ChatServer(Reply(" It is ", "so.\n")) as server:
         summarizer = ollama(server, task=task)
         assert isinstance(summarizer, Summarizer)
         assert (
@@ -275,15 +275,35 @@ def test_ollama_sends_the_prompt_of_its_task(task):
     assert server.chats[0]["options"]["num_ctx"] == 8192
 
 
+def test_an_openai_server_is_asked_the_same_and_its_window_kept():
+    with ChatServer(Reply(" It is ", "so.\n"), about={"max_model_len": 3000}) as server:
+        given = {"base_url": server.base_url, "model": "llama3.1:8b", "tokens": WORDS}
+        summarizer = OpenAISummarizer(**given)
+        assert isinstance(summarizer, Summarizer)
+        assert (summarizer.name, summarizer.max_concurrent) == ("openai/llama3.1:8b", 4)
+        assert 500 < summarizer.window_tokens < 3000 - 1024
+        assert summarizer.summarize(request("a", query="Why?")) == "It is so."
+        ollama(server).summarize(request("a", query="Why?"))
+        assert OpenAISummarizer(**given, task="person").identity != summarizer.identity
+    first, second = server.chats
+    assert first["messages"] == second["messages"]
+
+
+def test_a_summary_that_is_cut_is_a_failure():
+    with ChatServer(Reply("It is", done_reason="length")) as server:
+        (summary,) = summarize_all(ollama(server), [request("a")])
+    assert f"{server.host} wrote more than 1024 tokens; raise max_answer_tokens" in summary.failure
+
+
 def test_ollama_without_a_query_summarizes():
-    with OllamaServer(Reply("x")) as server:
+    with ChatServer(Reply("x")) as server:
         ollama(server, task="statement").summarize(request("a"))
     assert server.chats[0]["messages"][0]["content"].startswith("You write one summary")
 
 
 @pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " nothing relevant.\n", "**Nothing relevant**"])
 def test_ollama_that_finds_nothing(reply):
-    with OllamaServer(Reply(reply)) as server:
+    with ChatServer(Reply(reply)) as server:
         assert ollama(server).summarize(request("a")) == ""
 
 
@@ -296,15 +316,15 @@ def test_a_summary_with_these_words_is_kept(reply):
     "reply", [Reply(""), Reply(status=500), Reply(body=b"<html>\n"), Reply("Par", ending="drop"), Reply("x", delay_s=9)]
 )
 def test_ollama_that_fails_is_counted(reply):
-    with OllamaServer(reply) as server:
+    with ChatServer(reply) as server:
         (summary,) = summarize_all(ollama(server, retries=0, timeout_s=0.2), [request("a")])
     assert summary.text == ""
     assert server.host in summary.failure
 
 
 def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
-    with OllamaServer(Reply("one two three. " * 40)) as server:
-        summarizer = ollama(server, num_ctx=1000, tokens=corag.tokens())
+    with ChatServer(Reply("one two three. " * 40)) as server:
+        summarizer = ollama(server, num_ctx=1000, max_answer_tokens=300, tokens=corag.tokens())
         (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
     assert len(server.chats) > 2
     assert summary.text == " ".join(["one two three."] * 5)
@@ -315,7 +335,8 @@ def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
     [
         ({"task": "poem"}, "task is 'poem'; it must be one of question"),
         ({"max_concurrent": 0}, "max_concurrent must be a whole number of at least 1"),
-        ({"num_ctx": 100}, "num_ctx must be a whole number of at least 1000"),
+        ({"num_ctx": 0}, "num_ctx must be a whole number of at least 1"),
+        ({"num_ctx": 1200}, "max_answer_tokens=1024 and the prompt leave no room for texts"),
         ({"timeout_s": 0}, "timeout_s must be"),
     ],
 )
@@ -327,5 +348,5 @@ def test_ollama_settings(named, message):
 def test_requests_need_room():
     with pytest.raises(InputError, match="max_tokens must be at least 1"):
         request("a", max_tokens=0)
-    with pytest.raises(InputError, match="summarizer 'best' is unknown; the names are extractive, ollama"):
+    with pytest.raises(InputError, match="summarizer 'best' is unknown; the names are extractive, openai"):
         corag.summarizer("best")

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import InputError
-from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
+from corag.models.chat.base import ChatError
+from corag.models.chat.ollama import OllamaChat, OllamaSettings
 from corag.text.data import DataFolder
 from corag.text.documents import Document
 from experiments.data.stress_sets import (
-    OllamaRewriter,
+    ChatRewriter,
     StressConfig,
     candidates_of,
     is_noise,
@@ -23,8 +24,8 @@ from experiments.data.stress_sets import (
 )
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
+from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES
-from tests.ollama_server import OllamaServer, Reply
 
 
 @given(
@@ -138,12 +139,12 @@ def test_settings_that_cannot_be(settings, message):
 
 
 def test_rewritings_by_a_model_are_paid_once(tmp_path):
-    with OllamaServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
-        rewrite = OllamaRewriter(OllamaChat(OllamaSettings(host=server.host)), tmp_path / "store")
+    with ChatServer(Reply("In other words."), Reply("And again."), Reply(status=400)) as server:
+        rewrite = ChatRewriter(OllamaChat(OllamaSettings(host=server.host)), tmp_path / "store")
         assert [rewrite("A text.", 1), rewrite("A text.", 2), rewrite("A text.", 1)] == [
             "In other words.", "And again.", "In other words.",
         ]  # fmt: skip
-        with pytest.raises(OllamaError):
+        with pytest.raises(ChatError):
             rewrite("Another text.", 1)
     assert "<passage>\nA text.\n</passage>" in server.chats[0]["messages"][0]["content"]
 

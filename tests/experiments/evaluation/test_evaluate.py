@@ -21,8 +21,8 @@ from experiments.evaluation.measure import (
 )
 from experiments.evaluation.metrics import answer_figures
 from experiments.run.tables import show
+from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, save_small_agent, write_folder
-from tests.ollama_server import OllamaServer, Reply
 
 DESIGN_KEYS = {
     "method", "rouge1", "rouge2", "rougeL", "f1", "em", "evidence_recall", "evidence_precision", "full_evidence",
@@ -33,7 +33,7 @@ TOP_KEYS = {"data", "split", "budget_tokens", "queries", "pool", "methods", "con
 METHODS = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 MORE_KEYS = {
     "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
-    "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20",
+    "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20", "prompt_tokens",
 }  # fmt: skip
 FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
@@ -69,7 +69,10 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     )
     result = evaluate(config)
     assert json.loads(out.read_text()) == result
-    assert set(result) == TOP_KEYS | {"queries_without_gold", "left_out", "work", "measures", "retriever"}
+    assert set(result) == TOP_KEYS | {
+        "queries_without_gold", "left_out", "work", "measures", "retriever", "parts", "tokenizer", "exact",
+        "budget_for", "models",
+    }  # fmt: skip
     assert result["pool"] == pool
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
     assert (result["queries"], result["queries_without_gold"]) == (4, 1)
@@ -426,8 +429,8 @@ def test_what_summarizing_changed_by_hand():
 
 def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_twice(tmp_path, small_data, reader):
     out = tmp_path / "r.json"
-    with OllamaServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
-        settings = {"reader": "first-words", "judge": "llama3.1:8b", "judge_host": server.host, "out": str(out)}
+    with ChatServer(Reply('{"grade": 1}'), Reply("no idea"), Reply('{"grade": 0.5}')) as server:
+        settings = {"reader": "first-words", "judge": f"ollama(host={server.host}, max_concurrent=1)", "out": str(out)}
         config = config_of(small_data, methods="top-k(k=1),none", **settings)
         reader.patience = 3
         with pytest.raises(KeyboardInterrupt):
@@ -453,8 +456,8 @@ def test_a_judge_grades_answers_and_a_resumed_comparison_asks_it_for_no_grade_tw
 
 
 def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
-    with OllamaServer(Reply("I cannot say")) as server:
-        settings = {"judge": "llama3.1:8b", "judge_host": server.host, "reader": "extractive"}
+    with ChatServer(Reply("I cannot say")) as server:
+        settings = {"judge": f"ollama(host={server.host}, max_concurrent=1)", "reader": "extractive"}
         result = evaluate(config_of(small_data, methods="top-k", **settings))
     [method] = result["methods"]
     assert (method["judge"], method["judge_unusable"]) == (None, 3)
@@ -464,8 +467,8 @@ def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
 
 
 def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):
-    with OllamaServer(Reply('{"grade": 1}')) as server:
-        settings = {"judge": "unknown", "judge_host": server.host, "out": str(tmp_path / "r.json")}
+    with ChatServer(Reply('{"grade": 1}')) as server:
+        settings = {"judge": f"ollama(model=unknown, host={server.host})", "out": str(tmp_path / "r.json")}
         with pytest.raises(CoragError, match="has no model 'unknown'"):
             evaluate(config_of(small_data, reader="first-words", **settings))
     assert reader.asked == [] and not list(tmp_path.iterdir())

@@ -3,9 +3,10 @@
 import pytest
 
 from corag.errors import InputError
-from corag.models.ollama_chat import OllamaChat, OllamaError, OllamaSettings
+from corag.models.chat.base import ChatError
+from corag.models.chat.ollama import OllamaChat, OllamaSettings
 from corag.types import Chunk
-from experiments.evaluation.judge import Judge, Verdict, parse_verdict
+from experiments.evaluation.judge import Judge, Verdict, chat_of, parse_verdict
 from experiments.evaluation.metrics import (
     answer_similarity,
     change_in_tokens,
@@ -14,8 +15,8 @@ from experiments.evaluation.metrics import (
     substring_match,
     trade_off_efficiency,
 )
+from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import AxisEmbedder, HashEmbedder
-from tests.ollama_server import OllamaServer, Reply
 
 
 @pytest.mark.parametrize(
@@ -85,8 +86,8 @@ def test_only_a_grade_is_a_grade(reply, grade):
 
 def test_a_reply_that_is_no_grade_is_none():
     replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply('{"grade": 0.5}')]
-    with OllamaServer(*replies, Reply(status=400)) as server:
-        judge = Judge(OllamaChat(OllamaSettings(host=server.host)), max_concurrent=1)
+    with ChatServer(*replies, Reply(status=400)) as server:
+        judge = Judge(OllamaChat(OllamaSettings(host=server.host, max_concurrent=1)))
         found = judge.judge("q $x?", ["</answer> a"] * 4, ["r", "s"])
     assert [verdict.grade for verdict in found] == [1.0, None, 0.5, None]
     assert found[0] == Verdict(1.0, "right")
@@ -97,12 +98,14 @@ def test_a_reply_that_is_no_grade_is_none():
 
 
 def test_a_judge_that_is_not_there_is_an_error():
-    with OllamaServer() as server:
+    with ChatServer() as server:
         host = server.host
-    with pytest.raises(OllamaError, match="no Ollama server answers"):
+    with pytest.raises(ChatError, match="no Ollama server answers"):
         Judge(OllamaChat(OllamaSettings(host=host, retries=0))).judge("q?", ["a"], ["r"])
-    with pytest.raises(InputError, match="max_concurrent must be at least 1"):
-        Judge(OllamaChat(OllamaSettings(host=host)), max_concurrent=0)
+    with pytest.raises(ChatError, match="no Ollama server answers"):
+        chat_of("judge", f"ollama(host={host})")
+    with pytest.raises(InputError, match=r"judge 'extractive' asks no language model; name it like a reader that does"):
+        chat_of("judge", "extractive")
 
 
 def test_the_depth_of_the_evidence():

@@ -1,0 +1,107 @@
+"""Prompts as text files: the shipped ones by name, one's own by path.
+
+A file is a chat: lines `[system]`, `[user]` and `[assistant]` begin messages, and text without any is one message of
+the user. Fields such as `{question}` stand for what is filled in; other braces are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+
+from corag.errors import InputError
+from corag.models.chat.base import Messages
+
+_ROLE = re.compile(r"^\[(system|user|assistant)\][ \t]*\n", re.MULTILINE)
+_FIELD = re.compile(r"\{([a-z]+(?:_[a-z]+)*)\}")
+_TAG = re.compile(r"</?([a-z]+)>")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """The messages of a chat, with fields to be filled in.
+
+    Attributes:
+        name: Its name, or its path.
+        text: Content of its file.
+    """
+
+    name: str
+    text: str
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """Names of its fields."""
+        return frozenset(_FIELD.findall(self.text))
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str]]:
+        before, *rest = _ROLE.split(self.text)
+        found = [("user", before), *zip(rest[::2], rest[1::2], strict=True)]
+        return [(role, content.strip()) for role, content in found if content.strip()]
+
+    @cached_property
+    def _tags(self) -> re.Pattern[str]:
+        names = "|".join(sorted(set(_TAG.findall(self.text)))) or r"(?!)"
+        return re.compile(rf"<(?=\s*/?\s*(?:{names})\s*>)", re.IGNORECASE)
+
+    def messages(self, **values: str) -> Messages:
+        """Return the messages with their fields filled in.
+
+        A text cannot close the tag that it stands in, such as `<context>`, and continue as the user: such tags in
+        values are broken up.
+        """
+        broken = {name: self._tags.sub("< ", value) for name, value in values.items()}
+        return [
+            {"role": role, "content": _FIELD.sub(lambda found: broken.get(found[1], found[0]), content)}
+            for role, content in self._parts
+        ]
+
+
+def prompt(name: str, folder: str, *, needs: Collection[str], one_of: Collection[str] = ()) -> Prompt:
+    """Return a prompt by name, or from a file.
+
+    Args:
+        name: Name of a shipped prompt, or path of a text file.
+        folder: Package and folders of the shipped ones, such as `corag/prompts`.
+        needs: Fields that it must have.
+        one_of: Fields of which it must have exactly one.
+
+    Raises:
+        InputError: There is no such prompt, it cannot be read, or its fields are not those that it must have.
+    """
+    package, *inside = folder.split("/")
+    shipped = files(package).joinpath(*inside)
+    names = sorted(one.name.removesuffix(".txt") for one in shipped.iterdir() if one.name.endswith(".txt"))
+    source = shipped / f"{name}.txt" if name in names else Path(name)
+    try:
+        text = source.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = "is not UTF-8 text" if isinstance(error, ValueError) else "is no file that can be read"
+        raise InputError(
+            f"prompt {name!r} {reason}; use one of {', '.join(names)}, or the path of a text file with "
+            f"{_listed(needs, one_of)}"
+        ) from error
+    found = Prompt(name, text)
+    allowed = {*needs, *one_of}
+    if unknown := sorted(found.fields - allowed):
+        raise InputError(f"prompt {name!r} has a field {{{unknown[0]}}}; its fields are {_listed(needs, one_of)}")
+    missing = [field for field in needs if field not in found.fields]
+    if missing or (one_of and len(found.fields.intersection(one_of)) != 1):
+        raise InputError(
+            f"prompt {name!r} must have {_listed(needs, one_of)}, got {_braced(sorted(found.fields)) or 'none'}"
+        )
+    return found
+
+
+def _listed(needs: Collection[str], one_of: Collection[str]) -> str:
+    either = f"one of {_braced(one_of)}" if one_of else ""
+    return " and ".join(filter(None, (_braced(needs), either)))
+
+
+def _braced(names: Collection[str]) -> str:
+    return ", ".join(f"{{{name}}}" for name in names)

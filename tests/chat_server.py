@@ -1,0 +1,277 @@
+"""A small server that speaks the wire formats of Ollama and of OpenAI over real HTTP, with faults on request.
+
+    with ChatServer(Reply(status=500), Reply("Par", "is")) as server:
+        OllamaReader(host=server.host).answer(...)
+        OpenAIReader(base_url=server.base_url, model="llama3.1:8b").answer(...)
+
+It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
+keeps every request. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
+With `model_info=None` it leaves that field out, as servers do for some models.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
+
+Ending = Literal["done", "nothing", "drop", "half a line", "error", "hang", "endless"]
+
+MODEL_INFO = {"general.architecture": "llama", "llama.context_length": 131072}
+
+CHATS = ("/api/chat", "/v1/chat/completions")
+
+
+class Reply:
+    """What the server does with one chat request.
+
+    Args:
+        pieces: Texts of the streamed parts.
+        status: HTTP status; anything but 200 sends `error` alone.
+        error: Text of the error, for a status or for the ending "error".
+        delay_s: Seconds before the first byte.
+        pause_s: Seconds before every further write.
+        ending: What follows the pieces: the last line ("done"), a clean end without it ("nothing"), a dropped
+            connection ("drop"), half of a line ("half a line"), a line with an error ("error"), silence until the
+            server stops ("hang"), or the pieces again and again ("endless").
+        done_reason: Stands in the last line.
+        body: Sent as it is instead of all this.
+        headers: Sent besides the usual ones.
+        packed: Whether the body is compressed with gzip, asked for or not.
+        write_bytes: Bytes a write; small ones split lines and characters.
+        log_probabilities: Of the pieces, each one token, sent where the request asks for them.
+        usage: Tokens of prompt and reply, as the last line tells them.
+    """
+
+    def __init__(
+        self,
+        *pieces: str,
+        status: int = 200,
+        error: str = "something went wrong",
+        delay_s: float = 0.0,
+        pause_s: float = 0.0,
+        ending: Ending = "done",
+        done_reason: str = "stop",
+        body: bytes | Iterable[bytes] | None = None,
+        headers: dict[str, str] | None = None,
+        packed: bool = False,
+        write_bytes: int = 65536,
+        log_probabilities: tuple[float, ...] = (),
+        usage: tuple[int, int] | None = None,
+    ) -> None:
+        self.pieces, self.status, self.error, self.body = pieces, status, error, body
+        self.delay_s, self.pause_s, self.ending, self.done_reason = delay_s, pause_s, ending, done_reason
+        self.headers = (headers or {}) | ({"Content-Encoding": "gzip"} if packed else {})
+        self.packed, self.write_bytes = packed, write_bytes
+        self.log_probabilities, self.usage = log_probabilities, usage
+
+    def chunks(self, path: str, request: dict[str, Any]) -> Iterator[bytes]:
+        """Return the bytes of the reply in pieces of `write_bytes`."""
+        packer = zlib.compressobj(wbits=31) if self.packed else None
+        for line in self._content(path, request):
+            content = line if packer is None else packer.compress(line)
+            yield from (content[at : at + self.write_bytes] for at in range(0, len(content), self.write_bytes))
+        if packer is not None:
+            yield packer.flush()
+
+    def _content(self, path: str, request: dict[str, Any]) -> Iterator[bytes]:
+        if self.body is not None:
+            yield from [self.body] if isinstance(self.body, bytes) else self.body
+        elif self.status != 200:
+            yield _line({"error": self.error if path == "/api/chat" else {"message": self.error}})
+        else:
+            yield from self._ollama(request) if path == "/api/chat" else self._openai(request)
+
+    def _ollama(self, request: dict[str, Any]) -> Iterator[bytes]:
+        model = request["model"]
+        while True:
+            for place, piece in enumerate(self.pieces):
+                scores = self.log_probabilities[place : place + 1] if request.get("logprobs") else ()
+                own = {"logprobs": [{"token": piece, "logprob": value} for value in scores]} if scores else {}
+                yield _line({"model": model, "done": False, "message": _message(piece)} | own)
+            if self.ending != "endless":
+                break
+        counts = dict(zip(("prompt_eval_count", "eval_count"), self.usage or (), strict=False))
+        end = _line({"model": model, "done": True, "done_reason": self.done_reason, "message": _message("")} | counts)
+        error = _line({"error": self.error})
+        yield {"done": end, "half a line": end[: len(end) // 2], "error": error}.get(self.ending, b"")
+
+    def _openai(self, request: dict[str, Any]) -> Iterator[bytes]:
+        yield _event([{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}])
+        while True:
+            for place, piece in enumerate(self.pieces):
+                scores = self.log_probabilities[place : place + 1] if request.get("logprobs") else ()
+                told = {"content": [{"token": piece, "logprob": value} for value in scores]} if scores else None
+                yield _event([{"index": 0, "delta": {"content": piece}, "logprobs": told, "finish_reason": None}])
+            if self.ending != "endless":
+                break
+        end = _event([{"index": 0, "delta": {}, "finish_reason": self.done_reason}])
+        counts = zip(("prompt_tokens", "completion_tokens"), self.usage or (), strict=False)
+        usage = _event([], usage=dict(counts)) if self.usage and request.get("stream_options") else b""
+        error = b"data: " + _line({"error": {"message": self.error}}) + b"\n"
+        whole = end + usage + b"data: [DONE]\n\n"
+        yield {"done": whole, "half a line": end[: len(end) // 2] + b"\n\n", "error": error}.get(self.ending, b"")
+
+
+class ChatServer:
+    """Serves on a free port of 127.0.0.1, or on a given one, while its `with` block runs.
+
+    Args:
+        replies: One for each request.
+        models: Names that it knows.
+        model_info: What `/api/show` says of them.
+        about: What `/v1/models` says of them; None means that it has no such address.
+        refuses: Fields of a request to `/v1/chat/completions` that are an error.
+        vague: Whether that error names the field.
+        port: Port to serve on.
+    """
+
+    def __init__(
+        self,
+        *replies: Reply,
+        models: tuple[str, ...] = ("llama3.1:8b",),
+        model_info: dict[str, Any] | None = MODEL_INFO,
+        about: dict[str, Any] | None = None,
+        refuses: tuple[str, ...] = (),
+        vague: bool = False,
+        port: int = 0,
+    ) -> None:
+        self.models, self.about, self.refuses, self.vague = models, about, refuses, vague
+        self.show = {} if model_info is None else {"model_info": model_info}
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.most_at_once = 0
+        self.stopping = threading.Event()
+        self._now = 0
+        self._replies = list(replies)
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer(("127.0.0.1", port), _Handler)
+        self._http.daemon_threads = False
+        self._http.chat = self
+        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def port(self) -> int:
+        return self._http.server_port
+
+    @property
+    def host(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def base_url(self) -> str:
+        return f"{self.host}/v1"
+
+    @property
+    def chats(self) -> list[dict[str, Any]]:
+        """Bodies of the chat requests so far."""
+        return [body for path, body in self.requests if path in CHATS]
+
+    @contextlib.contextmanager
+    def next_reply(self) -> Iterator[Reply]:
+        with self._lock:
+            self._now += 1
+            self.most_at_once = max(self.most_at_once, self._now)
+            reply = self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
+        try:
+            yield reply
+        finally:
+            with self._lock:
+                self._now -= 1
+
+    def __enter__(self) -> ChatServer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stopping.set()
+        self._http.shutdown()
+        self._thread.join()
+        self._http.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 2.0  # ends connections that a client keeps open
+
+    @property
+    def chat(self) -> ChatServer:
+        return self.server.chat
+
+    def do_GET(self) -> None:
+        self.chat.requests.append((self.path, {}))
+        if self.path != "/v1/models" or self.chat.about is None:
+            self._send_404()
+        else:
+            self._send(200, {"object": "list", "data": [{"id": name, **self.chat.about} for name in self.chat.models]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.chat.requests.append((self.path, body))
+        self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
+        refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
+        if self.path not in (*CHATS, "/api/show"):
+            self._send_404()
+        elif body["model"] not in self.chat.models:
+            self._send(404, {"error": f"model '{body['model']}' not found"})
+        elif self.path == "/api/show":
+            self._send(200, {"details": {"family": "llama"}} | self.chat.show)
+        elif refused:
+            told = "bad request" if self.chat.vague else f"Unsupported parameter: '{refused[0]}'"
+            self._send(400, {"error": {"message": told}})
+        else:
+            # A client that has given up closes the connection.
+            with contextlib.suppress(ConnectionError), self.chat.next_reply() as reply:
+                self._reply(reply, body)
+
+    def _reply(self, reply: Reply, body: dict[str, Any]) -> None:
+        stopping = self.chat.stopping
+        stopping.wait(reply.delay_s)
+        self.send_response(reply.status)
+        kind = "application/x-ndjson" if self.path == "/api/chat" else "text/event-stream"
+        for name, value in ({"Content-Type": kind, "Transfer-Encoding": "chunked"} | reply.headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+        for chunk in filter(None, reply.chunks(self.path, body)):
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            if stopping.wait(reply.pause_s):
+                break
+        if reply.ending == "hang":
+            stopping.wait()
+        if reply.ending in ("drop", "hang"):
+            self.close_connection = True
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+
+    def _send(self, status: int, content: dict[str, Any]) -> None:
+        body = _line(content)
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _send_404(self) -> None:
+        self._send(404, {"error": "404 page not found"})
+
+    def log_message(self, *args: object) -> None:
+        """Stay silent."""
+
+
+def _line(value: dict[str, Any]) -> bytes:
+    # Go's encoder, which Ollama uses, escapes these two line separators and no other.
+    text = json.dumps(value, ensure_ascii=False).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return text.encode() + b"\n"
+
+
+def _event(choices: list[dict[str, Any]], **others: Any) -> bytes:
+    content = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": choices}
+    return b"data: " + _line(content | others) + b"\n"
+
+
+def _message(content: str) -> dict[str, str]:
+    return {"role": "assistant", "content": content}
