@@ -207,7 +207,7 @@ class _Run:
         }
         if shared:
             takes = SUMMARIZERS.settings(config.summarizer)
-            settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes}
+            settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
         if not config.rerankers:
             return make_methods(config.methods, offered, shared=shared)
