@@ -123,6 +123,30 @@ def test_one_row_for_each_question(tmp_path, small_data, reader):
     np.testing.assert_allclose(first["candidates_vector"], vectors.mean(axis=0), atol=1e-3)
 
 
+def test_candidates_may_come_from_a_run(tmp_path, small_data, reader):
+    run = tmp_path / "a.run"
+    lines = [
+        f"{query['id']} Q0 {name} {rank} {9 - rank} t\n"
+        for query in QUERIES
+        for rank, name in enumerate(query["candidates"][:3], start=1)
+    ]
+    run.write_text("".join(lines))
+
+    def labelled(**settings):
+        out = tmp_path / "labels.parquet"
+        return read_questions(label(config_of(small_data, out, splits="test", run=str(run), **settings)))[0]
+
+    first = labelled()[0]
+    # The scores of the run are no cosines; the agent's features are.
+    texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in DOCUMENTS}
+    query, *vectors = corag.embedder().embed([first["question"], *(texts[one] for one in QUERIES[9]["candidates"][:3])])
+    np.testing.assert_allclose(sorted(first["similarities"]), sorted(vectors @ query), atol=1e-6)
+    assert first["num_candidates"] == 3
+    # Labels of another run are other work.
+    run.write_text("".join(lines[::3] + lines[1::3]))
+    assert labelled()[0]["num_candidates"] == 2
+
+
 COUNTERS = {
     "minilm": corag.tokens(),
     "words": CallableCounter(lambda text: len(text.split())),
