@@ -8,6 +8,9 @@ from typing import Any, Literal
 from corag.budget import AUTO, BudgetFor
 from corag.errors import InputError
 from corag.index.search import Retrieval
+
+# The command line looks for the types of settings in the module of the first base class alone.
+from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import Spelling, parse
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy

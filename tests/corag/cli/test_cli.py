@@ -66,6 +66,8 @@ def test_help_names_and_explains_every_setting(name, capsys):
     assert captured.err == ""
     text = " ".join(captured.out.split())
     assert settings_type.__doc__.split("\n", 1)[0] in text
+    # A setting whose type cannot be resolved would take any value.
+    assert "Unvalidated" not in text
     for setting in names_of(settings_type):
         flag = setting if (name, setting) in POSITIONAL else f"--{setting}"
         # The flag, what it takes, and a sentence that begins with a capital letter or a name.
