@@ -6,7 +6,8 @@
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
 keeps every request. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
-With `model_info=None` it leaves that field out, as servers do for some models.
+With `model_info=None` it leaves that field out, as servers do for some models. It tells nothing of tokenizers, and does
+not keep the requests for them.
 """
 
 from __future__ import annotations
@@ -211,6 +212,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize" or body.get("verbose"):
+            self._send_404()
+            return
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]

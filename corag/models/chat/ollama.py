@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.models.chat.base import Messages, Written
+from corag.models.chat.served_tokens import ollama_tokens
 from corag.models.chat.server import ServerChat, ServerSettings
+from corag.types import TokenCounter
 
 DEFAULT_MODEL = "llama3.1:8b"
 _DEFAULT_HOST = "http://127.0.0.1:11434"
@@ -74,6 +76,9 @@ class OllamaChat(ServerChat):
         import ollama
 
         return ollama.AsyncClient(self.address, **self._http_settings)
+
+    def _served_tokens(self) -> TokenCounter | None:
+        return ollama_tokens(self.address, self.model)
 
     async def _window(self) -> int | None:
         return self.settings.num_ctx or await super()._window()

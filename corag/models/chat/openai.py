@@ -12,8 +12,10 @@ from corag.checks import check_count
 from corag.errors import InputError
 from corag.models.chat.base import ChatError, Messages, Written
 from corag.models.chat.guard import StatusError
+from corag.models.chat.served_tokens import counting_server
 from corag.models.chat.server import ServerChat, ServerSettings, root_cause
 from corag.optional import warn_once
+from corag.types import TokenCounter
 
 _OPENAI = "https://api.openai.com/v1"
 # What the names of servers for the window of a model are: vLLM, llama.cpp, LM Studio, OpenRouter.
@@ -77,17 +79,24 @@ class OpenAIChat(ServerChat):
         self._refused: frozenset[str] = frozenset()
         super().__init__(settings, settings.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI)
 
+    @property
+    def _key(self) -> str | None:
+        return self.settings.api_key or os.environ.get("OPENAI_API_KEY")
+
     def _connect(self) -> Any:
         import httpx
         import openai
 
-        key = self.settings.api_key or os.environ.get("OPENAI_API_KEY")
+        key = self._key
         if not key and self.address == _OPENAI:
             raise InputError(
                 f"{_OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
             )
         client = httpx.AsyncClient(**self._http_settings)
         return openai.AsyncOpenAI(base_url=self.address, api_key=key or "none", http_client=client, max_retries=0)
+
+    def _served_tokens(self) -> TokenCounter | None:
+        return None if self.address == _OPENAI else counting_server(self.address, self.model, self._key)
 
     async def _window(self) -> int | None:
         return self.settings.window or await super()._window()

@@ -27,7 +27,7 @@ from corag.models.chat.base import Chat, ChatError, ChatSettings, Messages, Writ
 from corag.models.chat.guard import HEADERS, RefusedError, StatusError, event_hooks, harmless
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
-from corag.text.tokens.families import tokens_for_model
+from corag.text.tokens.families import at_hand, upper_bound
 from corag.types import TokenCounter
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -54,8 +54,8 @@ class ServerSettings(ChatSettings):
         temperature: Sampling temperature; 0 is greedy.
         seed: Seed of the sampling.
         max_concurrent: Requests at the same time; the server may let some of them wait.
-        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own where it is at
-            hand, else an upper bound; see `corag.text.tokens.families`.
+        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own where it is on this
+            machine or the server tells it, else an upper bound; see `corag.text.tokens.families`.
     """
 
     timeout_s: float = 120.0
@@ -146,7 +146,13 @@ class ServerChat(Chat):
     def tokens(self) -> TokenCounter:
         """Counts as the setting `tokenizer` says; see `ServerSettings`."""
         tokenizer = self.settings.tokenizer
-        return tokens_for_model(self.model) if tokenizer is None else make_tokens(tokenizer)
+        if tokenizer is not None:
+            return make_tokens(tokenizer)
+        return at_hand(self.model) or self._served_tokens() or upper_bound(self.model)
+
+    def _served_tokens(self) -> TokenCounter | None:
+        """Return the counter of the server itself, where it has one."""
+        return None
 
     @property
     def window_tokens(self) -> int | None:

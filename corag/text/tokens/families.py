@@ -75,8 +75,11 @@ def tokens_for_model(name: str) -> TokenCounter:
     for each UTF-8 byte, with a warning: a budget that is kept under it is kept under every tokenizer, but English text
     has four to five bytes a token, so that much of the budget stays empty.
     """
-    if (found := at_hand(name)) is not None:
-        return found
+    return at_hand(name) or upper_bound(name)
+
+
+def upper_bound(name: str) -> TokenCounter:
+    """Return the counter of UTF-8 bytes, with a warning that it stands in for a model's tokenizer."""
     warn_once(
         f"the tokenizer of model {name!r} is not at hand, so each UTF-8 byte counts as a token, four to five times as "
         "many as English text has; name it, such as --tokenizer meta-llama/Llama-3.1-8B-Instruct, a tokenizer.json or "

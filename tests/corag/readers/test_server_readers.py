@@ -436,7 +436,7 @@ def test_endless_headers_are_given_up(reader_for):
         given = {"host": f"http://127.0.0.1:{port}"} if reader_for is ollama_reader else {}
         here = OllamaReader if given else OpenAIReader
         given = given or {"base_url": f"http://127.0.0.1:{port}/v1", "model": MODEL}
-        error = failure(here(**given, max_reply_s=0.3))
+        error = failure(here(**given, max_reply_s=0.3, tokenizer="estimate"))
         stop.set()
         dripping.join()
     assert "did not end its reply within 0.3 s" in error
