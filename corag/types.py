@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from corag.checks import check_choice
 from corag.errors import InputError
+from corag.text.visible import well_formed
 
 if TYPE_CHECKING:
     from search import Policy, SearchResult
@@ -189,7 +190,7 @@ class Answer:
     """What a reader says.
 
     Attributes:
-        text: The answer; empty when the reader found none.
+        text: The answer; empty when the reader found none. Halves of characters become U+FFFD.
         confidence: In [0, 1], or None when the reader has no such figure.
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
         chunk: Which part of the context, counted from 0 and divided by empty lines as chunks are, the (first) span or
@@ -208,6 +209,11 @@ class Answer:
     cut: bool = False
     prompt_tokens: int | None = field(default=None, compare=False)
     answer_tokens: int | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        # Models cut characters in half; neither tokenizers nor files take the pieces.
+        if isinstance(self.text, str) and (text := well_formed(self.text)) is not self.text:
+            object.__setattr__(self, "text", text)
 
 
 @dataclass(frozen=True, slots=True)

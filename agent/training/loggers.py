@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 def open_logger(kind: Tracker, out_dir: Path, settings: Mapping[str, Any]) -> Iterator[Logger | None]:
     """Yield a logger that writes under `out_dir`, and close it at the end.
 
-    W&B runs offline unless the environment variable WANDB_MODE says otherwise. If it cannot start, a warning says so
-    and the figures go to a CSV file.
+    W&B runs offline unless the environment variable WANDB_MODE says otherwise, and reports nothing about itself unless
+    WANDB_ERROR_REPORTING says so. If it cannot start, a warning says so and the figures go to a CSV file.
     """
     logger: Logger | None = None
     if kind == "wandb":
@@ -81,7 +81,9 @@ def _log_to_wandb(logger: WandbLogger, diagnostics: Diagnostics, checkpoint: Pat
         figures[f"projection_{name}"] = wandb.Table(columns=["x", "y", "best"], data=data)
     logger.experiment.log(figures)
     artifact = wandb.Artifact(f"agent-{logger.experiment.id}", type="model")
-    artifact.add_dir(str(checkpoint))
+    # File by file: of a whole folder W&B prints a line.
+    for file in sorted(checkpoint.iterdir()):
+        artifact.add_file(str(file), name=file.name)
     logger.experiment.log_artifact(artifact)
 
 
@@ -95,19 +97,22 @@ def tolerated(what: str, instead: str = "the work goes on without it") -> Iterat
 
 
 def _wandb(out_dir: Path) -> WandbLogger:
+    # W&B tells its makers how it is used and what fails, offline or not, unless this was set when it is imported.
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
-    logger = WandbLogger(
+    # Not through Lightning's `offline=True`, which would change the mode of the whole process.
+    run = wandb.init(
         project="corag-agent",
         name=out_dir.name,
-        save_dir=out_dir,
-        # Not through `offline=True`, which would change the environment of the whole process.
-        mode=os.environ.get("WANDB_MODE", "offline"),
+        dir=out_dir,
+        resume="allow",
+        mode=cast(Any, os.environ.get("WANDB_MODE", "offline")),
         settings=wandb.Settings(silent=True, console="off"),
     )
-    # The run starts at first use; an error has to come here.
-    _ = logger.experiment
-    return logger
+    run.define_metric("trainer/global_step")
+    run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
+    return WandbLogger(experiment=run, save_dir=out_dir)
 
 
 class Diagnostics(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
+from corag.text.visible import to_json
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,6 @@ def run(config: AskConfig) -> None:
         budget_for=config.budget_for,
     )
     if config.json:
-        sys.stdout.write(json.dumps(reply.to_dict(), ensure_ascii=False, indent=2) + "\n")
+        sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:
         show_reply(reply)

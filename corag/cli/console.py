@@ -1,4 +1,7 @@
-"""Progress bars and tables for people, on standard error and standard output."""
+"""Progress bars and tables for people, on standard error and standard output.
+
+All that is shown here goes through `corag.text.visible`: whose text it is, nobody knows.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from corag.text.visible import visible
+
 Report = Callable[[int, int], None]
 """Called with (units done, units in all); 0 in all where that is not known."""
 
@@ -37,7 +42,7 @@ def stderr() -> Console:
 
 def say(text: str, console: Console | None = None) -> None:
     """Print one line of plain text without wrapping, so that a command in it can be copied; by default to stdout."""
-    (console or stdout()).print(text, soft_wrap=True, markup=False)
+    (console or stdout()).print(visible(text), soft_wrap=True, markup=False)
 
 
 class _Rate(ProgressColumn):
@@ -54,7 +59,7 @@ class _Rate(ProgressColumn):
 def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
     """Show a bar with rate and time left on standard error while the block runs."""
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
@@ -64,7 +69,7 @@ def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
         disable=quiet,
     )
     with bar:
-        task = bar.add_task(description, total=None)
+        task = bar.add_task(visible(description), total=None)
 
         def report(done: int, total: int) -> None:
             bar.update(task, completed=done, total=total or None)
@@ -76,13 +81,18 @@ def table(
     rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, title: str = "", left: Container[str] = ()
 ) -> Table:
     """Return a table with a line for each row; `columns` maps keys of a row to headings, `left` are keys of texts."""
-    drawn = Table(title=escape(title) or None, title_justify="left")
+    drawn = Table(title=escape(visible(title)) or None, title_justify="left")
     for position, (key, heading) in enumerate(columns.items()):
         is_text = position == 0 or key in left
-        drawn.add_column(heading, justify="left" if is_text else "right", no_wrap=position == 0)
+        drawn.add_column(plain(heading), justify="left" if is_text else "right", no_wrap=position == 0)
     for row in rows:
-        drawn.add_row(*(_cell(row.get(key)) for key in columns))
+        drawn.add_row(*(plain(_cell(row.get(key))) for key in columns))
     return drawn
+
+
+def plain(text: str) -> Text:
+    """Return a visible text for a panel or a table; what looks like markup in it is none."""
+    return Text(visible(text))
 
 
 def _cell(value: Any) -> str:

@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from corag.cli.console import say, stderr
+from corag.text.visible import visible
 
 
 def label(config: Any) -> None:
@@ -76,7 +77,7 @@ def evaluate(config: Any) -> None:
 
     found = compare(config)
     if config.several and not config.quiet:
-        sys.stdout.write(found.markdown)
+        sys.stdout.write(visible(found.markdown))
     elif not config.quiet:
         [[result]] = found.results.values()
         show(result, f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens")

@@ -17,11 +17,12 @@ from keyword import iskeyword
 from typing import Any, cast, get_type_hints
 
 from rich.logging import RichHandler
-from rich.markup import escape
+from rich.text import Text
 
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.optional import load
+from corag.text.visible import one_line, visible
 
 MISTAKE = 2
 """Exit status of a mistake that the user can fix."""
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CoragError, argparse.ArgumentError, OSError) as error:
         if debug:
             raise
-        stderr().print(f"[bold red]error:[/] {escape(_message(error))}", soft_wrap=True)
+        stderr().print(Text.assemble(("error:", "bold red"), " ", one_line(_message(error))), soft_wrap=True)
         return MISTAKE
     return 0
 
@@ -152,9 +153,17 @@ def _message(error: BaseException) -> str:
 
 def _configure_logging(debug: bool) -> None:
     handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, format="%(message)s", handlers=[handler])
+    handler.setFormatter(_Visible("%(message)s"))
+    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
     for package in ("corag", "experiments"):
         logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
+
+
+class _Visible(logging.Formatter):
+    """Shows the control characters of a message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))
 
 
 if __name__ == "__main__":

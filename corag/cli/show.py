@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
 from rich.panel import Panel
 
-from corag.cli.console import say, stdout, table
+from corag.cli.console import plain, say, stdout, table
 from corag.reply import Reply
 from corag.text.documents import body, citation
+from corag.text.visible import visible
 
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
@@ -30,14 +30,14 @@ MAX_LISTED = 20
 def show_reply(reply: Reply) -> None:
     """Print an answer, the selected chunks in order with cost, value and origin, and the time of each step."""
     console, selection, trace = stdout(), reply.selection, reply.selection.trace
-    console.print(Panel(escape(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
+    console.print(Panel(plain(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
     values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
     rows = [
         {
             "place": str(place),
             "tokens": tokens,
             "value": value,
-            "text": escape(textwrap.shorten(body(chunk), 48, placeholder=" ...")),
+            "text": textwrap.shorten(visible(body(chunk)), 48, placeholder=" ..."),
         }
         # A selector that is not one of this project may note neither.
         for place, (chunk, tokens, value) in enumerate(zip_longest(selection.chunks, trace.chunk_tokens, values), 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
 from corag.memory import TEXT, Memory
 from corag.text.chunking import cut_to_tokens
+from corag.text.visible import well_formed
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
 
     def make(key: bytes, request: SummaryRequest) -> Summary:
         try:
-            text = summarizer.summarize(request).strip()
+            text = well_formed(summarizer.summarize(request)).strip()
         except DataError:
             raise
         except (SummarizerError, ReaderError, InputError, OSError) as error:

@@ -24,6 +24,7 @@ import agent
 from corag.cli.console import progress, say, stdout, table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
+from corag.text.visible import to_json
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.arrays import label_paths
 from experiments.run.journal import fingerprint, finished_record, write_atomically
@@ -105,7 +106,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "rows": ranked(records),
     }
     out = Path(config.base.out)
-    write_atomically(out / SUMMARY_FILE, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
     write_atomically(out / MARKDOWN_FILE, markdown(summary))
     if not config.quiet:
         names = {name: name for name in config.vary}
@@ -257,7 +258,7 @@ def _trained(run: Run) -> dict[str, Any]:
         # An earlier call may have done some epochs, and its time is not known.
         seconds = {} if report.epochs_resumed else {"seconds": time.perf_counter() - started}
         record["figures"] = {**figures, "best_epoch": report.best_epoch + 1, "epochs": len(report.history), **seconds}
-    write_atomically(Path(run.config.out) / RUN_FILE, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    write_atomically(Path(run.config.out) / RUN_FILE, to_json(record, indent=2) + "\n")
     return record
 
 

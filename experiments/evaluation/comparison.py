@@ -32,6 +32,7 @@ from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
+from corag.text.visible import to_json
 from corag.types import Candidate, IdentifiedReranker, Reranker
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
@@ -104,7 +105,7 @@ def compare(config: EvaluateConfig) -> Comparison:
     found = Comparison(results, *_gains(config, runs)) if config.several else Comparison(results)
     if config.several and config.out is not None:
         content = {**asdict(found), "config": _settings(config), "versions": versions()}
-        write_atomically(Path(config.out) / "comparison.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_atomically(Path(config.out) / "comparison.json", to_json(content, indent=2) + "\n")
         write_atomically(Path(config.out) / "comparison.md", found.markdown)
     if figure is not None:
         write_atomically(figure, quality_plot(results))
@@ -354,9 +355,9 @@ class _Run:
             "work": self._work(budget),
         }
         if budget in self._files:
-            lines = [json.dumps({"method": name, **row}, ensure_ascii=False) for name in rows for row in rows[name]]
+            lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
             write_atomically(_rows_file(self._files[budget]), "\n".join(lines) + "\n")
-            write_atomically(self._files[budget], json.dumps(result, indent=2, ensure_ascii=False) + "\n")
+            write_atomically(self._files[budget], to_json(result, indent=2) + "\n")
         return result
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:

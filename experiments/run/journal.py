@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 
 from agent.files import replace_file
 from corag.errors import DataError
+from corag.text.visible import to_json
 
 PACKAGES = (
     "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "ir-measures", "bm25s",
@@ -96,7 +97,7 @@ class Journal(AbstractContextManager["Journal"]):
         if self._file is None:
             return
         try:
-            self._file.write(json.dumps(row, ensure_ascii=False).encode("utf-8") + b"\n")
+            self._file.write(to_json(row).encode("utf-8") + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
@@ -144,7 +145,7 @@ def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Itera
     """Write a data folder, each file in one step; see `corag.text.data`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, rows in (("corpus", corpus), ("queries", queries)):
-        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        lines = "".join(to_json(row) + "\n" for row in rows)
         write_atomically(folder / f"{name}.jsonl", lines)
 
 

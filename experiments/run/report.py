@@ -12,6 +12,7 @@ from typing import Any
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.reply import Reply
+from corag.text.visible import visible
 from experiments.data.config import comma_separated
 from experiments.run.journal import output_file, write_atomically
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of
@@ -87,7 +88,7 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
     if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
         drawings["tree"] = tree_plot(reply)
     first = ordered[0]
-    page = jinja.Environment(autoescape=True).from_string(template)
+    page = jinja.Environment(autoescape=True, finalize=_shown).from_string(template)
     html = page.render(
         title=title,
         summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
@@ -103,6 +104,16 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
     for name, svg in drawings.items():
         write_atomically(path.with_name(f"{path.stem}-{name}.svg"), svg)
     return path
+
+
+def _shown(value: Any) -> Any:
+    """Return what a page shows for a value: a text without control characters."""
+    return visible(value) if type(value) is str else value
+
+
+def _label(text: str) -> str:
+    """Return a text as a figure shows it: not as a formula, whatever it holds."""
+    return visible(text).replace("$", r"\$")
 
 
 def _table(result: Result) -> dict[str, Any]:
@@ -147,9 +158,9 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
         panel.set_xlabel("tokens of the selection (mean)")
         panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in ('rougeL', 'f1') else ''}")
         if name:
-            panel.set_title(f"{name} ({results[name][0]['queries']} questions)", fontsize=10)
+            panel.set_title(f"{_label(name)} ({results[name][0]['queries']} questions)", fontsize=10)
     figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))
-    figure.legend(lines.values(), lines, frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
+    figure.legend(lines.values(), map(_label, lines), frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
     return to_svg(figure)
 
 

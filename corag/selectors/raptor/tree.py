@@ -13,6 +13,7 @@ import numpy as np
 from agent.files import replace_file
 from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError
+from corag.text.visible import to_json
 from corag.types import FloatArray
 
 VERSION = 1
@@ -95,7 +96,7 @@ class RaptorTree:
             target.mkdir(parents=True, exist_ok=True)
             (target / "tree.json").unlink(missing_ok=True)
             np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
-            replace_file(target / "tree.json", json.dumps(content, ensure_ascii=False))
+            replace_file(target / "tree.json", to_json(content))
         except OSError as error:
             raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
 

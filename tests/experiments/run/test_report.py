@@ -9,6 +9,7 @@ import corag
 from corag.budget import Counts
 from corag.errors import DataError, InputError
 from corag.reply import Reply
+from corag.text.visible import visible
 from corag.types import Answer, Candidate, Chunk
 from experiments.run.report import (
     MAX_CHILDREN_DRAWN,
@@ -143,6 +144,15 @@ def test_everything_is_escaped(tmp_path):
     checker = parsed(page.read_text(encoding="utf-8"))
     assert "script" not in checker.tags and "b" not in checker.tags
     assert "".join(checker.text).count(nasty) >= 5
+
+
+@pytest.mark.parametrize("name", ["$\\frac$", "$x$ $", "a\x1b[31m\x00\u202eb", "\ud83d", "<&>"])
+def test_a_method_of_any_name_is_shown_and_drawn(tmp_path, name):
+    result = result_of(methods=(name, "corag"))
+    page = write_report(tmp_path / "r.html", [result], title=name, reply=reply_of(question=name))
+    text = "".join(parsed(page.read_text(encoding="utf-8")).text)
+    assert text.count(visible(name)) >= 3 and visible(text) == text
+    ElementTree.fromstring((tmp_path / "r-quality.svg").read_text(encoding="utf-8"))
 
 
 def test_a_page_loads_nothing(tmp_path):

@@ -1,0 +1,56 @@
+"""Text of others on the way to a screen or a file: what it may not hold is shown, or replaced.
+
+A title or an answer may hold sequences that move the cursor, set the window's title or turn the reading direction of
+what stands beside it, and halves of characters that no file can hold.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
+"""C0 but tab and line feed, DEL and C1: ESC, CSI, OSC and their kind."""
+_DIRECTIONS = "\u202a-\u202e\u2066-\u2069"
+"""Embeddings, overrides and isolates of the reading direction; the marks that right-to-left text needs are none."""
+_LINES = "\u2028\u2029"
+_SURROGATES = "\ud800-\udfff"
+_UNSAFE = re.compile(f"[{_CONTROLS}{_DIRECTIONS}{_LINES}{_SURROGATES}]")
+_SURROGATE = re.compile(f"[{_SURROGATES}]")
+
+
+def visible(text: str) -> str:
+    r"""Return a text that can be shown: control characters and halves of characters as `\x1b`, `\u202e`, `\udc80`.
+
+    Line feeds and tabs stay; carriage returns before line feeds go.
+    """
+    return _UNSAFE.sub(_escaped, text.replace("\r\n", "\n"))
+
+
+def one_line(text: str) -> str:
+    """Return a visible text without line feeds: its lines, stripped, with a space between them."""
+    lines = (line.strip() for line in visible(text).split("\n"))
+    return " ".join(line for line in lines if line)
+
+
+def well_formed(text: str) -> str:
+    """Return a text that UTF-8 can hold: two halves of a character joined, any other replaced by U+FFFD."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def to_json(value: Any, *, shown: bool = False, **settings: Any) -> str:
+    r"""Return JSON with letters of all scripts as they are, and halves of characters as `\ud83d`.
+
+    With `shown`, all that `visible` shows is written so; the JSON means the same.
+    """
+    return (_UNSAFE if shown else _SURROGATE).sub(
+        lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False, **settings)
+    )
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

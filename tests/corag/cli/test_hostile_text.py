@@ -1,0 +1,148 @@
+"""Texts that would move the cursor, set the window's title, or fit into no file."""
+
+import json
+import logging
+
+import pytest
+
+import corag
+from corag.cli.console import progress, say, table
+from corag.cli.main import MISTAKE, main
+from corag.registry import READERS
+from corag.text.visible import visible
+from corag.types import Answer
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
+"""Clears the screen, sets the title, turns red, and reads from right to left."""
+HALF = "310 \ud83d metres"
+
+
+class Says:
+    """A reader that says one thing."""
+
+    name = "says"
+
+    def __init__(self, text):
+        self.text = text
+
+    def answer(self, query, context):
+        return Answer(self.text)
+
+
+@pytest.fixture
+def says(monkeypatch):
+    """Return a function that registers a reader `says` of a text."""
+    return lambda text: monkeypatch.setitem(READERS.parts, "says", lambda: Says(text))
+
+
+@pytest.fixture
+def evil_index(tmp_path, capsys):
+    """An index of one document that holds such texts, and where it lies."""
+    document = {"id": f"a{EVIL}", "title": f"Lake{EVIL}", "text": f"It is {EVIL} 310 metres deep.\r\nAnd salty."}
+    write_folder(tmp_path / "data", [document], [QUERIES[0] | {"gold": [], "candidates": []}])
+    assert main(["index", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "index"), "--quiet"]) == 0
+    assert is_clean(capsys.readouterr().out)
+    return tmp_path / "index"
+
+
+def is_clean(text):
+    return visible(text) == text
+
+
+@pytest.mark.slow
+def test_what_ask_prints_of_texts_and_answers(evil_index, says, capsys):
+    says(f"The answer{EVIL}")
+    arguments = ["ask", f"How deep{EVIL}?", "--index", str(evil_index), "--method", "top-k", "--reader", "says"]
+    assert main(arguments) == 0
+    said = capsys.readouterr().out
+    assert is_clean(said) and "The answer\\x1b[2J" in said and "Lake\\x1b[2J" in said
+    assert main([*arguments, "--json"]) == 0
+    said = capsys.readouterr().out
+    assert is_clean(said)
+    reply = json.loads(said)
+    assert reply["answer"] == f"The answer{EVIL}" and reply["chunks"][0]["id"].startswith(f"a{EVIL}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ask", "x", "--index", f"no{EVIL}\nwhere"],
+        ["evaluate", "--data", f"no{EVIL}\nwhere"],
+        ["report", "--results", f"no{EVIL}\nwhere"],
+        ["ask", "x", "--method", f"a{EVIL}\nb"],
+        [f"a{EVIL}\nb"],
+        ["list", f"--a{EVIL}\nb"],
+    ],
+)
+def test_an_error_is_one_clean_line(arguments, capsys):
+    assert main(arguments) == MISTAKE
+    said = capsys.readouterr().err
+    assert is_clean(said) and said.count("\n") == 1 and said.startswith("error: ") and "\\x1b[2J" in said
+
+
+def test_progress_tables_and_warnings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    with progress(f"[/b] {EVIL}") as report:
+        report(1, 1)
+    from rich.console import Console
+
+    Console().print(table([{"a": f"[/b] {EVIL}"}], {"a": f"[/c] {EVIL}"}, title=f"[/d] {EVIL}"))
+    say(EVIL)
+    captured = capsys.readouterr()
+    assert is_clean(captured.out) and is_clean(captured.err)
+    assert (
+        all(mark in captured.out for mark in ("[/b] \\x1b", "[/c] \\x1b", "[/d] \\x1b"))
+        and "[/b] \\x1b" in captured.err
+    )
+
+
+def test_messages_of_the_log(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    main(["list", "--kind", "reader"])
+    logging.getLogger("corag").warning("about %s", EVIL)
+    said = capsys.readouterr().err
+    assert is_clean(said) and "about \\x1b[2J" in said
+
+
+# --- Halves of characters ---
+
+
+def test_an_answer_with_half_a_character(small_index, says, capsys):
+    says(HALF)
+    assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
+    assert "310 \ufffd metres" in capsys.readouterr().out
+    assert corag.ask("How deep?", ["It is deep."], selector="top-k", reader=Says("\ud83d\ude00")).answer.text == "😀"
+
+
+@pytest.mark.slow
+def test_an_evaluation_of_answers_with_half_a_character_and_again(tmp_path, says, capsys):
+    data = write_folder(tmp_path / "data", DOCUMENTS, QUERIES[5:7])
+    says(HALF)
+    out = tmp_path / "r.json"
+    arguments = ["evaluate", "--data", str(data), "--methods", "top-k,crag", "--reader", "says", "--out", str(out)]
+    assert main([*arguments, "--quiet"]) == 0
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row["answer"] for row in rows} == {"310 \ufffd metres"}
+
+
+@pytest.mark.slow
+def test_a_journal_that_holds_half_a_character_is_read_and_its_results_written(tmp_path, monkeypatch):
+    from corag.cli.main import INTERRUPTED
+    from tests.experiments.worlds import FirstWords
+
+    data = write_folder(tmp_path / "data", DOCUMENTS, QUERIES[5:7])
+    reader = FirstWords()
+    monkeypatch.setitem(READERS.parts, "first-words", lambda: reader)
+    out, journal = tmp_path / "r.json", tmp_path / "r.journal.jsonl"
+    arguments = ["evaluate", "--data", str(data), "--methods", "top-k", "--reader", "first-words", "--out", str(out)]
+    reader.patience = 1
+    assert main([*arguments, "--quiet"]) == INTERRUPTED
+    lines = journal.read_text(encoding="utf-8").splitlines()
+    unit = json.loads(lines[1])
+    unit["unit"]["top-k"]["answer"] = HALF
+    journal.write_text("\n".join([lines[0], json.dumps(unit)]) + "\n")
+    reader.patience = 100
+    assert main([*arguments, "--quiet"]) == 0
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert rows[0]["answer"] == HALF

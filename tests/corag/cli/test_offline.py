@@ -1,0 +1,110 @@
+"""Every command that runs on shipped parts, with no variable set, contacts no other machine."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tests.experiments.test_demo import FEW_TOPICS
+from tests.experiments.worlds import save_small_agent, write_labels
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+
+GUARD = ROOT / "tests" / "offline"
+PROGRAM = """
+import json, sys, pydoc_data.topics
+from corag.cli.main import main
+if sys.argv[2:]:
+    pydoc_data.topics.topics = {name: pydoc_data.topics.topics[name] for name in json.loads(sys.argv[2])}
+for command in json.loads(sys.argv[1]):
+    assert main(command) == 0, command
+"""
+
+
+@pytest.fixture
+def proxy():
+    """What programs that are not Python would go through: a port, and who came."""
+    came = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen():
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    came.append(connection.recv(200))
+
+        threading.Thread(target=listen, daemon=True).start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}", came
+
+
+@pytest.fixture
+def offline(tmp_path, proxy):
+    """Return a function that runs Python where nobody can be asked, and says who was asked nevertheless."""
+    address, came = proxy
+    contacts = tmp_path / "contacts.txt"
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WANDB_", "HF_"))}
+    outward = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), address)
+    paths = {"PYTHONPATH": os.pathsep.join([str(GUARD), str(ROOT)]), "CORAG_TESTS_CONTACTS": str(contacts)}
+
+    def run(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-c", *arguments],
+            cwd=tmp_path, env={**kept, **outward, **paths}, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        return done, (contacts.read_text() if contacts.exists() else "") + "".join(map(repr, came))
+
+    return run
+
+
+def test_the_guard_sees_who_is_asked(offline):
+    done, contacts = offline("import urllib.request as r; r.urlopen('http://example.org', timeout=5)")
+    assert done.returncode and "example.org" in contacts
+    _, contacts = offline("import socket; socket.create_connection(('192.0.2.1', 80), timeout=5)")
+    assert "192.0.2.1" in contacts
+    look_up = """['-c', 'import socket; socket.getaddrinfo("a.test", 1)']"""
+    _, contacts = offline(f"import subprocess, sys; subprocess.run([sys.executable, *{look_up}])")
+    assert "a.test" in contacts
+
+
+def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
+    save_small_agent(tmp_path / "agent")
+    write_labels(tmp_path / "labels.parquet")
+    data = ["--data", str(small_data), "--quiet"]
+    labels = ["--labels", "labels.parquet", "--quiet"]
+    grid = ["--rerankers", "bm25", "--iterations", "2"]
+    commands = [
+        ["list"],
+        ["index", *data, "--out", "index", "--max_tokens", "24"],
+        ["ask", "How deep is the lake?", "--index", "index"],
+        ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
+        ["label", *data, *grid, "--splits", "dev", "--out", "small.parquet"],
+        ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "2", "--out", "trained"],
+        [
+            "evaluate-agent", *labels, "--shares", "[0.4,0.3,0.3]", "--out", "compared",
+            "--methods", "majority", "--protocols", "held-out", "--seeds", "1", "--logger", "csv",
+        ],
+        ["evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json"],
+        ["report", "--results", "result.json", "--out", "report.html"],
+        ["bench", "search", "--rounds", "1", "--out", "bench.json"],
+    ]  # fmt: skip
+    done, contacts = offline(PROGRAM, json.dumps(commands))
+    assert contacts == ""
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
+    assert "wandb:" not in done.stderr and "W&B" not in done.stderr
+
+
+def test_the_demo_contacts_no_other_machine(offline, tmp_path):
+    command = ["demo", "--budgets", "64,128", "--limit", "4", "--out", "demo"]
+    done, contacts = offline(PROGRAM, json.dumps([command]), json.dumps(FEW_TOPICS))
+    assert contacts == ""
+    assert done.returncode == 0, done.stderr
+    assert list((tmp_path / "demo").rglob("offline-run-*"))
