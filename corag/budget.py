@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
-from corag.checks import check_choice
+from corag.checks import check_budget, check_choice
 from corag.errors import InputError
 from corag.naming import Spelling, parse
 from corag.registry import READERS
 from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
-from corag.selectors.problem import check_budget
 from corag.text.tokens import counts_exactly
 from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter
 

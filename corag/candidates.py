@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
+from corag.models.vectors import vectors_by
 from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
@@ -36,7 +38,7 @@ def as_candidates(texts: Sequence[Text]) -> list[Candidate]:
 
 def with_cosines(query: str, candidates: Sequence[Candidate], embedder: Embedder) -> list[Candidate]:
     """Return the candidates with their cosine similarity to the query, best first."""
-    vectors = embedder.embed([query, *(candidate.chunk.text for candidate in candidates)])
+    vectors = vectors_by(embedder, [query, *(candidate.chunk.text for candidate in candidates)], unit=True)
     cosines = (vectors[1:] @ vectors[0]).clip(-1, 1).tolist()
     compared = [
         replace(candidate, similarity=cosine, kind="cosine", embedder=embedder.name, rank=None)
@@ -69,6 +71,8 @@ def select(
     Raises:
         InputError: The question is empty, the budget below 1, a text of a wrong type, or a setting unknown.
     """
+    check_query(query)
+    check_budget(budget_tokens)
     candidates = as_candidates(texts)
     if isinstance(method, str | Mapping):
         chosen = make_selector(method, **settings)

@@ -1,4 +1,4 @@
-"""Checks of settings; each error names the setting, its value and what it may be."""
+"""Checks of settings, questions and budgets; each error names the setting, its value and what it may be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import numpy as np
 
 from corag.errors import InputError
 
+MOST_TOKENS = 10**12
+"""The largest budget: beyond all models, and times any window still a 64-bit number."""
+
 
 def check_choice(name: str, value: object, names: Any) -> None:
     """Raise `InputError` unless a setting is one of some names, which are a `Literal` type or an iterable."""
@@ -16,14 +19,36 @@ def check_choice(name: str, value: object, names: Any) -> None:
         raise InputError(f"{name} is {value!r}; it must be one of {', '.join(listed)}")
 
 
-def check_count(name: str, value: object, hint: str, *, least: int = 1) -> None:
-    """Raise `InputError` unless a setting is a whole number of at least `least`; `hint` ends the message."""
+def check_count(name: str, value: object, hint: str, *, least: int = 1, most: int | None = None) -> None:
+    """Raise `InputError` unless a setting is a whole number from `least` to `most`; `hint` ends the message."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:  # type: ignore[operator]
         raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}; {hint}")
+    if most is not None and value > most:  # type: ignore[operator]
+        raise InputError(f"{name} must be at most {most}, got {value!r}; {hint}")
 
 
-def check_range(name: str, value: float, low: float, high: float, hint: str) -> None:
+def check_range(name: str, value: object, low: float, high: float, hint: str) -> None:
     """Raise `InputError` unless a setting is a number from `low` to `high`; `hint` ends the message."""
-    if not low <= value <= high:
-        raise InputError(f"{name} must be from {low} to {high}, got {value!r}; {hint}")
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high:  # type: ignore[operator]
+        kind = "" if is_number else "a number "
+        raise InputError(f"{name} must be {kind}from {low} to {high}, got {value!r}; {hint}")
+
+
+def check_seed(seed: object) -> None:
+    """Raise `InputError` unless a seed is a whole number that every source of random numbers takes."""
+    check_count("seed", seed, "0 is usual", least=0, most=2**32 - 1)
+
+
+def check_query(query: str) -> None:
+    """Raise `InputError` for a question that is not a text, or is empty."""
+    if not isinstance(query, str):
+        raise InputError(f"the question is {query!r}, a {type(query).__name__}; give a text")
+    if not query.strip():
+        raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
+
+
+def check_budget(budget_tokens: int) -> None:
+    """Raise `InputError` for a budget that is not a whole number from 1 to `MOST_TOKENS`."""
+    check_count("budget_tokens", budget_tokens, "256 to 4096 are usual", most=MOST_TOKENS)

@@ -27,6 +27,7 @@ class Registry(Generic[P]):
     Args:
         kind: What the parts are, for errors.
         parts: What builds the part of each name.
+        does: The method that every part of the kind has; empty for none that is checked.
         other: The part that takes any other name as its `model`; None if there is none.
         is_model: Whether a name that no part has may be such a model.
         remedy: What an unknown name may be besides the names of parts.
@@ -37,12 +38,14 @@ class Registry(Generic[P]):
         kind: str,
         parts: dict[str, str | Callable[..., P]],
         *,
+        does: str = "",
         other: str | None = None,
         is_model: Callable[[str], bool] = bool,
         remedy: str = "",
     ) -> None:
         self.kind = kind
         self.parts = parts
+        self._does = does
         self._other, self._is_model, self._remedy = other, is_model, remedy
 
     @property
@@ -73,9 +76,12 @@ class Registry(Generic[P]):
             InputError: No such name (all names are listed), settings that the part does not take, or settings for a
                 part that is built already.
         """
-        if not isinstance(part, str | Mapping | None):
-            if not hasattr(part, "name"):
-                raise InputError(f"{part!r:.100} is no {self.kind}; give one, or its name: {self._listed()}")
+        if not isinstance(part, str | Mapping):
+            if not hasattr(part, "name") or (self._does and not callable(getattr(part, self._does, None))):
+                raise InputError(
+                    f"{part!r:.100} is no {self.kind}: it has no name or no method {self._does}; give one, or its "
+                    f"name: {self._listed()}"
+                )
             if settings:
                 raise InputError(
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
@@ -145,6 +151,7 @@ EMBEDDERS: Registry[Embedder] = Registry(
         "BAAI/bge-m3": "corag.models.embedders:BgeM3Embedder",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
     },
+    does="embed",
     other="sentence-transformers",
 )
 
@@ -161,6 +168,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-longform": "corag.rerankers.evidence.reranker:minilm_longform",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
+    does="scorer",
     other="cross-encoder",
     is_model=_is_path_or_hub_name,
     remedy=f"; or give the hub name or the folder of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}",
@@ -187,6 +195,7 @@ SELECTORS: Registry[Selector] = Registry(
         "raptor": "corag.selectors.raptor.selector:Raptor",
         "self-route": "corag.selectors.wrapping:SelfRoute",
     },
+    does="select",
 )
 
 READERS: Registry[Reader] = Registry(
@@ -198,6 +207,7 @@ READERS: Registry[Reader] = Registry(
         "ollama": "corag.readers.chat:OllamaReader",
         "transformers": "corag.readers.chat:TransformersReader",
     },
+    does="answer",
 )
 
 SUMMARIZERS: Registry[Summarizer] = Registry(
@@ -208,6 +218,7 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
         "ollama": "corag.summarizers.chat:OllamaSummarizer",
         "transformers": "corag.summarizers.chat:TransformersSummarizer",
     },
+    does="summarize",
 )
 
 
@@ -222,6 +233,7 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "huggingface": "corag.text.tokens.hub:huggingface",
         "model": "corag.text.tokens.named:of_model",
     },
+    does="count",
     other="model",
     is_model=_is_model_with_tokenizer,
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",

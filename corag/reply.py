@@ -13,17 +13,17 @@ from typing import Any
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Text, as_candidates, with_cosines
-from corag.checks import check_count
+from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval
 from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
+from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
-from corag.selectors.problem import check_query
 from corag.text.documents import SEPARATOR, citation
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, TokenCounter
 
@@ -151,7 +151,7 @@ def ask(
     with recording() as models:
         if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):
-                vector = embedding.embed([question])[0]
+                vector = vectors_by(embedding, [question])[0]
             with _timed(seconds, "retrieve"):
                 candidates = source.retrieve(question, vector, num_candidates, retrieval)
         elif callable(source):

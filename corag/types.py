@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkabl
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_choice
+from corag.checks import check_choice, check_count
 from corag.errors import InputError
 from corag.text.visible import well_formed
 
@@ -45,6 +45,9 @@ class Chunk:
     metadata: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
+        for name, value in (("id", self.id), ("text", self.text)):
+            if not isinstance(value, str):
+                raise InputError(f"Chunk.{name} is {value!r:.80}, a {type(value).__name__}; give a text")
         if not self.id:
             raise InputError("Chunk.id is empty; every chunk needs a unique, non-empty id")
 
@@ -73,6 +76,8 @@ class Candidate:
 
     def __post_init__(self) -> None:
         check_choice("Candidate.kind", self.kind, SimilarityKind)
+        if self.rank is not None:
+            check_count("Candidate.rank", self.rank, "it is a place in a ranking, from 0", least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +226,7 @@ class SummaryRequest:
     """Texts to be made shorter.
 
     Attributes:
-        texts: The texts, in order, none empty.
+        texts: The texts, in order, at least one and none empty.
         sources: Ids of the chunks that they come from.
         max_tokens: The most tokens that the summary may have, as the summarizer counts.
         query: The question or statement that it should keep what matters for; empty for none.
@@ -233,8 +238,10 @@ class SummaryRequest:
     query: str = ""
 
     def __post_init__(self) -> None:
-        if self.max_tokens < 1:
-            raise InputError(f"SummaryRequest.max_tokens must be at least 1, got {self.max_tokens}")
+        given: object = self.texts
+        if isinstance(given, str) or not given:
+            raise InputError(f"SummaryRequest.texts is {self.texts!r:.80}; give a tuple of at least one text")
+        check_count("SummaryRequest.max_tokens", self.max_tokens, "100 is usual")
 
 
 class Named(Protocol):

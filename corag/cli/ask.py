@@ -66,9 +66,9 @@ class AskConfig(Runtime):
 def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
+    from corag.checks import check_budget, check_query
     from corag.cli.show import show_reply
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-    from corag.selectors.problem import check_budget, check_query
 
     check_query(config.question)
     check_budget(config.budget)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.errors import DataError, IndexMismatchError, InputError, ModelError
+from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index.lock import index_lock
 from corag.index.reuse import KnownVectors, Previous
 from corag.index.store import (
@@ -38,6 +38,7 @@ from corag.index.store import (
     write_records,
 )
 from corag.index.stored import StoredChunks
+from corag.models.vectors import vectors_by
 from corag.types import Chunk, Embedder
 
 MIN_CHUNKS_FOR_HNSW = 50_000
@@ -152,8 +153,9 @@ def _store(
     report()
     for batch, vectors in _batches(chunks, known, batch_size):
         missing = [place for place, vector in enumerate(vectors) if vector is None]
-        embedded = dict(zip(missing, _embed(embedder, [batch[place] for place in missing]), strict=True))
-        whole = np.array([embedded[i] if vector is None else vector for i, vector in enumerate(vectors)], np.float32)
+        texts = [batch[place].text for place in missing]
+        fresh = dict(zip(missing, vectors_by(embedder, texts, unit=True), strict=True))
+        whole = np.array([fresh[i] if vector is None else vector for i, vector in enumerate(vectors)], np.float32)
         with accessing(uri, "write"):
             # Several writers would split the batch and could lose its order.
             table.add(to_rows(batch, num_stored, whole), write_parallelism=1)
@@ -265,21 +267,6 @@ def _require_rows(table: Any, ids: Any, number: int, uri: str | Path) -> None:
             f"the {number} rows stored at {uri} are not the first chunks of this corpus in order: "
             f"the corpus has changed under the same fingerprint, or two builds ran at once; {REMEDY}"
         )
-
-
-def _embed(embedder: Embedder, batch: Sequence[Chunk]) -> NDArray[np.float32]:
-    """Return the unit vectors of the chunks' texts, `[n, d]`."""
-    if not batch:
-        return np.zeros((0, embedder.dimension), dtype=np.float32)
-    vectors = np.asarray(embedder.embed([chunk.text for chunk in batch]), dtype=np.float32)
-    shape = (len(batch), embedder.dimension)
-    # The tolerance lets half-precision vectors pass; NaN fails every comparison.
-    if vectors.shape != shape or not (np.abs(np.linalg.norm(vectors, axis=1) - 1) < 0.01).all():
-        raise ModelError(
-            f"embedder {embedder.name!r} must return finite unit vectors of shape {shape}, got shape "
-            f"{vectors.shape}; check the model, or normalise its vectors"
-        )
-    return vectors
 
 
 def _complete(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from corag.memory import Codec, Memory, megabytes
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
 from corag.models.runtime import current, holding
+from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
@@ -33,7 +34,9 @@ class CachedEmbedder:
     """
 
     def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
-        self._given, self._runtime = embedder, current()
+        # A name waits until it is needed; what is no embedder is refused at once.
+        self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
+        self._runtime = current()
         self._batch = batch
         self._vectors: Memory[str, FloatArray] = Memory(megabytes(cache_mb))
 
@@ -62,7 +65,9 @@ class CachedEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
-        found = self._vectors.get_many(texts, lambda new: self.embedder.embed(new).astype(np.float64), self._batch)
+        found = self._vectors.get_many(
+            texts, lambda new: vectors_by(self.embedder, new).astype(np.float64), self._batch
+        )
         return np.array(found).reshape(len(texts), self.dimension)
 
 

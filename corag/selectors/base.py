@@ -16,12 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.checks import check_budget, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
-from corag.selectors.problem import SelectionProblem, check_budget, check_query
+from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import counts_exactly
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
@@ -103,6 +104,9 @@ class BudgetedSelector(Part, ABC):
         Raises:
             InputError: Not as many lists of candidates as queries; else see `select`.
         """
+        for name, given in (("queries", queries), ("candidates", candidates)):
+            if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+                raise InputError(f"{name} is {given!r:.80}, a {type(given).__name__}; give a list with one for each")
         if len(queries) != len(candidates):
             raise InputError(
                 f"{len(queries)} queries come with {len(candidates)} lists of candidates; give one for each"

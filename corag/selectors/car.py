@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.selectors.base import Choice, ComparingSelector, keep_best, unscored
 from corag.selectors.clustering import (
@@ -183,6 +183,7 @@ class Car(ComparingSelector):
         super().__post_init__()
         _check_names(self.method, self.scaling, self.noise, self.solver)
         check_count("max_candidates", self.max_candidates, "40 is usual")
+        check_seed(self.seed)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem = self._comparable(problem)

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_count
+from corag.checks import check_count, check_seed
 from corag.errors import InputError
 from corag.optional import require
 from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
@@ -40,6 +40,7 @@ def kmeans(points: FloatArray, k: int | ChooseK = 4, *, max_k: int = 10, seed: i
         MissingExtraError: scikit-learn is not installed.
     """
     _check_k(k, max_k)
+    check_seed(seed)
     num_different = len(np.unique(points, axis=0)) if len(points) else 0
     counts = [min(k, num_different)] if isinstance(k, int) else range(1, min(max_k, num_different) + 1)
     if max(counts, default=0) < (2 if isinstance(k, int) else 3):
@@ -94,6 +95,7 @@ class Crag(SummarizingSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_k(self.k, self.max_k)
+        check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])

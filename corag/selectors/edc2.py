@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_seed
 from corag.errors import InputError
 from corag.selectors.mmr import unit_vectors
 from corag.selectors.problem import SelectionProblem
@@ -139,6 +139,7 @@ class Edc2(SummarizingSelector):
         super().__post_init__()
         _check_sizes(self.tau, self.max_size, self.variant)
         check_choice("clustering", self.clustering, Clustering)
+        check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])

@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_count
 from corag.errors import InputError
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
@@ -246,24 +245,15 @@ def knapsack_bound(gains: Int64, costs: Int64, budget: int) -> int:
     return total
 
 
-def check_query(query: str) -> None:
-    """Raise `InputError` for a question that is not a text, or is empty."""
-    if not isinstance(query, str):
-        raise InputError(f"the question is {query!r}, a {type(query).__name__}; give a text")
-    if not query.strip():
-        raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
+_OR_TEXTS = ", or call corag.select, which takes strings, mappings and chunks"
 
 
-def check_budget(budget_tokens: int) -> None:
-    """Raise `InputError` for a budget that is not a whole number of at least 1."""
-    check_count("budget_tokens", budget_tokens, "256 to 4096 are usual")
-
-
-def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _distinct(candidates: Any) -> list[Candidate]:
     """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay."""
-    if not isinstance(candidates, Sequence):
+    if not isinstance(candidates, Sequence) or isinstance(candidates, str | bytes):
         raise InputError(
-            f"the candidates are a {type(candidates).__name__}; give a list of Candidate(Chunk(id, text), similarity)"
+            f"the candidates are a {type(candidates).__name__}; give a list of "
+            f"Candidate(Chunk(id, text), similarity){_OR_TEXTS}"
         )
     by_id: dict[str, str] = {}
     texts: set[str] = set()
@@ -272,7 +262,7 @@ def _distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
         if not isinstance(candidate, Candidate) or not isinstance(candidate.chunk, Chunk):
             raise InputError(
                 f"candidate {candidate!r:.80} at rank {rank} is a {type(candidate).__name__}, not a "
-                "Candidate(Chunk(id, text), similarity); similarity may be left out where only the order is known"
+                f"Candidate(Chunk(id, text), similarity), where similarity may be left out; give one{_OR_TEXTS}"
             )
         chunk, similarity = candidate.chunk, candidate.similarity
         if similarity is not None and not _is_finite(similarity):

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 SummaryStore = Memory[bytes, str]
 """Summaries under the hash of what they were made from."""
 
+_JOINT = "\n\n"
 # Summaries of parts are at most this share of the window, so that several of them are summarized together.
 _PART_SHARE = 4
 
@@ -44,6 +45,8 @@ class Summary:
 
 def summary_store(path: str | Path | None) -> SummaryStore | None:
     """Return the summaries in a SQLite file, made when missing; None without a path."""
+    if not isinstance(path, str | Path | None):
+        raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
     return None if path is None else SummaryStore(0, path=path, codec=TEXT)
 
 
@@ -60,25 +63,41 @@ def summarize_all(
 
     Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is kept in
     the store as soon as it is there, so that an interrupted run repeats nothing. Texts beyond the summarizer's
-    window are summarized in parts, and the summaries of the parts again.
+    window are summarized in parts, and the summaries of the parts again, as long as that at least halves their number;
+    where it does not, as many of them stand as fit.
 
     Raises:
         DataError: The store cannot be used.
     """
+    return _summarized(summarizer, [(request, None) for request in requests], store)
+
+
+def _summarized(
+    summarizer: Summarizer, limited: Sequence[tuple[SummaryRequest, int | None]], store: SummaryStore | None
+) -> list[Summary]:
+    """Return a summary for each request, which comes with the most parts that it may be divided into."""
+    requests = [request for request, _ in limited]
     parts = [_parts(summarizer, request) for request in requests]
+    # Each round has to shorten the texts, whatever the summarizer's tokens say; else it would never end.
+    stuck = [most is not None and len(part) > most for part, (_, most) in zip(parts, limited, strict=True)]
+    parts = [[] if is_stuck else part for part, is_stuck in zip(parts, stuck, strict=True)]
     made = iter(_run(summarizer, [part for of_request in parts for part in of_request], store))
     results: list[Summary] = []
-    again: dict[int, SummaryRequest] = {}
-    for number, (request, of_request) in enumerate(zip(requests, parts, strict=True)):
+    again: dict[int, tuple[SummaryRequest, int]] = {}
+    for number, (request, of_request, is_stuck) in enumerate(zip(requests, parts, stuck, strict=True)):
+        if is_stuck:
+            text = cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens)
+            results.append(Summary(text, request.sources))
+            continue
         found = [next(made) for _ in of_request]
         calls = sum(summary.num_calls for summary in found)
         failure = next((summary.failure for summary in found if summary.failure is not None), None)
         texts = tuple(summary.text for summary in found if summary.text)
         if failure is None and len(of_request) > 1 and texts:
-            again[number] = replace(request, texts=texts)
+            again[number] = (replace(request, texts=texts), -(-len(of_request) // 2))
         results.append(Summary("" if failure else "".join(texts), request.sources, failure, calls))
     if again:
-        shorter = summarize_all(summarizer, list(again.values()), store=store)
+        shorter = _summarized(summarizer, list(again.values()), store)
         for number, summary in zip(again, shorter, strict=True):
             results[number] = replace(summary, num_calls=summary.num_calls + results[number].num_calls)
     return results
@@ -92,7 +111,10 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
 
     def make(key: bytes, request: SummaryRequest) -> Summary:
         try:
-            text = well_formed(summarizer.summarize(request)).strip()
+            found = summarizer.summarize(request)
+            if not isinstance(found, str):
+                raise SummarizerError(f"summarizer {summarizer.name!r} returned {found!r:.80}; it must return a text")
+            text = well_formed(found).strip()
         except DataError:
             raise
         except (SummarizerError, ReaderError, InputError, OSError) as error:
@@ -123,7 +145,10 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
 
 
 def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
-    """Return requests that fit the window and cover the texts in order; the request itself where it fits."""
+    """Return requests that fit the window and cover the texts in order; the request itself where it fits.
+
+    None for texts of which no word fits.
+    """
     window = summarizer.window_tokens
     if window is None or _joined_tokens(summarizer, request.texts) <= window:
         return [request]
@@ -140,7 +165,7 @@ def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryReque
             group = ()
         group = (*group, piece)
     limit = max(1, min(request.max_tokens, window // _PART_SHARE))
-    return [replace(request, texts=texts, max_tokens=limit) for texts in (*groups, group)]
+    return [replace(request, texts=texts, max_tokens=limit) for texts in (*groups, group) if texts]
 
 
 def _pieces(summarizer: Summarizer, text: str, window: int) -> list[str]:
@@ -159,4 +184,4 @@ def _pieces(summarizer: Summarizer, text: str, window: int) -> list[str]:
 
 
 def _joined_tokens(summarizer: Summarizer, texts: Sequence[str]) -> int:
-    return int(summarizer.tokens.count(["\n\n".join(texts)])[0])
+    return int(summarizer.tokens.count([_JOINT.join(texts)])[0])

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import search
+from corag.checks import check_budget
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.ran import ran_in_all
 from corag.models.runtime import WHERE, in_runtime
-from corag.selectors.problem import check_budget
 from experiments.labels.config import LabelConfig, listed
 from experiments.labels.engines import LOCAL_BATCH, Worker, batches_of, label_on_ray
 from experiments.labels.examples import Example, Examples, read_examples

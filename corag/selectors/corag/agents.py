@@ -57,6 +57,8 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
         except ImportError as error:
             raise MissingExtraError(str(error)) from error
         loaded = load(loaded)
+    if not hasattr(loaded, "predict") or not hasattr(loaded, "config"):
+        raise InputError(f"agent is {agent!r:.100}; give a checkpoint folder, what agent.load returns, or {NO_AGENT!r}")
     if not set(loaded.config.features) <= set(FEATURES):
         raise InputError(
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
@@ -105,6 +107,7 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
     wanted = agent.config.embedder
     if given is None:
         return make_embedder(wanted)
+    given = make_embedder(given)
     if given.name != wanted:
         raise InputError(
             f"the agent was trained on embeddings by {wanted!r}, but the embedder given is {given.name!r}; leave it "
@@ -129,7 +132,7 @@ class UsableRerankers:
     def get(self, part: Spelling | Reranker) -> Reranker:
         """Return a reranker; see `corag.reranker`."""
         if not isinstance(part, str | Mapping):
-            return part
+            return make_reranker(part)
         name = str(parse(part))
         if name not in self._usable:
             with holding(self._runtime):

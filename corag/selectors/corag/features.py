@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.errors import InputError
+from corag.models.vectors import vectors_by
 from corag.selectors.problem import SelectionProblem
 from corag.types import Embedder, FloatArray
 
@@ -149,7 +150,7 @@ def question_vectors(
         for problem, known in zip(problems, own, strict=True)
     ]
     texts = [text for problem, best in zip(problems, embedded, strict=True) for text in (problem.query, *best)]
-    vectors = embedder.embed(texts)
+    vectors = vectors_by(embedder, texts)
     ends = np.cumsum([1 + len(best) for best in embedded])
     found = []
     for problem, known, part in zip(problems, own, np.split(vectors, ends[:-1]), strict=True):

@@ -11,6 +11,7 @@ import search
 from corag.checks import check_choice
 from corag.errors import InputError
 from corag.naming import Spelling
+from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
@@ -107,6 +108,7 @@ class Corag(BudgetedSelector):
         self.scale = scale
         self.window = check_policy(window)
         given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
+        embedder = None if embedder is None else make_embedder(embedder)
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:
             self.agent = load_agent(agent, strict=strict and reranker is None)

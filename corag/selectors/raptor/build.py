@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from corag.checks import check_choice, check_count
+from corag.checks import check_choice, check_count, check_range, check_seed
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
@@ -45,8 +45,10 @@ class RaptorConfig:
         check_count("max_layers", self.max_layers, "5 is usual", least=0)
         check_count("min_nodes", self.min_nodes, "4 is usual", least=2)
         check_count("dimensions", self.dimensions, "10 is usual")
+        check_seed(self.seed)
         check_count("max_components", self.max_components, "50 is usual")
-        if not 0 < self.threshold <= 1:
+        check_range("threshold", self.threshold, 0, 1, "0.1 is usual")
+        if not self.threshold:
             raise InputError(f"threshold must be above 0 and at most 1, got {self.threshold!r}; 0.1 is usual")
 
 

@@ -159,6 +159,9 @@ def test_reorder_needs_a_selector_whose_budget_it_can_keep():
     class Foreign:
         name = "foreign"
 
+        def select(self, query, candidates, budget_tokens):
+            """Choose nothing."""
+
     with pytest.raises(InputError, match="selector 'foreign' is no BudgetedSelector"):
         Reorder(selector=Foreign())
 

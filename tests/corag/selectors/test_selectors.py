@@ -267,7 +267,7 @@ def test_question_must_be_a_text(selector, query):
         ([*offer("a"), ("id", "text", 0.5)], r"candidate \('id', 'text', 0.5\) at rank 1 is a tuple"),
         ([Chunk("a", "a")], "at rank 0 is a Chunk, not a Candidate"),
         ([Candidate("a text", 0.5)], "at rank 0 is a Candidate, not a Candidate\\(Chunk"),
-        ("a text", "candidate 'a' at rank 0 is a str"),
+        ("a text", "the candidates are a str; give a list of Candidate"),
         (None, "the candidates are a NoneType; give a list of Candidate"),
         ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"))], "are of the kinds cosine, rank"),
         ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"), 7, "score")], "are of the kinds cosine, score"),

@@ -346,7 +346,64 @@ def test_ollama_settings(named, message):
 
 
 def test_requests_need_room():
-    with pytest.raises(InputError, match="max_tokens must be at least 1"):
+    with pytest.raises(InputError, match="max_tokens must be a whole number of at least 1, got 0"):
         request("a", max_tokens=0)
     with pytest.raises(InputError, match="summarizer 'best' is unknown; the names are extractive, openai"):
         corag.summarizer("best")
+
+
+# --- What never fits, and what is no summary ---
+
+
+class Stubborn:
+    """Repeats what it is given, as a summarizer whose tokens are many that it does not save any."""
+
+    name = identity = "stubborn"
+    max_concurrent = 1
+
+    def __init__(self, window_tokens, per_text=0):
+        self.window_tokens, self.per_text, self.calls = window_tokens, per_text, 0
+        self.tokens = corag.tokens(lambda text: len(text.split()) + per_text * text.count("\n\n"))
+
+    def summarize(self, request):
+        self.calls += 1
+        return " ".join(request.texts)
+
+
+@pytest.mark.parametrize("per_text", [0, 1, 50])
+@pytest.mark.parametrize("num_texts", [2, 3, 40])
+def test_summaries_that_never_fit_end(num_texts, per_text):
+    summarizer = Stubborn(8, per_text)
+    (summary,) = summarize_all(summarizer, [request(*["one two three four five"] * num_texts, max_tokens=6)])
+    assert summary.failure is None and summary.text
+    assert int(summarizer.tokens.count([summary.text])[0]) <= 6
+    assert summarizer.calls <= 4 * num_texts
+
+
+def test_texts_of_which_no_word_fits_have_no_summary():
+    summarizer = Stubborn(8)
+    summarizer.tokens = corag.tokens(len)
+    (summary,) = summarize_all(summarizer, [request("x" * 100, "y" * 100, max_tokens=5)])
+    assert (summary.text, summary.failure, summarizer.calls) == ("", None, 0)
+
+
+@pytest.mark.parametrize("texts", [(), [], "text"])
+def test_a_request_without_texts_is_refused(texts):
+    with pytest.raises(InputError, match=r"SummaryRequest\.texts is .*; give a tuple of at least one text"):
+        SummaryRequest(texts, (), 10)
+
+
+@pytest.mark.parametrize("found", [None, 3, b"x"])
+def test_what_is_no_summary_is_counted_as_a_failure(found):
+    summarizer = Stubborn(None)
+    summarizer.summarize = lambda request: found
+    (summary,) = summarize_all(summarizer, [request("a text")])
+    assert summary.text == "" and "must return a text" in summary.failure
+    assert corag.select("q?", ["a text"], 20, method="crag", summarizer=summarizer).text == "a text"
+
+
+def test_half_a_character_in_a_summary():
+    summarizer = Stubborn(None)
+    summarizer.summarize = lambda request: "half \ud83d"
+    (summary,) = summarize_all(summarizer, [request("a text")])
+    assert summary.text == "half \ufffd"
