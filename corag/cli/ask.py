@@ -34,7 +34,7 @@ class AskConfig(Runtime):
             overlapping windows (windows), or cut (truncate).
         prefilter: Share of orders that the reranker scores; below 1 a surrogate ranks them first. Method `corag` only.
         num_candidates: Number of chunks that the index offers.
-        retrieval: How the index finds them: by cosine similarity (vector), by BM25 (text), or by both rankings joined
+        retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid).
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
         tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);

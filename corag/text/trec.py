@@ -134,19 +134,20 @@ def read_qrels(file: Path) -> dict[str, dict[str, int]]:
 
 
 def _run_line(line: bytes) -> _Line:
-    parts = utf8(line).split()
+    parts = line.split()
     if len(parts) != 6:
         raise LineError(f"{len(parts)} columns; a line of a run has six: question Q0 passage rank score tag")
-    query, _, passage, rank, score, _ = parts
-    if not re.fullmatch(r"[+-]?\d+", rank):
-        raise LineError(f"the rank is {rank!r:.40}; it must be a whole number")
     try:
-        value = float(score)
+        rank = int(parts[3])
+    except ValueError as error:
+        raise LineError(f"the rank is {utf8(parts[3])!r:.40}; it must be a whole number") from error
+    try:
+        score = float(parts[4])
     except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise LineError(f"the score is {score!r:.40}; it must be a finite number")
-    return _Line(query, int(rank), passage, value)
+        score = math.nan
+    if not math.isfinite(score):
+        raise LineError(f"the score is {utf8(parts[4])!r:.40}; it must be a finite number")
+    return _Line(utf8(parts[0]), rank, utf8(parts[2]), score)
 
 
 def _qrels_line(line: bytes) -> tuple[str, str, int] | None:

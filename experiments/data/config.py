@@ -34,7 +34,7 @@ class CandidateSettings:
             if all have one, else the corpus.
         retrieval: How candidates are ranked: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid); see `ChunkIndex.retrieve`. By default hybrid for a corpus, vector for the other pools.
-        num_candidates: Chunks offered per question with the corpus as pool.
+        num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
         limit: Only the first questions of the split.
         sample: Random sample of this many of these; neighbours are often about one document.
         run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of

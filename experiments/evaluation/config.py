@@ -47,7 +47,7 @@ class EvaluateConfig(SelectionSettings):
     Attributes:
         data: Data folder, by path or name; with sets or sources, the folder that holds theirs, or empty to look up each
             by its own name.
-        split: Split of the questions.
+        split: Split of the questions; in a BEIR folder the name of a file in `qrels`.
         methods: Selectors, separated by commas, with settings where needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of the default and of the agent's.
