@@ -1,18 +1,21 @@
 """The comparison on several sets: its figures are those of `corag evaluate`, whatever methods share."""
 
 import json
+from functools import partial
 
 import pytest
 
 from corag.cli.main import main
 from corag.errors import InputError
+from experiments.adapters.evidence.config import EvidenceSource
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.run.report import quality_plot
 from experiments.run.tables import BRIEF, markdown
 from tests.experiments.worlds import QUERIES, same
-from tests.paths import ROOT
+from tests.paths import DATA, ROOT
 
+CONFIGS = ROOT / "experiments" / "configs"
 METHODS = "top-k,naive,corag,edc2,naive(reranker=bm25)"
 
 
@@ -23,6 +26,17 @@ def config_of(data, out, **settings):
         "reranker": "bm25", "latency_questions": 1, "out": str(out), "quiet": True,
     }  # fmt: skip
     return EvaluateConfig(**defaults | settings)
+
+
+def pairs_of(data, out, **changes):
+    """Two rerankers under each of two methods, on questions with candidates as in training."""
+    settings = {
+        "sources": (EvidenceSource(data.name, split="dev", part="all"),),
+        "rerankers": ("bm25(b=0.75)", "minilm-factoid"), "budgets": (30, 60), "reader": "first-words",
+        "methods": "naive,corag", "baselines": ("bm25 naive",), "challengers": ("minilm-factoid corag",),
+        "latency_questions": 0, "quiet": True,
+    }  # fmt: skip
+    return EvaluateConfig(str(data.parent), out=str(out), **{**settings, **changes})
 
 
 @pytest.mark.slow
@@ -69,24 +83,79 @@ def test_figures_are_those_of_evaluate(tmp_path, small_data, reader):
 
 
 @pytest.mark.slow
-def test_what_is_done_is_not_done_again(tmp_path, small_data, reader):
-    config = config_of(small_data, tmp_path / "out", methods="top-k,naive")
-    whole = compare(config).results
+def test_figures_of_pairs_are_those_of_an_evaluation(tmp_path, small_data, reader):
+    found = compare(pairs_of(small_data, tmp_path))
+    stored = json.loads((tmp_path / "comparison.json").read_text())
+    assert (stored["leads"], stored["diversity"]) == (found.leads, found.diversity)
+    small, large = found.results[small_data.name]
+    # The fourth question of the split has no evidence.
+    assert (small["queries"], small["budget_tokens"], large["budget_tokens"]) == (3, 30, 60)
+    assert 0 < small["ceiling"] <= large["ceiling"] == 1.0
+    settings = EvaluateConfig(
+        str(small_data), methods="naive(reranker=bm25)", budget=60, limit=3, reader="first-words", quiet=True
+    )
+    (expected,) = evaluate(settings)["methods"]
+    by_method = {row["method"]: row for row in large["methods"]}
+    assert list(by_method) == ["bm25 naive", "bm25 corag", "minilm-factoid naive", "minilm-factoid corag"]
+    for name in ("full_evidence", "evidence_precision", "cost_tokens", "f1", "em"):
+        assert by_method["bm25 naive"][name] == pytest.approx(expected[name])
+    lead = next(entry for entry in found.leads if entry["budget_tokens"] == 60)
+    baseline, challenger = by_method["bm25 naive"], by_method["minilm-factoid corag"]
+    assert (lead["baseline"], lead["challenger"]) == ("bm25 naive", "minilm-factoid corag")
+    assert lead["f1"] == pytest.approx(challenger["f1"] - baseline["f1"])
+    assert lead["share_of_tokens"] == pytest.approx(challenger["cost_tokens"] / baseline["cost_tokens"])
+    assert lead["f1_low"] <= lead["f1"] <= lead["f1_high"]
+    for entry in found.diversity:
+        result = small if entry["budget_tokens"] == 30 else large
+        means = {row["method"]: row["f1"] for row in result["methods"] if row["method"].endswith(entry["method"])}
+        assert entry["best_mean"] == pytest.approx(max(means.values()))
+    assert [entry["method"] for entry in found.diversity] == ["naive", "corag"] * 2
+    assert "| bm25 naive |" in found.markdown
+    assert f"| (evidence that fits) | {small['ceiling']:.3f} / 1.000 |".replace(" 0.", " .") in found.markdown
+    assert "an oracle gains" in found.markdown and "| minilm-factoid corag | bm25 naive |" in found.markdown
+    # What was encoded and valued is kept for a later run.
+    assert (tmp_path / f"{small_data.name}.states.sqlite").is_file()
+
+
+@pytest.mark.slow
+def test_candidates_within_a_corpus_hold_the_evidence(tmp_path, small_data, reader):
+    source = EvidenceSource(small_data.name, split="dev", part="all", within="corpus", num_candidates=4)
+    [result] = compare(pairs_of(small_data, tmp_path, sources=(source,), budgets=(10**6,))).results.values()
+    row = result[0]["methods"][0]
+    assert (row["method"], row["chunks"], row["evidence_recall"]) == ("bm25 naive", 4.0, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [partial(config_of, methods="top-k,naive"), pairs_of], ids=["sets", "pairs"])
+def test_what_is_done_is_not_done_again(tmp_path, small_data, reader, make):
+    config = make(small_data, tmp_path / "out")
+    whole = compare(config)
     num_asked, reader.asked, reader.patience = len(reader.asked), [], 0
-    assert compare(config).results == whole
-    broken = config_of(small_data, tmp_path / "broken", methods="top-k,naive")
+    assert compare(config).results == whole.results
+    broken = make(small_data, tmp_path / "broken")
     for patience in (0, 5, 10**9):
         reader.patience = len(reader.asked) + patience
         try:
-            found = compare(broken).results
+            found = compare(broken)
         except KeyboardInterrupt:
             assert not list((tmp_path / "broken").glob("comparison.json"))
     assert len(reader.asked) < 2 * num_asked
-    for name, results in found.items():
-        for result, other in zip(results, whole[name], strict=True):
+    assert len(found.leads) == len(whole.leads)
+    assert all(one == pytest.approx(other) for one, other in zip(found.leads, whole.leads, strict=True))
+    for name, results in found.results.items():
+        for result, other in zip(results, whole.results[name], strict=True):
             for row in (*result["methods"], *other["methods"]):
                 del row["latency_ms_median"], row["latency_ms_p95"]
             assert same(result["methods"], other["methods"])
+
+
+@pytest.mark.slow
+def test_another_limit_of_a_source_goes_on_with_the_same_rows(tmp_path, small_data, reader):
+    compare(pairs_of(small_data, tmp_path))
+    num_asked = len(reader.asked)
+    fewer = (EvidenceSource(small_data.name, split="dev", part="all", limit=2),)
+    result = compare(pairs_of(small_data, tmp_path, sources=fewer)).results[small_data.name][0]
+    assert result["queries"] == 2 and len(reader.asked) == num_asked
 
 
 @pytest.mark.slow
@@ -158,20 +227,25 @@ def test_a_table_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("make", "settings", "message"),
     [
-        ({"sets": (QuestionSet("a", "x"), QuestionSet("a", "y"))}, "the sets are called a, a"),
-        ({"only": "late,never"}, "only names never, but the sets are called early, late"),
-        ({"budgets": (0, 5)}, r"budgets are \(0, 5\)"),
-        ({"budgets": (5, 5)}, r"budgets are \(5, 5\)"),
-        ({"baselines": ("top-k",), "challengers": ("best",)}, "'best' is not part of this comparison"),
-        ({"baselines": ("top-k",)}, "baselines and challengers go together"),
-        ({"latency_questions": -1}, "latency_questions must be at least 0, got -1"),
+        (config_of, {"sets": (QuestionSet("a", "x"), QuestionSet("a", "y"))}, "the sets are called a, a"),
+        (config_of, {"only": "late,never"}, "only names never, but the sets are called early, late"),
+        (pairs_of, {"only": "other"}, "only names other, but the sets are called"),
+        (config_of, {"budgets": (0, 5)}, r"budgets are \(0, 5\); give each once, at least 1 token"),
+        (config_of, {"budgets": (5, 5)}, r"budgets are \(5, 5\)"),
+        (config_of, {"baselines": ("top-k",), "challengers": ("best",)}, "'best' is not part of this comparison"),
+        (pairs_of, {"baselines": ("bm25 top-k",)}, "'bm25 top-k' is not part of"),
+        (pairs_of, {"instead": {"bm26 corag": "corag"}}, "'bm26 corag' is not part of"),
+        (config_of, {"baselines": ("top-k",)}, "baselines and challengers go together"),
+        (config_of, {"latency_questions": -1}, "latency_questions must be at least 0, got -1"),
+        (pairs_of, {"methods": "all"}, "methods is 'all'; to pair methods with rerankers, name each"),
+        (pairs_of, {"rerankers": ("bm25", "bm25(b=0.5)")}, "a reranker or a method stands twice"),
     ],
 )
-def test_settings_that_cannot_be(tmp_path, settings, message):
+def test_settings_that_cannot_be(tmp_path, make, settings, message):
     with pytest.raises(InputError, match=message):
-        config_of(tmp_path, tmp_path, **settings)
+        make(tmp_path, tmp_path, **settings)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +260,23 @@ def test_sets_that_cannot_be(settings, message):
 @pytest.mark.parametrize("name", ["comparison", "compare-adapters", "tes"])
 def test_the_configs_of_the_project_from_the_command_line(tmp_path, capsys, name):
     # Each is read as a whole before the data is looked for.
-    config = ROOT / "experiments" / "configs" / f"{name}.yaml"
+    config = CONFIGS / f"{name}.yaml"
     assert main(["evaluate", "--config", str(config), "--data", str(tmp_path / "x"), "--out", str(tmp_path)]) == 2
     assert "is not a folder" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folders at {DATA} (set CORAG_DATA)")
+def test_the_config_that_compares_adapters_runs(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- table -->\n<!-- /table -->\n")
+    source = '{"data": "musique", "part": "held-out", "limit": 1}'
+    quick = ["--sources", f"[{source}]", "--rerankers", "[minilm-cosine, minilm-multihop]", "--reader", "extractive"]
+    where = ["--data", str(DATA), "--out", str(tmp_path), "--write", str(page)]
+    assert (
+        main(["evaluate", "--config", str(CONFIGS / "compare-adapters.yaml"), *quick, "--budgets", "[128]", *where])
+        == 0
+    )
+    tables = capsys.readouterr().out
+    assert tables.strip() in page.read_text()
+    assert "musique: 1 questions at 128 tokens" in tables and "| minilm-cosine corag |" in tables

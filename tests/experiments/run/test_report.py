@@ -20,7 +20,7 @@ from experiments.run.report import (
     tree_plot,
     write_report,
 )
-from experiments.run.tables import FIGURES, MOST_COLUMNS
+from experiments.run.tables import FIGURES, MOST_COLUMNS, replace_table
 from tests.corag.table_reranker import TableReranker
 
 COLUMNS = {name: figure.heading for name, figure in FIGURES.items() if not figure.optional}
@@ -276,3 +276,33 @@ def test_a_page_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(result_of()))
     with pytest.raises(DataError, match="no name for a file"):
         report(ReportConfig(str(tmp_path / "r.json"), out=str(tmp_path)))
+
+
+# --- Tables in a page ---
+
+MARKED = "# Page\n\n<!-- table -->\nold\n<!-- /table -->\n\nThe end.\n"
+
+
+def test_a_table_takes_its_place_and_all_else_stays(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(MARKED)
+    replace_table(page, "| new |")
+    assert page.read_text() == "# Page\n\n<!-- table -->\n\n| new |\n\n<!-- /table -->\n\nThe end.\n"
+    replace_table(page, "| newer |")
+    assert page.read_text().count("|") == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["", "<!-- table -->", "<!-- /table --><!-- table -->", MARKED + MARKED, "<!-- /table -->"]
+)
+def test_a_page_without_a_place_for_the_table_stays_as_it_is(tmp_path, text):
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    with pytest.raises(DataError, match="must have one line <!-- table -->"):
+        replace_table(page, "| new |")
+    assert page.read_text() == text
+
+
+def test_a_page_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="cannot be read"):
+        replace_table(tmp_path / "page.md", "| new |")
