@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -20,6 +21,7 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
+    TransferSpeedColumn,
 )
 from rich.table import Table
 from rich.text import Text
@@ -56,13 +58,12 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(description: str, *, quiet: bool = False) -> Iterator[Report]:
+def progress(description: str, *, quiet: bool = False, unit: Literal["", "bytes"] = "") -> Iterator[Report]:
     """Show a bar with rate and time left on standard error while the block runs."""
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        MofNCompleteColumn(),
-        _Rate(),
+        *((DownloadColumn(), TransferSpeedColumn()) if unit == "bytes" else (MofNCompleteColumn(), _Rate())),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr(),

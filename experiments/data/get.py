@@ -130,7 +130,7 @@ def get_data(config: GetConfig) -> Path:
         if _is_there(out, source, work, overwrite=config.overwrite):
             return out
         _introduce(source, config)
-        files = Files(source, None if config.from_ is None else Path(config.from_))
+        files = Files(source, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
         try:
             files.fetch(splits)
             _write(source, splits, files, corpus, out, work, config)
@@ -177,8 +177,6 @@ def _is_there(out: Path, source: Source, work: dict[str, Any], *, overwrite: boo
 
 
 def _introduce(source: Source, config: GetConfig) -> None:
-    if config.quiet:
-        require("huggingface_hub.utils", EXTRA).disable_progress_bars()
     size = f", {source.megabytes:,} MB to fetch for all splits" if source.megabytes and config.from_ is None else ""
     say(f"{source.name}: {source.what}", stderr())
     say(f"licence: {source.licence}", stderr())

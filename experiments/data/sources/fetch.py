@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
+import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+from agent.files import replace_file
+from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.models.engine.openvino import cache_folder
 from corag.optional import require
@@ -35,18 +40,19 @@ class UnfetchedError(DataError):
         self.problem, self.files = problem, [(remote.pattern, remote.address)]
 
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _SHARD = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<rest>\D.*)")
 
 
-def fetched(remote: Remote) -> list[tuple[Path, str]]:
+def fetched(remote: Remote, *, quiet: bool = False) -> list[tuple[Path, str]]:
     """Return the files of a remote, with the revision that they are of; fetch what is not in the cache.
 
     Raises:
         DataError: There is no network, the source is gated, a checksum differs, or the disk is full; the message says
             what to do.
     """
-    return _from_hub(remote) if isinstance(remote, Hub) else [(from_web(remote.url, remote.md5), "")]
+    if isinstance(remote, Hub):
+        return _from_hub(remote, quiet)
+    return [(from_web(remote.url, remote.md5, quiet=quiet), "")]
 
 
 def brought(remote: Remote, folder: Path) -> list[Path]:
@@ -75,66 +81,183 @@ def digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-def from_web(url: str, md5: str = "") -> Path:
+def from_web(url: str, md5: str = "", *, checked: bool = False, quiet: bool = False) -> Path:
     """Return a file of the web in the cache; a download that was broken off goes on.
+
+    Args:
+        url: Its address.
+        md5: Its checksum, if it is known.
+        checked: Whether the caller compares a checksum. Without one a broken download is begun anew: the file at the
+            source may be another one by now.
+        quiet: Show no progress.
 
     Raises:
         DataError: As `fetched`.
     """
-    http_get = require("huggingface_hub.file_download", EXTRA).http_get
-    name = f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{url.rpartition('/')[2]}"
-    path = cache_folder() / "downloads" / name
-    part = path.with_name(f"{name}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Of two processes, one fetches and the other waits.
-    with require("filelock", EXTRA).FileLock(f"{path}.lock"):
-        if path.exists():
-            return path
-        with _reasons(Url(url), part), part.open("ab") as file:
-            http_get(url, file, resume_size=file.tell(), displayed_filename=name)
-        if md5 and (found := digest(part, "md5")) != md5:
-            part.unlink()
-            raise DataError(
-                f"the checksum of {url} differs: its MD5 is {found}, expected {md5}; the download was deleted: run the "
-                "same command again, and if it differs again, the file at the source has changed"
-            )
-        part.replace(path)
+    path = _downloads() / f"{hashlib.sha256(url.encode()).hexdigest()[:8]}-{url.rpartition('/')[2]}"
+    _transfer(url, path, Url(url), _Checksum("md5", md5), resumed=checked or bool(md5), quiet=quiet)
     return path
 
 
-def _from_hub(remote: Hub) -> list[tuple[Path, str]]:
+def _downloads() -> Path:
+    return cache_folder() / "downloads"
+
+
+def _from_hub(remote: Hub, quiet: bool) -> list[tuple[Path, str]]:
+    """Return the files of a data set on the hub.
+
+    Its client keeps nothing of a download that was broken off, so it only lists the files and says where they are.
+    """
+    hub = require("huggingface_hub", EXTRA)
+    listing = _listing(remote)
+    if listing is None:
+        return _from_hub_cache(remote)
+    commit, found = listing["commit"], []
+    for name, known in sorted(listing["files"].items()):
+        if not fnmatch(name, remote.pattern):
+            continue
+        checksum = _Checksum("sha256", known["sha256"]) if known["sha256"] else _Checksum("git", known["blob"])
+        cached = hub.try_to_load_from_cache(remote.repo, name, revision=commit, repo_type="dataset")
+        if isinstance(cached, str) and not checksum.difference(Path(cached)):
+            found.append(Path(cached))
+            continue
+        path = _downloads() / "hub" / remote.repo.replace("/", "--") / commit / name
+        url = hub.hf_hub_url(remote.repo, name, revision=commit, repo_type="dataset")
+        _transfer(url, path, remote, checksum, resumed=True, quiet=quiet, size=known["size"])
+        found.append(path)
+    if not found:
+        raise UnfetchedError(f"{remote.repo} has no file {remote.pattern}", remote)
+    return [(file, commit) for file in found]
+
+
+def _listing(remote: Hub) -> dict[str, Any] | None:
+    """Return commit and files of a revision, without a network those of the last time; None if there were none."""
     hub, constants = require("huggingface_hub", EXTRA), require("huggingface_hub.constants", EXTRA)
-    with _reasons(remote, Path(constants.HF_HUB_CACHE)):
+    revision = remote.revision.replace("/", "-")
+    record = _downloads() / "hub" / remote.repo.replace("/", "--") / f"{revision}.json"
+    if constants.HF_HUB_OFFLINE or not _has_address(constants.ENDPOINT):
+        return json.loads(record.read_text(encoding="utf-8")) if record.exists() else None
+    with _reasons(remote, record):
+        info = hub.HfApi(endpoint=constants.ENDPOINT).dataset_info(
+            remote.repo, revision=remote.revision, files_metadata=True
+        )
+    files = {
+        one.rfilename: {"size": one.size, "sha256": one.lfs.sha256 if one.lfs else "", "blob": one.blob_id or ""}
+        for one in info.siblings
+    }
+    listing = {"commit": info.sha, "files": files}
+    replace_file(record, json.dumps(listing))
+    return listing
+
+
+def _from_hub_cache(remote: Hub) -> list[tuple[Path, str]]:
+    """Return files that another program has fetched with the hub's client."""
+    hub = require("huggingface_hub", EXTRA)
+    with _reasons(remote, Path()):
         snapshot = Path(
             hub.snapshot_download(
                 remote.repo,
                 repo_type="dataset",
                 revision=remote.revision,
                 allow_patterns=[remote.pattern],
-                # What is in the hub's cache needs no network.
-                local_files_only=not _has_address(constants.ENDPOINT),
+                local_files_only=True,
             )
         )
-    files = [
-        one for one in sorted(snapshot.rglob("*")) if fnmatch(one.relative_to(snapshot).as_posix(), remote.pattern)
-    ]
+    names = {one.relative_to(snapshot).as_posix(): one for one in sorted(snapshot.rglob("*")) if one.is_file()}
+    files = [path for name, path in names.items() if fnmatch(name, remote.pattern)]
     if not files:
-        raise UnfetchedError(f"{remote.repo} has no file {remote.pattern}, or it is not in the cache", remote)
-    for file in files:
-        _check_blob(file)
+        raise UnfetchedError(f"{remote.pattern} of {remote.repo} cannot be fetched: no network", remote)
     return [(file, snapshot.name) for file in _whole(files, "run the same command again with a network")]
 
 
-def _check_blob(file: Path) -> None:
-    """Compare a file of the hub's cache with its SHA-256, by which the hub names large files."""
-    blob = Path(os.path.realpath(file))
-    if _SHA256.fullmatch(blob.name) and (found := digest(blob)) != blob.name:
-        blob.unlink()
-        file.unlink(missing_ok=True)
-        raise DataError(
-            f"the checksum of {file.name} differs: its SHA-256 is {found}, expected {blob.name}; the file was deleted: "
-            "run the same command again"
-        )
+@dataclass(frozen=True, slots=True)
+class _Checksum:
+    """What a file should be: `kind` is `md5`, `sha256` or `git`, the hash by which Git names content; or empty."""
+
+    kind: str
+    value: str
+
+    def difference(self, path: Path) -> str:
+        """Return what differs; empty if the file is right or nothing is known of it."""
+        if not self.value:
+            return ""
+        found = _git_blob(path) if self.kind == "git" else digest(path, self.kind)
+        name = {"md5": "MD5", "sha256": "SHA-256", "git": "Git hash"}[self.kind]
+        return "" if found == self.value else f"its {name} is {found}, expected {self.value}"
+
+
+def _git_blob(path: Path) -> str:
+    found = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            found.update(block)
+    return found.hexdigest()
+
+
+class _Bytes(AbstractContextManager["_Bytes"]):
+    """What the hub's client takes for a bar of tqdm."""
+
+    def __init__(self, report: Report, *_: Any, total: int | None = None, initial: int = 0, **__: Any) -> None:
+        self._report, self._done, self._total = report, initial, total or 0
+
+    def update(self, number: int) -> None:
+        """Tell that so many more bytes have come."""
+        self._done += number
+        self._report(self._done, self._total)
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the bar to its block."""
+
+
+def _transfer(
+    url: str,
+    path: Path,
+    remote: Remote,
+    checksum: _Checksum,
+    *,
+    resumed: bool,
+    quiet: bool,
+    size: int | None = None,
+) -> None:
+    """Fetch a file unless it is there. What is fetched waits as `<name>.part` until it is whole and right."""
+    http_get: Any = require("huggingface_hub.file_download", EXTRA).http_get
+    errors: Any = require("huggingface_hub.errors", EXTRA)
+    part = path.with_name(f"{path.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # Of two processes, one fetches and the other waits.
+    with require("filelock", EXTRA).FileLock(f"{path}.lock"):
+        if path.exists():
+            return
+        if not resumed or (size is not None and part.exists() and part.stat().st_size > size):
+            part.unlink(missing_ok=True)
+        headers = require("huggingface_hub.utils", EXTRA).build_hf_headers() if isinstance(remote, Hub) else None
+        with (
+            _reasons(remote, part),
+            part.open("ab") as file,
+            progress(f"fetch {remote.pattern}", quiet=quiet, unit="bytes") as report,
+        ):
+            begun = file.tell()
+            try:
+                http_get(
+                    url,
+                    file,
+                    resume_size=begun,
+                    expected_size=size,
+                    headers=headers,
+                    displayed_filename=path.name,
+                    tqdm_class=partial(_Bytes, report),
+                )
+            except errors.HfHubHTTPError as error:
+                # Nothing is left to fetch: the last run was stopped after the last byte.
+                if not begun or error.response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    raise
+        if difference := checksum.difference(part):
+            part.unlink()
+            raise DataError(
+                f"the checksum of {url} differs: {difference}; the download was deleted: run the same command again, "
+                "and if it differs again, the file at the source has changed"
+            )
+        part.replace(path)
 
 
 def _whole(files: list[Path], remedy: str) -> list[Path]:

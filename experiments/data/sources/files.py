@@ -30,8 +30,8 @@ class Files(Inputs):
         used: What was read: name, address, revision where there is one, and SHA-256 of each file.
     """
 
-    def __init__(self, source: Source, folder: Path | None = None) -> None:
-        self._source = source
+    def __init__(self, source: Source, folder: Path | None = None, *, quiet: bool = False) -> None:
+        self._source, self._quiet = source, quiet
         self.folder = folder
         self.used: dict[Path, dict[str, str]] = {}
         self._paths: dict[Remote, list[Path]] = {}
@@ -56,7 +56,7 @@ class Files(Inputs):
         """Return the files of a remote."""
         if remote not in self._paths:
             if self.folder is None:
-                found = fetched(remote)
+                found = fetched(remote, quiet=self._quiet)
             else:
                 found = [(path, "brought by hand") for path in brought(remote, self.folder)]
             for path, revision in found:
@@ -72,7 +72,7 @@ class Files(Inputs):
             if path is None:
                 raise UnfetchedError(f"{self.folder} has no file {name}", Url(url))
         else:
-            path = from_web(url)
+            path = from_web(url, checked=True, quiet=self._quiet)
         self._record(path, url, "")
         return path
 

@@ -64,12 +64,15 @@ def wikipassageqa(inputs: Inputs, split: str) -> Iterator[Question]:
     for row in inputs.rows(split):
         relevant = (number.strip() for number in row["RelevantPassages"].split(","))
         gold = tuple(f"{row['DocumentID']}-{number}" for number in relevant if number)
-        yield Question(f"{split}-{row['QID']}", row["Question"], (), gold, extra={"article": row["DocumentName"]})
+        yield Question(
+            f"{split}-{row['QID']}", row["Question"], (), gold, extra={"article": row.get("DocumentName", "")}
+        )
 
 
 def wikipassageqa_passages(inputs: Inputs) -> Iterator[Document]:
     """Convert the pages of WikiPassageQA; the questions tell their names."""
-    names = {row["DocumentID"]: row["DocumentName"] for split in ("train", "dev", "test") for row in inputs.rows(split)}
+    splits = ("train", "dev", "test")
+    names = {row["DocumentID"]: row.get("DocumentName", "") for split in splits for row in inputs.rows(split)}
     for row in inputs.rows("corpus"):
         title = names.get(row["key"], "").removesuffix(".html").replace("_", " ")
         for number, text in row["value"].items():

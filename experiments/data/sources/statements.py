@@ -30,11 +30,13 @@ def felm(inputs: Inputs, split: str) -> Iterator[Question]:
     """Convert FELM: each segment of a response, with the prompt and the annotators' links. It has no passages."""
     for row in inputs.rows(split):
         for number, (segment, label) in enumerate(zip(row["segmented_response"], row["labels"], strict=True)):
-            if not segment.strip():
+            # The source writes some line breaks as a backslash and an n.
+            statement = segment.replace("\\n", "\n").strip()
+            if not statement:
                 continue
             yield Question(
                 f"felm-{split}-{row['index']}-{number}",
-                segment,
+                statement,
                 ("true" if label else "false",),
                 extra={"prompt": row["prompt"], "response": row["response"], "links": list(row["ref"] or ())},
             )

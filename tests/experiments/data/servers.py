@@ -13,12 +13,17 @@ from urllib.parse import unquote, urlsplit
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
+def git_hash(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
 class FileServer(ThreadingHTTPServer):
     """Files of one data set, as the Hugging Face hub and as a plain server give them.
 
     Attributes:
         files: Content by path.
         claimed: SHA-256 that the hub claims, where it is not that of the content.
+        small: Files that are not kept as large ones, so that only Git names their content.
         gated: Whether the terms have to be accepted first.
         break_after: Bytes after which a reply breaks off.
         ignore_ranges: Whether the server sends whole files, whatever is asked for.
@@ -31,6 +36,7 @@ class FileServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.claimed: dict[str, str] = {}
+        self.small: set[str] = set()
         self.gated = self.ignore_ranges = False
         self.break_after: int | None = None
         self.asked: list[tuple[str, str, str]] = []
@@ -78,18 +84,26 @@ class _Handler(BaseHTTPRequestHandler):
             headers |= {"X-Repo-Commit": COMMIT, "ETag": f'"{tag}"', "X-Linked-Etag": f'"{tag}"',
                         "X-Linked-Size": str(len(content))}  # fmt: skip
         asked = self.headers.get("Range", "").removeprefix("bytes=").partition("-")[0]
+        if asked and int(asked) >= len(content):
+            return self._send(416, b"", {}, with_body)
         if asked and not self.server.ignore_ranges:
             headers["Content-Range"] = f"bytes {asked}-{len(content) - 1}/{len(content)}"
             content, status = content[int(asked) :], 206
         return self._send(status, content, headers, with_body)
 
     def _listing(self, path: str) -> object:
-        if "/tree/" not in path:
-            return {"id": "some/data", "sha": COMMIT, "siblings": [{"rfilename": name} for name in self.server.files]}
-        return [
-            {"type": "file", "path": name, "size": len(content), "oid": "0" * 40,
-             "lfs": {"oid": self.server.sha256(name), "size": len(content), "pointerSize": 130}}
+        siblings = [
+            {"rfilename": name, "size": len(content), "blobId": git_hash(content)}
+            | ({} if name in self.server.small else {"lfs": {"size": len(content), "sha256": self.server.sha256(name),
+                                                             "pointerSize": 130}})
             for name, content in self.server.files.items()
+        ]  # fmt: skip
+        if "/tree/" not in path:
+            return {"id": "some/data", "sha": COMMIT, "siblings": siblings}
+        return [
+            {"type": "file", "path": one["rfilename"], "oid": one["blobId"], "size": one["size"],
+             "lfs": {"oid": one["lfs"]["sha256"], "size": one["size"], "pointerSize": 130}}
+            for one in siblings
         ]  # fmt: skip
 
     def _send(self, status: int, content: bytes, headers: dict[str, str], with_body: bool) -> None:

@@ -263,7 +263,7 @@ def felm(folder: Path) -> None:
         "source": "quora",
         "prompt": "What is Varn?",
         "response": "Varn is an island. It has no capital.",
-        "segmented_response": ["Varn is an island.", " ", "It has no capital."],
+        "segmented_response": ["Varn is an island.", " ", "\\n\\nIt has no capital."],
         "labels": [True, True, False],
         "comment": ["", "", "It has one."],
         "type": [None, None, "knowledge_error"],

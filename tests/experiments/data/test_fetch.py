@@ -67,12 +67,23 @@ def test_a_file_is_fetched_once(web):
 @pytest.mark.parametrize("ignores", [False, True])
 def test_a_download_that_was_broken_off_goes_on(web, ignores):
     path = from_web(f"{web.url}/data.bin")
-    path.rename(path.with_name(f"{path.name}.part"))
-    part = path.with_name(f"{path.name}.part")
+    part = path.rename(path.with_name(f"{path.name}.part"))
     part.write_bytes(CONTENT[:100_000])
     web.ignore_ranges = ignores
     assert from_web(f"{web.url}/data.bin", MD5).read_bytes() == CONTENT
     assert web.content_requests()[-1] == ("/data.bin", "bytes=100000-")
+
+
+def test_a_download_that_was_stopped_after_its_last_byte(web):
+    path = from_web(f"{web.url}/data.bin")
+    path.rename(path.with_name(f"{path.name}.part"))
+    assert from_web(f"{web.url}/data.bin", MD5).read_bytes() == CONTENT
+
+
+def test_without_a_checksum_a_download_begins_anew(web):
+    path = from_web(f"{web.url}/data.bin")
+    path.rename(path.with_name(f"{path.name}.part")).write_bytes(b"of an older version")
+    assert from_web(f"{web.url}/data.bin").read_bytes() == CONTENT
 
 
 def test_a_server_that_breaks_off_is_asked_for_the_rest(web, monkeypatch):
@@ -140,28 +151,73 @@ def test_a_gated_set_tells_what_to_do(hub):
 def test_a_damaged_file_of_the_hub_is_deleted(hub):
     hub.files = {"a.parquet": b"right"}
     hub.claimed = {"a.parquet": hashlib.sha256(b"other").hexdigest()}
-    with pytest.raises(DataError, match=r"checksum of a\.parquet differs: its SHA-256 is .*run the same command again"):
+    with pytest.raises(DataError, match=r"checksum of \S+a\.parquet differs: its SHA-256 is .*run the same command"):
         fetched(Hub("some/data", "*.parquet"))
     hub.files, hub.claimed = {"a.parquet": b"other"}, {}
     [(path, _)] = fetched(Hub("some/data", "*.parquet"))
     assert path.read_bytes() == b"other"
 
 
-def test_a_missing_shard_is_noticed(hub):
-    hub.files = {f"train-0000{number}-of-00003.parquet": b"x" for number in (0, 2)}
-    with pytest.raises(DataError, match=r"lacks train-00001-of-00003\.parquet"):
-        fetched(Hub("some/data", "*.parquet"))
+def test_a_download_from_the_hub_goes_on(hub, tmp_path):
+    hub.files, hub.small = {"a.parquet": CONTENT, "b.json": b"{}"}, {"b.json"}
+    folder = tmp_path / "cache" / "downloads" / "hub" / "some--data" / COMMIT
+    folder.mkdir(parents=True)
+    (folder / "a.parquet.part").write_bytes(CONTENT[:100_000])
+    [(path, _)] = fetched(Hub("some/data", "a.parquet"))
+    assert path.read_bytes() == CONTENT
+    assert hub.content_requests()[-1][1] == "bytes=100000-"
+    # A part that is too long is of another file.
+    (folder / "b.json.part").write_bytes(b"much too long")
+    [(path, _)] = fetched(Hub("some/data", "b.json"))
+    assert path.read_bytes() == b"{}"
+
+
+def test_a_small_file_is_checked_as_git_does(hub):
+    hub.files, hub.small = {"a.json": b"{}"}, {"a.json"}
+    [(path, _)] = fetched(Hub("some/data", "a.json"))
+    path.unlink()
+    path.with_name("a.json.part").write_bytes(b"[]")
+    with pytest.raises(DataError, match=r"its Git hash is .*, expected "):
+        fetched(Hub("some/data", "a.json"))
+
+
+def test_what_the_client_of_the_hub_has_fetched_is_used(hub):
+    import huggingface_hub
+
+    hub.files = {"a-00000-of-00002.parquet": b"one", "a-00001-of-00002.parquet": b"two"}
+    theirs = huggingface_hub.snapshot_download("some/data", repo_type="dataset", allow_patterns=["*00000*"])
+    [(first, _), (second, _)] = fetched(Hub("some/data", "*.parquet"))
+    assert str(first).startswith(theirs)
+    assert second.read_bytes() == b"two"
+
+
+def test_a_missing_file_of_the_hub(hub):
+    hub.files = {"a.parquet": b"one"}
     with pytest.raises(UnfetchedError, match=r"some/data has no file \*\.json"):
         fetched(Hub("some/data", "*.json"))
 
 
 def test_what_is_in_the_cache_needs_no_network(hub, monkeypatch):
-    hub.files = {"a.parquet": b"one"}
-    [(path, _)] = fetched(Hub("some/data", "*.parquet"))
+    hub.files = {"a.parquet": b"one", "b.parquet": b"two"}
+    found = fetched(Hub("some/data", "a.parquet"))
     monkeypatch.setattr(fetch, "_has_address", lambda _: False)
-    assert fetched(Hub("some/data", "*.parquet"))[0][0] == path
+    assert fetched(Hub("some/data", "a.parquet")) == found
     with pytest.raises(UnfetchedError, match="no network"):
         fetched(Hub("other/data", "*.parquet"))
+
+
+def test_without_a_network_the_cache_of_the_hub_will_do(hub, monkeypatch):
+    import huggingface_hub
+
+    hub.files = {f"train-0000{number}-of-00003.parquet": b"x" for number in (0, 1, 2)}
+    huggingface_hub.snapshot_download("some/data", repo_type="dataset", allow_patterns=["*[02]-of*"])
+    monkeypatch.setattr(fetch, "_has_address", lambda _: False)
+    assert fetched(Hub("some/data", "train-00000-*.parquet"))[0][1] == COMMIT
+    # Of three files, the second is not there.
+    with pytest.raises(UnfetchedError, match="no network"):
+        fetched(Hub("some/data", "*.parquet"))
+    with pytest.raises(UnfetchedError, match=r"b\.json of some/data cannot be fetched: no network"):
+        fetched(Hub("some/data", "b.json"))
 
 
 # --- Brought by hand ---
@@ -176,6 +232,14 @@ def test_brought_files_lie_as_at_the_source_or_flat(tmp_path):
     # A pattern without a name would take any file.
     with pytest.raises(UnfetchedError, match=r"has no file wk/test/\*\.parquet; bring .* from https://"):
         brought(Hub("r/d", "wk/test/*.parquet"), tmp_path)
+
+
+def test_a_missing_shard_is_noticed(tmp_path):
+    for number in (0, 2):
+        (tmp_path / f"train-0000{number}-of-00003.parquet").touch()
+    with pytest.raises(DataError, match=r"lacks train-00001-of-00003\.parquet; bring the others from https://"):
+        brought(Hub("some/data", "a/train-*.parquet"), tmp_path)
+    assert len(brought(Hub("some/data", "train-00000-*.parquet"), tmp_path)) == 1
 
 
 def test_brought_files_are_checked(tmp_path):
