@@ -53,7 +53,7 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     config = config or ChunkConfig()
     lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
     chunks = []
-    for headings, span, blocks in _joined(file, tokens, config.max_tokens):
+    for headings, span, blocks in _joined(path, file, tokens, config.max_tokens):
         title = fitting_title(headings, tokens, config.max_tokens // _TITLE_SHARE)
         for start, end, header in _cut(path, file.text, title, span, blocks, tokens, config):
             body = file.text[start:end]
@@ -88,14 +88,15 @@ def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> 
 
 
 def _joined(
-    file: FileText, tokens: TokenCounter, max_tokens: int
+    path: str, file: FileText, tokens: TokenCounter, max_tokens: int
 ) -> Iterator[tuple[tuple[str, ...], Span, list[Block]]]:
     """Yield headings, span and blocks of each section with text; short neighbours under a shared heading are one."""
     sections = [section for section in file.sections if section.blocks]
     # Which sections are short shows in their first characters.
-    texts = [file.text[section.start : section.end][: 20 * max_tokens] for section in sections]
+    begins = [(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections]
+    sizes = Ruler(path, file.text, "", tokens, max_tokens).sizes(begins)
     groups: list[tuple[tuple[str, ...], list[Section], int]] = []
-    for section, size in zip(sections, map(int, tokens.count(texts)), strict=True):
+    for section, size in zip(sections, sizes, strict=True):
         short = size < max_tokens // _SHORT_SHARE
         if groups and short:
             headings, group, total = groups[-1]

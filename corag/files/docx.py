@@ -7,7 +7,7 @@ import zipfile
 from typing import Any
 
 from corag.files.markdown import read_markdown
-from corag.files.read import MAX_FILE_BYTES, UnreadableFileError
+from corag.files.read import MAX_TEXT_BYTES, UnreadableFileError
 from corag.files.structure import FileText
 from corag.files.web import parse_html, to_markdown
 from corag.optional import require
@@ -49,5 +49,5 @@ def _check_size(data: bytes) -> None:
             size = sum(part.file_size for part in archive.infolist() if part.filename.endswith((".xml", ".rels")))
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         raise UnreadableFileError(f"damaged: no zip archive, as .docx files are ({error})") from error
-    if size > MAX_FILE_BYTES:
+    if size > MAX_TEXT_BYTES:
         raise UnreadableFileError(f"{size / 2**20:,.0f} MiB when it is unpacked; split it")

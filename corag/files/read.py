@@ -18,7 +18,10 @@ from corag.files.structure import Block, FileText, sections_of
 from corag.optional import load
 
 MAX_FILE_BYTES = 256 * 2**20
-"""Larger files are not read: text, structure and chunks of one file are in memory together."""
+"""Larger files are not read: one file is in memory as a whole."""
+
+MAX_TEXT_BYTES = 32 * 2**20
+"""The same for files that are all text: reading and cutting takes up to 60 times their size."""
 
 READER_VERSION = 1
 """Raised by every change that makes other text or sections of the same file."""
@@ -52,15 +55,13 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         UnreadableFileError: It cannot be opened, is empty or too large, or changes all the time.
     """
+    limit = MAX_FILE_BYTES if _kind(path.name) in ("pdf", "docx") else MAX_TEXT_BYTES
     try:
         for _ in range(3):
             with path.open("rb") as file:
                 before = os.fstat(file.fileno())
-                if before.st_size > MAX_FILE_BYTES:
-                    raise UnreadableFileError(
-                        f"{before.st_size / 2**20:,.0f} MiB, more than {MAX_FILE_BYTES / 2**20:,.0f}; split it"
-                    )
-                data = file.read(MAX_FILE_BYTES + 1)
+                _check_size(before.st_size, limit)
+                data = file.read(limit + 1)
                 after = os.fstat(file.fileno())
             if (before.st_size, before.st_mtime_ns) == (len(data), after.st_mtime_ns):
                 break
@@ -71,6 +72,15 @@ def read_bytes(path: Path) -> bytes:
     if not data.strip():
         raise UnreadableFileError("empty")
     return data
+
+
+def _check_size(size: int, limit: int) -> None:
+    if size > limit:
+        raise UnreadableFileError(f"{size / 2**20:,.0f} MiB, more than {limit / 2**20:,.0f}; split it")
+
+
+def _kind(path: str) -> str:
+    return TYPES.get(PurePosixPath(path).suffix.lower(), "text")
 
 
 def read_file(data: bytes, path: str) -> FileText:
@@ -84,7 +94,7 @@ def read_file(data: bytes, path: str) -> FileText:
         UnreadableFileError: It is damaged, encrypted, of another type than its name says, or holds no text.
     """
     file = PurePosixPath(path)
-    kind = TYPES.get(file.suffix.lower(), "text")
+    kind = _kind(path)
     name = re.sub(r"[_\s]+", " ", file.stem).strip() or file.stem
     try:
         if kind in _READERS:
@@ -98,6 +108,7 @@ def read_file(data: bytes, path: str) -> FileText:
         raise UnreadableFileError("needs a package that is missing: pip install 'corag[documents]'") from error
     except RecursionError as error:
         raise UnreadableFileError("its elements are nested too deeply") from error
+    _check_size(len(found.text), MAX_TEXT_BYTES)
     if not any(section.blocks for section in found.sections):
         scanned = "; pages that are pictures need text recognition (OCR) first" if kind == "pdf" else ""
         raise UnreadableFileError(f"it holds no text{scanned}")
@@ -150,7 +161,7 @@ def _guess(data: bytes) -> str:
 
 def reading_key(data_digest: str, path: str) -> str:
     """Return what the text of a file depends on: the hash of its bytes, its name, and what reads it."""
-    kind = TYPES.get(PurePosixPath(path).suffix.lower(), "text")
+    kind = _kind(path)
     whole = f"{READER_VERSION} {data_digest} {path} {_versions(kind)}"
     return hashlib.sha256(whole.encode()).hexdigest()[:32]
 

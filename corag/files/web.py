@@ -16,7 +16,10 @@ _NO_TEXT = (
     "[role=navigation], [role=search], [role=banner], [role=contentinfo], [aria-hidden=true], a.headerlink, a.anchor"
 )
 _MAIN = "main, [role=main]"
+# A table around these is there for the layout, as line numbers beside code are.
+_LAYOUT = "table:has(table, h1, h2, h3, h4, h5, h6, pre)"
 _BLANK_LINES = re.compile(r"\n{3,}")
+_TRAILING_SPACE = re.compile(r"[ \t]+$", re.MULTILINE)
 
 
 def read_html(data: bytes, name: str) -> FileText:
@@ -50,6 +53,11 @@ def parse_html(data: bytes | str) -> Any:
 def to_markdown(tree: Any) -> str:
     """Return a tree as Markdown: without pictures, links as their words."""
     markdownify = require("markdownify", "documents")
+    for part in tree.select(f"{_LAYOUT}, table[role=presentation]"):
+        for element in part.find_all(["caption", "thead", "tbody", "tfoot", "tr", "th", "td"]):
+            if element.find_parent("table") is part:
+                element.name = "div"
+        part.name = "div"
     for cell in tree.select("td, th"):
         # A bar would end the cell.
         for text in cell.find_all(string=lambda string: "|" in string):
@@ -65,4 +73,4 @@ def to_markdown(tree: Any) -> str:
         sup_symbol="",
         table_infer_header=True,
     )
-    return _BLANK_LINES.sub("\n\n", converter.convert_soup(tree)).strip()
+    return _BLANK_LINES.sub("\n\n", _TRAILING_SPACE.sub("", converter.convert_soup(tree))).strip()

@@ -34,7 +34,7 @@ CHUNK_COLUMNS = ["position", "id", "text", "metadata"]
 
 _CHUNKS_PREFIX = "corag_chunks_"
 _REMEDIES = {
-    "read": "check that the storage can be reached",
+    "read": "open it again if it was brought up to date meanwhile, else check that the storage can be reached",
     "write": "what was stored so far is kept: check free space and permissions, then run the same command again",
 }
 

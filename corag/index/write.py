@@ -41,8 +41,12 @@ from corag.index.stored import StoredChunks
 from corag.models.vectors import vectors_by
 from corag.types import Chunk, Embedder
 
-MIN_CHUNKS_FOR_HNSW = 50_000
-"""From this many chunks on a search walks an HNSW graph; below, it compares every vector, which is exact."""
+MIN_CHUNKS_FOR_HNSW = 200_000
+"""From this many chunks on a search walks an HNSW graph; below, it compares every vector, which is exact.
+
+For 200,000 vectors of 384 numbers that takes 0.2 s of CPU time a query. A graph takes 1.5 ms of CPU time a chunk to
+build, and every update builds it anew.
+"""
 # A graph is built in memory; a million vectors of 1024 numbers, quantised to bytes, take 1 GB.
 _MAX_CHUNKS_PER_GRAPH = 1_000_000
 # Chunks whose vectors are known cost no time, so more of them are stored at once.

@@ -38,6 +38,7 @@ _ABBREVIATION = re.compile(
     r"\b(?:[A-Z]|e\.g|i\.e|cf|vs|etc|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Fig|Eq|Sec|Ch|Vol|pp?|al|approx"
     r"|Inc|Ltd|Co|Corp)\.$"
 )
+_COUNTED_AT_ONCE = 1024
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
 
@@ -127,8 +128,12 @@ class Ruler:
 
     def sizes(self, spans: Sequence[Span]) -> list[int]:
         """Return the tokens of each span, counted together with the title as the budget will count them."""
-        texts = [with_title(self._title, self.text[start:end]) for start, end in spans]
-        return [int(count) - self._title_tokens for count in self._tokens.count(texts)]
+        counts: list[int] = []
+        # Some at a time: tokens take far more memory than text.
+        for first in range(0, len(spans), _COUNTED_AT_ONCE):
+            some = spans[first : first + _COUNTED_AT_ONCE]
+            counts.extend(self._tokens.count([with_title(self._title, self.text[start:end]) for start, end in some]))
+        return [int(count) - self._title_tokens for count in counts]
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""

@@ -218,6 +218,15 @@ y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
     assert not file.lines and not file.pages
 
 
+def test_tables_for_the_layout_are_none():
+    inner = "<table><tr><th>a<th>b<tr><td>1<td>2</table>"
+    body = f"<table><tr><td>Left<td><h1>Title</h1><table role=presentation><tr><td>{inner}</table></table>"
+    file = read_file(html(body), "a.html")
+    assert outline(file) == [("a", "Left"), ("Title", "| a | b |\n| --- | --- |\n| 1 | 2 |")]
+    numbered = html("<table><tr><td><pre>1\n2</pre><td><pre>x = 1\ny = 2</pre></table>")
+    assert [kind for kind, _ in kinds(read_file(numbered, "a.html"))] == ["code", "code"]
+
+
 def test_a_page_may_mark_its_main_part():
     file = read_file(html("<div>menu</div><main><h2>Use</h2><p>Turn it on.</p></main>", title="The pump"), "a.htm")
     assert outline(file) == [("The pump > Use", "Turn it on.")]
@@ -283,7 +292,7 @@ def test_damaged_word_documents_are_refused(monkeypatch: pytest.MonkeyPatch):
     ]:
         with pytest.raises(UnreadableFileError, match=message):
             read_file(data, "a.docx")
-    monkeypatch.setattr("corag.files.docx.MAX_FILE_BYTES", 2_000_000)
+    monkeypatch.setattr("corag.files.docx.MAX_TEXT_BYTES", 2_000_000)
     with pytest.raises(UnreadableFileError, match="3 MiB when it is unpacked"):
         read_file(bomb(), "a.docx")
 
@@ -372,9 +381,16 @@ def test_the_bytes_of_a_file_are_checked(tmp_path: Path, monkeypatch: pytest.Mon
         read_bytes(file)
     file.write_bytes(b"x" * 3_000_000)
     assert len(read_bytes(file)) == 3_000_000
-    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 2**20)
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 2**20)
     with pytest.raises(UnreadableFileError, match="3 MiB, more than 1; split it"):
         read_bytes(file)
+    # Pictures make a PDF large; what counts is its text.
+    scans = tmp_path / "a.pdf"
+    scans.write_bytes(b"x" * 3_000_000)
+    assert len(read_bytes(scans)) == 3_000_000
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 3)
+    with pytest.raises(UnreadableFileError, match="more than 0; split it"):
+        read_file(pdf([["text"]]), "a.pdf")
 
 
 @pytest.mark.slow

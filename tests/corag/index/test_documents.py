@@ -178,6 +178,14 @@ def test_vectors_are_found_by_the_whole_text(tmp_path: Path, monkeypatch: pytest
     np.testing.assert_array_equal(found[place], HashingEmbedder().embed([chunks[place].text])[0])
 
 
+def test_who_holds_an_index_open_is_told_to_open_it_again(folder: Path, tmp_path: Path):
+    index = update(folder, tmp_path / "index").index
+    write(folder, a="# A\n\nAnother stone.\n")
+    update(folder, tmp_path / "index")
+    with pytest.raises(CoragError, match="open it again if it was brought up to date"):
+        index.search_text("stone", 3)
+
+
 # --- Files that cannot be read ---
 
 
