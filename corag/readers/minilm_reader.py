@@ -18,7 +18,7 @@ from corag.memory import Memory
 from corag.models.engine.backends import load_replicas
 from corag.models.engine.engine import Engine, Forward, Source
 from corag.models.engine.replicas import Replicas
-from corag.models.minilm import load_bert
+from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
@@ -96,8 +96,8 @@ class MiniLMReader(Part):
         ]
 
 
-# Loaded networks by weights and place; at most two of them.
-_NETWORKS: Memory[tuple[str, Place], Replicas[Forward]] = Memory(2, nbytes=lambda *_: 1)
+# Loaded networks by weights, place and folder of the encoder; at most two of them.
+_NETWORKS: Memory[tuple[str, Place, Path], Replicas[Forward]] = Memory(2, nbytes=lambda *_: 1)
 
 
 def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:
@@ -111,10 +111,13 @@ def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None
         )
 
     def load(_: object) -> list[Replicas[Forward]]:
-        source = Source(NAME, adapter.weights_sha256, INPUTS, lambda: load_network(adapter))
+        base = weights_sha256()
+        # The published encoder goes without saying.
+        parts = adapter.weights_sha256 if base == WEIGHTS_SHA256 else f"{base[:8]}-{adapter.weights_sha256}"
+        source = Source(NAME, parts, INPUTS, lambda: load_network(adapter))
         return [load_replicas(source, where)]
 
-    (replicas,) = _NETWORKS.get_many([(adapter.weights_sha256, where)], load)
+    (replicas,) = _NETWORKS.get_many([(adapter.weights_sha256, where, model_folder())], load)
     engine = Engine(replicas, PAD, where.batch_tokens)
     return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 

@@ -95,11 +95,15 @@ class CrossEncoder(Part):
         Raises:
             InputError: The question leaves no room for a text, or something is not valid Unicode.
         """
-        return self.values([(self._tokenizer.question(query), self.tokenize(texts))])[0]
+        return self.values([(self.question(query), self.tokenize(texts))])[0]
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CrossEncoderScorer:
         """Return a scoring function that tokenises question and chunks once; see `score`."""
-        return CrossEncoderScorer(self, self._tokenizer.question(query), [chunk.text for chunk in chunks])
+        return CrossEncoderScorer(self, self.question(query), [chunk.text for chunk in chunks])
+
+    def question(self, query: str) -> PairTemplate:
+        """Return what all pairs with a question share; `InputError` where it leaves no room for a text."""
+        return self._tokenizer.question(query)
 
     def tokenize(self, texts: Sequence[str]) -> list[Int64]:
         """Return the token ids of each text, uncut."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.ambient import Ambient
 from corag.errors import InputError, MissingExtraError, ModelError
 
 if TYPE_CHECKING:
@@ -96,12 +97,18 @@ def file_counter(path: Path, name: str) -> TokenizerCounter:
     return TokenizerCounter(load_tokenizer(path), name=name)
 
 
+MINILM_FOLDER: Ambient[Path | None] = Ambient(None)
+"""A folder that stands in place of the package's; see `corag.models.minilm.from_folder`."""
+
+
 def model_folder() -> Path:
     """Return the folder of the packaged model, found without importing the package (that would import torch).
 
     Raises:
         MissingExtraError: The package is not installed.
     """
+    if (given := MINILM_FOLDER.get()) is not None:
+        return given
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise MissingExtraError(

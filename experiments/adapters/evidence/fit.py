@@ -102,13 +102,13 @@ class Network(nn.Module):  # type: ignore[misc]
 
 
 def fit_member(
-    tables: Sequence[Table], mean: FloatArray, scale: FloatArray, settings: FitSettings, seed: int
+    tables: Sequence[Table], mean: FloatArray, scale: FloatArray, settings: FitSettings, seed: int, device: str = "cpu"
 ) -> tuple[Network, list[float]]:
-    """Fit one network; return it with the mean loss of each epoch."""
+    """Fit one network on a device; return it, on the CPU, with the mean loss of each epoch."""
     rng = np.random.default_rng(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = Network(len(mean), settings)
+        network = Network(len(mean), settings).to(device)
         steps = settings.epochs * -(-len(tables) // settings.batch_size)
         optimizer = torch.optim.AdamW(
             network.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay
@@ -119,11 +119,11 @@ def fit_member(
         def loss_of(batch: Sequence[Table]) -> torch.Tensor:
             drawn = [_draw(table, settings.max_rows, rng) for table in batch]
             x = np.clip((np.concatenate([rows for rows, _ in drawn]) - mean) / scale, -CLIP, CLIP)
-            logits = network(torch.from_numpy(x.astype(np.float32)))
+            logits = network(torch.from_numpy(x.astype(np.float32)).to(device))
             parts = torch.split(logits, [len(rows) for rows, _ in drawn])
             losses = []
             for table, part, (_, corrections) in zip(batch, parts, drawn, strict=True):
-                weighed = torch.cat([torch.zeros(1), part + torch.from_numpy(corrections)])
+                weighed = torch.cat([part.new_zeros(1), part + torch.from_numpy(corrections).to(device)])
                 losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[int(bool(table.example.gold))])
             return torch.stack(losses).sum() / sum(table.example.weight for table in batch)
 
@@ -137,7 +137,7 @@ def fit_member(
                 schedule.step()
                 losses.append(float(loss.detach()))
             curve.append(float(np.mean(losses)))
-    return network.eval(), curve
+    return network.cpu().eval(), curve
 
 
 def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -18,6 +18,7 @@ from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import TextEncoder, minilm_encoder
+from corag.models.runtime import place
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
@@ -71,7 +72,8 @@ def train_evidence(config: EvidenceTraining) -> AdapterReport:
     """
     out = Path(config.out)
     settings = asdict(config)
-    work = fingerprint({name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")})
+    shaping = {name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")}
+    work = fingerprint(shaping | {"precision": place("embedder").precision})
     if (done := finished_report(out, DONE_FILE, work)) is not None:
         return done
     started = time.perf_counter()
@@ -122,14 +124,16 @@ def _fitted(config: EvidenceTraining, training: Training, tracker: Logger | None
     mean, scale = standards(tables)
     settings = asdict(config)
     # Other tests, or other weights of a value, need no other networks.
-    names = ("data", "sources", "max_size", "fit", "folds", "precision", "seed")
-    work = fingerprint([{name: settings[name] for name in names}, SINGLES, PAIRS, FLAGS])
+    names = ("data", "sources", "max_size", "fit", "folds", "seed")
+    described = {name: settings[name] for name in names} | {"precision": place("embedder").precision}
+    work = fingerprint([described, SINGLES, PAIRS, FLAGS])
+    (device, *_) = place("reranker").devices
 
     def fit(name: str, rows: Sequence[int], seed: int) -> Ensemble:
         file = Path(config.out) / MEMBERS_DIR / work / f"{name}.safetensors"
         if file.is_file():
             return Ensemble.from_tensors(load_file(file))
-        network, losses = fit_member([tables[row] for row in rows], mean, scale, config.fit, seed)
+        network, losses = fit_member([tables[row] for row in rows], mean, scale, config.fit, seed, device)
         if tracker is not None:
             for epoch, loss in enumerate(losses):
                 tracker.log_metrics({f"{name}/loss": loss}, step=epoch)

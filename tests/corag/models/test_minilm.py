@@ -39,7 +39,7 @@ LONG = "word " * (MAX_TOKENS + 1)
 def load_anew(backend):
     """Load past the encoder that the process keeps."""
     where = place("embedder", backend=backend)
-    return minilm.MiniLMEncoder(minilm._load_encoder.__wrapped__(where), where)
+    return minilm.MiniLMEncoder(minilm._load_encoder.__wrapped__(where, model_folder()), where)
 
 
 @pytest.fixture(scope="module", params=["openvino", "torch"])
