@@ -95,11 +95,17 @@ def _is_cached(name: str) -> bool:
     return isinstance(try_to_load_from_cache(name, "tokenizer_config.json"), str)
 
 
-@lru_cache(maxsize=8)
 def _by_transformers(name: str) -> TokenizerCounter | CallableCounter:
+    from corag.models.runtime import current
+
+    return _loaded(name, trust_remote_code=current().trust_remote_code)
+
+
+@lru_cache(maxsize=8)
+def _loaded(name: str, *, trust_remote_code: bool) -> TokenizerCounter | CallableCounter:
     transformers = require("transformers", "models")
     try:
-        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(name)
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
     except Exception as error:  # transformers raises whatever the files provoke
         raise ModelError(
             f"the tokenizer of {name!r} cannot be loaded: {error}; give a folder with its {FILE}"
