@@ -97,6 +97,11 @@ class Budget:
             raise self._too_small(query, self.reader)
         return room
 
+    def check_room(self, queries: Sequence[str]) -> None:
+        """Raise `InputError` if the prompt of no question leaves room for a context; some may have a long question."""
+        if queries:
+            self.for_context(min(queries, key=len))
+
     def within(self, query: str, choose: Callable[[int], T], contexts: Callable[[T], Sequence[str]]) -> T:
         """Return what is chosen for a question, such that no prompt has more tokens than the budget.
 

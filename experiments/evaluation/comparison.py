@@ -142,6 +142,8 @@ class _Run:
         else:
             reader, self._tokens = reader_and_tokens(config.reader, config.tokenizer)
         self._own_reader = reader
+        for budget in self.budgets:
+            self._budget(budget).check_room([query.question for query in self._queries])
         self._unread = self._why_unread()
         self._reader = None if reader is None or self._unread is not None else CachedReader(reader)
         self._measures = Measures(config.measures)

@@ -58,6 +58,7 @@ def label(config: LabelConfig) -> Path:
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
         search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
     labeller = Labeller.of(config)
+    labeller.budget.check_room([example.query.question for example in examples.examples])
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     work = fingerprint([FORMAT_VERSION, settings, examples.content, versions()])
     if _is_done(out, work):

@@ -99,6 +99,11 @@ class Labeller:
             config.budget_for,
         )
 
+    @property
+    def budget(self) -> Budget:
+        """The budget of a prompt."""
+        return Budget(self.budget_tokens, self.reader, self.budget_for)
+
     def label(self, query: Query, pool: Pool) -> Unit:
         """Return what the journal keeps of a question."""
         asked = self.tokens.count([query.question]).item()
@@ -134,10 +139,9 @@ class Labeller:
             searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self.rerankers]
             return problem, searches, {order: problem.text(order) for rows, _ in searches for order, _ in rows}
 
-        budget = Budget(self.budget_tokens, self.reader, self.budget_for)
-        found = budget.within(query.question, searched, lambda found: list(found[2].values()))
+        found = self.budget.within(query.question, searched, lambda found: list(found[2].values()))
         for text in found[2].values():
-            budget.check_window(query.question, text)
+            self.budget.check_window(query.question, text)
         return found
 
     def failed(self, error: Exception) -> Unit:

@@ -10,32 +10,7 @@ import corag
 from corag import Candidate, Chunk, PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
-from corag.types import Answer, TokenCounter
-from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, language_models
-
-TEMPLATE = "<|user|>Use what follows.\n<context>\n{context}\n</context>\n\nQuestion: {query}<|end|>\n<|assistant|>"
-
-
-class ChatReader:
-    """Sends a prompt to nobody, and remembers it."""
-
-    name = "chat"
-
-    def __init__(self, tokens: TokenCounter, window_tokens: int | None = None, max_answer_tokens: int = 16) -> None:
-        self.tokens, self.window_tokens, self.max_answer_tokens = tokens, window_tokens, max_answer_tokens
-        self.sent: list[str] = []
-
-    def prompt(self, query: str, context: str) -> str:
-        # As readers of chat models do: a control token in a context is text.
-        return TEMPLATE.format(query=query, context=context.replace(CONTROL, "< |end|>"))
-
-    def prompt_tokens(self, query: str, context: str = "") -> int:
-        return int(self.tokens.count([self.prompt(query, context)])[0])
-
-    def answer(self, query: str, context: str) -> Answer:
-        self.sent.append(self.prompt(query, context))
-        return Answer("so it is")
-
+from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, ChatReader, language_models
 
 COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate", "utf8-bytes")}}
 SELECTORS = ["top-k", "full", "corag(agent=none, reranker=bm25)", "top-tokens", "mmr"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from corag.text.tokens import TokenizerCounter
-from corag.types import TokenCounter
+from corag.types import Answer, TokenCounter
 
 PROSE = [
     "The Danube is the second-longest river in Europe, after the Volga in Russia.",
@@ -117,3 +117,26 @@ AWKWARD = st.one_of(
     st.text(max_size=60),
 ).filter(lambda text: text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 """Base64, emoji, Chinese, Arabic and Thai without spaces, code, long words, control tokens, any characters."""
+
+TEMPLATE = "<|user|>Use what follows.\n<context>\n{context}\n</context>\n\nQuestion: {query}<|end|>\n<|assistant|>"
+
+
+class ChatReader:
+    """Sends a prompt to nobody, and remembers it."""
+
+    name = "chat"
+
+    def __init__(self, tokens: TokenCounter, window_tokens: int | None = None, max_answer_tokens: int = 16) -> None:
+        self.tokens, self.window_tokens, self.max_answer_tokens = tokens, window_tokens, max_answer_tokens
+        self.sent: list[str] = []
+
+    def prompt(self, query: str, context: str) -> str:
+        # As readers of chat models do: a control token in a context is text.
+        return TEMPLATE.format(query=query, context=context.replace(CONTROL, "< |end|>"))
+
+    def prompt_tokens(self, query: str, context: str = "") -> int:
+        return int(self.tokens.count([self.prompt(query, context)])[0])
+
+    def answer(self, query: str, context: str) -> Answer:
+        self.sent.append(self.prompt(query, context))
+        return Answer("so it is")

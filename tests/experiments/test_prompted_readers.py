@@ -1,0 +1,111 @@
+"""Commands with readers that prompt a language model: the budget is the whole prompt's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from corag.errors import InputError
+from corag.registry import READERS
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
+from experiments.labels.config import LabelConfig
+from experiments.labels.label import label
+from experiments.labels.table import read_table
+from tests.corag.text.tokens.worlds import ChatReader, byte_level
+from tests.experiments.worlds import QUERIES
+
+BUDGET = 260
+
+
+@pytest.fixture
+def reader(monkeypatch) -> ChatReader:
+    """A reader called `chat` that remembers its prompts."""
+    reader = ChatReader(byte_level())
+
+    def chat(*, tokenizer=None):
+        reader.tokens = tokenizer or byte_level()
+        return reader
+
+    monkeypatch.setitem(READERS.parts, "chat", chat)
+    return reader
+
+
+def evaluated(folder, **settings):
+    given = {"methods": "top-tokens, corag(agent=none, reranker=bm25)", "budget": BUDGET, "reader": "chat"}
+    return evaluate(EvaluateConfig(data=str(folder), quiet=True, **{**given, **settings}))
+
+
+def rows_of(out):
+    return [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+
+
+def test_no_prompt_of_a_comparison_exceeds_the_budget(small_data, reader, tmp_path):
+    out = tmp_path / "result.json"
+    result = evaluated(small_data, out=str(out))
+    assert result["budget_for"] == "prompt"
+    assert (result["tokenizer"], result["exact"]) == ("byte-level", True)
+    rows = rows_of(out)
+    counts = byte_level().count(reader.sent).tolist()
+    assert set(counts) == {row["prompt_tokens"] for row in rows}
+    assert BUDGET / 2 < max(counts) <= BUDGET
+    assert [method["over_budget"] for method in result["methods"]] == [0, 0]
+    assert all(0 < method["cost_tokens"] < method["prompt_tokens"] <= BUDGET for method in result["methods"])
+    assert all(row["chunks"] for row in rows)
+
+
+def test_a_budget_for_the_context_leaves_the_prompt_out(small_data, reader, tmp_path):
+    out = tmp_path / "result.json"
+    result = evaluated(small_data, out=str(out), budget_for="context", budget=150)
+    rows = rows_of(out)
+    assert all(row["cost_tokens"] <= 150 for row in rows)
+    assert any(row["prompt_tokens"] > 150 for row in rows)
+    assert [method["over_budget"] for method in result["methods"]] == [0, 0]
+
+
+def test_another_tokenizer_counts_for_reader_and_selectors(small_data, reader):
+    result = evaluated(small_data, tokenizer="estimate")
+    assert reader.tokens.name == "estimate"
+    assert (result["tokenizer"], result["exact"]) == ("estimate", False)
+    assert reader.tokens.count(reader.sent).max() <= BUDGET
+
+
+@pytest.mark.parametrize("run", ["evaluate", "label"])
+def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_data, reader, tmp_path, run):
+    with pytest.raises(InputError, match=r"budget of 40 tokens leaves no room for a context: the prompt of chat has"):
+        evaluated(small_data, budget=40) if run == "evaluate" else labelled(small_data, tmp_path, budget=40)
+    assert reader.sent == []
+
+
+def test_questions_whose_prompt_does_not_fit_the_window_fail_before_they_are_asked(small_data, reader):
+    reader.window_tokens = 200
+    result = evaluated(small_data, methods="top-tokens", limit=2)
+    [method] = result["methods"]
+    assert method["failed"] == 2
+    assert "the model takes 200 in all" in method["error"]
+    assert reader.sent == []
+
+
+def labelled(folder, tmp_path, **settings):
+    given = {
+        "rerankers": "bm25", "iterations": "1,3", "explorations": "0.1", "cost_weights": "0.3", "reader": "chat",
+        "budget": BUDGET, "limit": 3,
+    }  # fmt: skip
+    config = LabelConfig(data=str(folder), out=str(tmp_path / "labels.parquet"), quiet=True, **{**given, **settings})
+    return read_table(label(config))
+
+
+def test_no_prompt_of_a_labelling_exceeds_the_budget(small_data, reader, tmp_path):
+    rows, metadata = labelled(small_data, tmp_path)
+    assert metadata["tokenizer"] == "byte-level"
+    assert {row["error"] for row in rows} == {None}
+    assert {row["budget_tokens"] for row in rows} == {BUDGET}
+    assert BUDGET / 2 < byte_level().count(reader.sent).max() <= BUDGET
+    assert len(reader.sent) >= len(QUERIES[:3])
+
+
+def test_a_question_whose_prompts_do_not_fit_the_window_has_no_labels(small_data, reader, tmp_path):
+    reader.window_tokens = 150
+    rows, _ = labelled(small_data, tmp_path, limit=1)
+    assert all("the model takes 150 in all" in row["error"] for row in rows)
