@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -13,36 +12,26 @@ from typing import Any
 
 import numpy as np
 
-import corag
-from corag.budget import Budget, reader_and_tokens, tokens_setting
+from corag.budget import Budget
 from corag.cli.console import progress
-from corag.models.cached import CachedEmbedder, CachedEncoder
-from corag.models.embedders import MiniLMEmbedder
-from corag.models.minilm import minilm_encoder
+from corag.models.cached import CachedEmbedder
 from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE, in_runtime
-from corag.models.trained.folder import shipped_checkpoint
-from corag.naming import parse, spelling, split_parts
-from corag.readers.cached import CachedReader
-from corag.registry import SUMMARIZERS
-from corag.rerankers.cached import CachedReranker
-from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
-from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.naming import spelling
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
 from corag.text.visible import to_json
-from corag.types import Candidate, IdentifiedReranker, Reranker
+from corag.types import Candidate
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of
-from experiments.evaluation.leads import diversity, lead
+from experiments.evaluation.leads import gains
 from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
-from experiments.evaluation.methods import Methods, make_methods
 from experiments.evaluation.metrics import evidence_places
+from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (
     QRELS,
     RETRIEVER,
@@ -58,11 +47,8 @@ from experiments.run.tables import Result, markdown, replace_table
 
 logger = logging.getLogger(__name__)
 
-NO_READER = "none"
 MODELS = "models"
 """Key in the journal of the models that ran."""
-CACHE_MB = 16
-"""Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
 OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "write", "baselines", "challengers", *WHERE)
 """Settings that no row depends on, but for rounding."""
 
@@ -102,7 +88,7 @@ def compare(config: EvaluateConfig) -> Comparison:
     figure = None if config.figure is None else output_file(config.figure)
     runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
-    found = Comparison(results, *_gains(config, runs)) if config.several else Comparison(results)
+    found = Comparison(results, *gains(config, runs)) if config.several else Comparison(results)
     if config.several and config.out is not None:
         content = {**asdict(found), "config": _settings(config), "versions": versions()}
         write_atomically(Path(config.out) / "comparison.json", to_json(content, indent=2) + "\n")
@@ -136,45 +122,31 @@ class _Run:
             if self._source is not None
             else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
         )
-        reader = None
-        if config.reader == NO_READER:
-            self._tokens = corag.tokens(config.tokenizer)
-        else:
-            reader, self._tokens = reader_and_tokens(config.reader, config.tokenizer)
-        self._own_reader = reader
+        self._parts = parts = Parts(config, self._beside, answered=any(query.answers for query in self._queries))
+        self._tokens, self._own_reader, self._reader = parts.tokens, parts.own_reader, parts.reader
         for budget in self.budgets:
             self._budget(budget).check_room([query.question for query in self._queries])
-        self._unread = self._why_unread()
-        self._reader = None if reader is None or self._unread is not None else CachedReader(reader)
         self._measures = Measures(config.measures)
         self._shared = config.latency_questions is not None
-        self._methods = self._make_methods(shared=self._shared)
+        self._methods = parts.methods(shared=self._shared)
         self._content = [
             content_hash(self._folder, self._folder.queries, config.index, config.run),
-            _checkpoint_hash(config.agent),
+            checkpoint_hash(config.agent),
             self._tokens.name,
             versions(),
         ]
         self._rows: dict[int, dict[str, list[Row]]] = {}
 
-    def _why_unread(self) -> str | None:
-        """Return why the reader reads nothing; None where it does, or none was asked for."""
-        if self._own_reader is None or any(query.answers for query in self._queries):
+    def _beside(self, suffix: str) -> Path | None:
+        """Return the place of a file beside the results; None where nothing is written."""
+        if self.config.out is None:
             return None
-        return f"no question of {self.config.data}, {self.config.split}, has reference answers, so nothing is read"
+        out = Path(self.config.out)
+        return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
 
-    # --- Parts ---
-
-    @cached_property
-    def _encoder(self) -> CachedEncoder:
-        """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
-        path = self._beside("states.sqlite")
-        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=800 if path is None else 0, path=path)
-
-    @cached_property
+    @property
     def _embedder(self) -> CachedEmbedder:
-        from_source = self._source is not None
-        return CachedEmbedder(MiniLMEmbedder(encoder=self._encoder) if from_source else self.config.embedder)
+        return self._parts.embedder
 
     @cached_property
     def _pool(self) -> Pool:
@@ -190,54 +162,9 @@ class _Run:
                 quiet=config.quiet,
             )
         source = replace(self._source, unanswerable=0.0)
-        offered = evidence.pools(evidence.Corpus(self._folder, self._encoder), source, self._queries)
+        offered = evidence.pools(evidence.Corpus(self._folder, self._parts.encoder), source, self._queries)
         by_query = {one.id: list(map(Candidate, one.chunks, one.similarities)) for one in offered}
         return Pool("candidates", by_query)
-
-    def _make_methods(self, *, shared: bool) -> Methods:
-        """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
-        config = self.config
-        offered: dict[str, Any] = {
-            **tokens_setting(self._tokens),
-            "reranker": config.reranker,
-            "window": config.window,
-            "prefilter": config.prefilter,
-            "agent": config.agent,
-            "strict": config.strict,
-            "reader": self._reader if shared else self._own_reader,
-            "summarizer": config.summarizer,
-            "embedder": self._embedder,
-        }
-        if shared:
-            takes = SUMMARIZERS.settings(config.summarizer)
-            settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
-            offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
-        if not config.rerankers:
-            return make_methods(config.methods, offered, shared=shared)
-        rerankers = {text: self._shared_reranker(text) for text in split_parts(config.rerankers)} if shared else {}
-        offered["surrogate"] = rerankers.get(DEFAULT_SURROGATE)
-        selectors = {}
-        for label, (text, method) in config.pairs.items():
-            offered["reranker"] = rerankers[text] if shared else _reranker(text)
-            [selectors[label]] = make_methods(config.instead.get(label, method), offered).selectors.values()
-        return Methods(selectors)
-
-    def _shared_reranker(self, text: str) -> Reranker:
-        """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
-        made = _reranker(text)
-        if isinstance(made, EvidenceReranker):
-            return EvidenceReranker(adapter=made.parts, encoder=self._encoder, cache_mb=CACHE_MB)
-        path = self._beside("values.sqlite")
-        if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
-            return made
-        return CachedReranker(made, path)
-
-    def _beside(self, suffix: str) -> Path | None:
-        """Return the place of a file beside the results; None where nothing is written."""
-        if self.config.out is None:
-            return None
-        out = Path(self.config.out)
-        return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
 
     def _budget(self, tokens: int) -> Budget:
         return Budget(tokens, self._own_reader, self.config.budget_for)
@@ -308,7 +235,7 @@ class _Run:
         wanted = min(self.config.latency_questions + 1, len(self._queries))
         timed = [self._queries[int(place)] for place in np.linspace(0, len(self._queries) - 1, wanted)]
         if (key := f"{budget} latency {fingerprint([query.id for query in timed])}") not in journal.units:
-            selectors = self._make_methods(shared=False).selectors
+            selectors = self._parts.methods(shared=False).selectors
             times: dict[str, list[float]] = {name: [] for name in selectors}
             with progress(f"{self.name}, latency at {budget} tokens", quiet=self.config.quiet) as report:
                 for number, query in enumerate(timed, start=1):
@@ -348,7 +275,7 @@ class _Run:
             ],
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
-            **({} if self._unread is None else {"unread": self._unread}),
+            **({} if self._parts.unread is None else {"unread": self._parts.unread}),
             **({"ceiling": self._ceiling(budget)} if self._several else {}),
             "config": _settings(replace(config, budget=budget, budgets=())),
             "versions": versions(),
@@ -399,36 +326,6 @@ class _Run:
         return self._rows[budget]
 
 
-def _gains(config: EvaluateConfig, runs: Sequence[_Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the leads of the challengers, and the diversity of the rerankers."""
-    leads = []
-    for run in runs:
-        for budget in run.budgets if config.baselines else ():
-            rows = run.rows(budget)
-            baseline = max(config.baselines, key=lambda name: average(rows[name])["tes"] or 0.0)
-            leads += [
-                {"set": run.name, "budget_tokens": budget, "challenger": name, "baseline": baseline}
-                | lead(rows[name], rows[baseline], seed=config.seed)
-                for name in config.challengers
-            ]
-    names = [parse(text).name for text in config.rerankers]
-    diversities = []
-    for budget in runs[0].budgets if names else ():
-        for method in (parse(text).name for text in config.method_texts):
-            scores = {
-                run.name: np.array(
-                    [[row.get("f1", 0.0) for row in run.rows(budget)[f"{name} {method}"]] for name in names]
-                ).T
-                for run in runs
-            }
-            scores |= {"all": np.concatenate(list(scores.values()))} if len(runs) > 1 else {}
-            diversities += [
-                {"set": name, "budget_tokens": budget, "method": method} | diversity(names, of_set, seed=config.seed)
-                for name, of_set in scores.items()
-            ]
-    return leads, diversities
-
-
 def _estimated(rows: Mapping[str, Sequence[Row]]) -> bool:
     """Return whether the tokens of some selection were estimated."""
     return any(row.get("estimated") for of_method in rows.values() for row in of_method)
@@ -438,17 +335,6 @@ def _settings(config: EvaluateConfig) -> dict[str, Any]:
     """Return the settings that rows depend on, as JSON gives them back."""
     found: dict[str, Any] = json.loads(json.dumps(asdict(config)))
     return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
-
-
-def _checkpoint_hash(agent: str) -> list[str]:
-    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
-    folder = shipped_checkpoint(SHIPPED_AGENT) if agent == DEFAULT_AGENT else Path(agent)
-    files = sorted(file for file in folder.glob("*") if file.is_file()) if folder is not None else []
-    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-
-
-def _reranker(text: str) -> Reranker:
-    return corag.reranker(text)
 
 
 def _rows_file(file: Path) -> Path:

@@ -6,14 +6,16 @@ q questions, r rerankers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
+from corag.naming import parse
 from corag.types import FloatArray
-from experiments.evaluation.measure import Row, mean_tes
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.measure import Row, average, mean_tes
 
 ROUNDING = 1e-9
 """Scores no further apart are equal."""
@@ -114,3 +116,43 @@ def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESA
 def _gain(scores: FloatArray, oracles: FloatArray) -> float:
     best = float(scores.mean(axis=0).max())
     return float(oracles.mean()) / best - 1 if best > 0 else 0.0
+
+
+class Measured(Protocol):
+    """A set of questions whose rows are known."""
+
+    name: str
+    budgets: tuple[int, ...]
+
+    def rows(self, budget: int) -> Mapping[str, Sequence[Row]]:
+        """Return the rows of each method."""
+
+
+def gains(config: EvaluateConfig, runs: Sequence[Measured]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the leads of the challengers, and the diversity of the rerankers."""
+    leads = []
+    for run in runs:
+        for budget in run.budgets if config.baselines else ():
+            rows = run.rows(budget)
+            baseline = max(config.baselines, key=lambda name: average(rows[name])["tes"] or 0.0)
+            leads += [
+                {"set": run.name, "budget_tokens": budget, "challenger": name, "baseline": baseline}
+                | lead(rows[name], rows[baseline], seed=config.seed)
+                for name in config.challengers
+            ]
+    names = [parse(text).name for text in config.rerankers]
+    diversities = []
+    for budget in runs[0].budgets if names else ():
+        for method in (parse(text).name for text in config.method_texts):
+            scores = {
+                run.name: np.array(
+                    [[row.get("f1", 0.0) for row in run.rows(budget)[f"{name} {method}"]] for name in names]
+                ).T
+                for run in runs
+            }
+            scores |= {"all": np.concatenate(list(scores.values()))} if len(runs) > 1 else {}
+            diversities += [
+                {"set": name, "budget_tokens": budget, "method": method} | diversity(names, of_set, seed=config.seed)
+                for name, of_set in scores.items()
+            ]
+    return leads, diversities

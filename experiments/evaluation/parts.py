@@ -1,0 +1,115 @@
+"""What the methods of a comparison are made of: reader, tokenizer, embedder, rerankers, shared where they may be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import corag
+from corag.budget import reader_and_tokens, tokens_setting
+from corag.models.cached import CachedEmbedder, CachedEncoder
+from corag.models.embedders import MiniLMEmbedder
+from corag.models.minilm import minilm_encoder
+from corag.models.trained.folder import shipped_checkpoint
+from corag.naming import split_parts
+from corag.readers.cached import CachedReader
+from corag.registry import SUMMARIZERS
+from corag.rerankers.cached import CachedReranker
+from corag.rerankers.evidence.reranker import EvidenceReranker
+from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
+from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.types import IdentifiedReranker, Reader, Reranker
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.methods import Methods, make_methods
+
+NO_READER = "none"
+CACHE_MB = 16
+"""Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
+
+
+class Parts:
+    """The parts that a config names.
+
+    Args:
+        config: Settings of one set of questions.
+        beside: Returns the place of a file beside the results, by its suffix; None where nothing is written.
+        answered: Whether a question has reference answers.
+
+    Attributes:
+        tokens: Counts tokens.
+        own_reader: The reader, or None.
+        reader: The same, which reads each context once; None where nothing is to be read.
+        unread: Why a reader that was asked for reads nothing, or None.
+    """
+
+    def __init__(self, config: EvaluateConfig, beside: Callable[[str], Path | None], *, answered: bool) -> None:
+        self._config, self._beside = config, beside
+        self.own_reader: Reader | None = None
+        if config.reader == NO_READER:
+            self.tokens = corag.tokens(config.tokenizer)
+        else:
+            self.own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
+        self.unread: str | None = None
+        if self.own_reader is not None and not answered:
+            self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
+        self.reader = None if self.own_reader is None or self.unread is not None else CachedReader(self.own_reader)
+
+    @cached_property
+    def encoder(self) -> CachedEncoder:
+        """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
+        path = self._beside("states.sqlite")
+        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=800 if path is None else 0, path=path)
+
+    @cached_property
+    def embedder(self) -> CachedEmbedder:
+        """Embeds each text once; for sources, whose pools need MiniLM's states, with the encoder of all."""
+        given = MiniLMEmbedder(encoder=self.encoder) if self._config.sources else self._config.embedder
+        return CachedEmbedder(given)
+
+    def methods(self, *, shared: bool) -> Methods:
+        """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""
+        config = self._config
+        offered: dict[str, Any] = {
+            **tokens_setting(self.tokens),
+            "reranker": config.reranker,
+            "window": config.window,
+            "prefilter": config.prefilter,
+            "agent": config.agent,
+            "strict": config.strict,
+            "reader": (self.reader or self.own_reader) if shared else self.own_reader,
+            "summarizer": config.summarizer,
+            "embedder": self.embedder,
+        }
+        if shared:
+            takes = SUMMARIZERS.settings(config.summarizer)
+            settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
+            offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
+        if not config.rerankers:
+            return make_methods(config.methods, offered, shared=shared)
+        rerankers = {text: self._shared_reranker(text) for text in split_parts(config.rerankers)} if shared else {}
+        offered["surrogate"] = rerankers.get(DEFAULT_SURROGATE)
+        selectors = {}
+        for label, (text, method) in config.pairs.items():
+            offered["reranker"] = rerankers[text] if shared else corag.reranker(text)
+            [selectors[label]] = make_methods(config.instead.get(label, method), offered).selectors.values()
+        return Methods(selectors)
+
+    def _shared_reranker(self, text: str) -> Reranker:
+        """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
+        made = corag.reranker(text)
+        if isinstance(made, EvidenceReranker):
+            return EvidenceReranker(adapter=made.parts, encoder=self.encoder, cache_mb=CACHE_MB)
+        path = self._beside("values.sqlite")
+        if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
+            return made
+        return CachedReranker(made, path)
+
+
+def checkpoint_hash(agent: str) -> list[str]:
+    """Return hashes of a checkpoint's files: a new training may have written to the same folder."""
+    folder = shipped_checkpoint(SHIPPED_AGENT) if agent == DEFAULT_AGENT else Path(agent)
+    files = sorted(file for file in folder.glob("*") if file.is_file()) if folder is not None else []
+    return [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
