@@ -47,7 +47,7 @@ def read_pdf(data: bytes, name: str) -> FileText:
             outline = [_bookmark(item) for item in document.get_toc(max_depth=6)]
     except pdfium.PdfiumError as error:
         code = str(getattr(error, "err_code", ""))
-        raise UnreadableFileError(_REASONS.get(code, f"damaged: {error}")) from error
+        raise UnreadableFileError(_REASONS.get(code, f"damaged: {str(error).rstrip('.')}")) from error
     pages = _joined_words(_without_running_heads(pages))
     parts = [f"{page}\n" if page else "" for page in pages]
     starts, text = [0, *accumulate(map(len, parts))][:-1], "".join(parts)

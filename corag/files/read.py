@@ -41,6 +41,10 @@ _MARKS = {
     b"\xfe\xff": "utf-16",
 }
 _GUESS_BYTES = 2**16
+# Characters that no text has many of: controls, and U+FFFD for bytes that mean nothing.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f-\x9f\ufffd]")
+_NO_TEXT_SHARE = 0.02
+_FEW = 3
 # The older encodings that files have today; among all that there are, a guess goes astray.
 _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932", "euc_jp", "gb18030", "big5", "cp949"]
 
@@ -137,14 +141,19 @@ def decode(data: bytes) -> tuple[str, str]:
     """
     if encoding := next((name for mark, name in _MARKS.items() if data.startswith(mark)), ""):
         return data.decode(encoding, "replace"), ""
-    if data.count(0) > len(data) // 100:
-        raise UnreadableFileError("it is no text: it holds zero bytes")
     try:
-        return data.decode("utf-8-sig"), ""
+        text, encoding = data.decode("utf-8-sig"), ""
     except UnicodeDecodeError:
-        text = data.decode("utf-8-sig", "replace")
-    num_bad = text.count("\ufffd")
-    if sum(character > "\x7f" for character in text) > 3 * num_bad:
+        text, encoding = _decode_leniently(data)
+    sample = text[:_GUESS_BYTES]
+    if len(_NO_TEXT.findall(sample)) > max(_FEW, _NO_TEXT_SHARE * len(sample)):
+        raise UnreadableFileError("it is no text, whatever its name says")
+    return text, encoding
+
+
+def _decode_leniently(data: bytes) -> tuple[str, str]:
+    text = data.decode("utf-8-sig", "replace")
+    if sum(character > "\x7f" for character in text) > 3 * text.count("\ufffd"):
         return text, ""
     encoding = _guess(data[:_GUESS_BYTES])
     return data.decode(encoding, "replace"), encoding

@@ -122,6 +122,7 @@ class FolderSource:
         return key, chunk_file(name, file, self._tokens, self._chunking)
 
     def _note(self, settings: dict[str, Any], num_files: int) -> None:
+        self.changes.unreadable = dict(sorted(self.changes.unreadable.items()))
         settings["documents"] = num_files
         settings["unreadable"] = self.changes.unreadable
 

@@ -26,7 +26,7 @@ from corag.types import Chunk
 FORMAT_VERSION: Final = 1
 """Layout of the tables; raised by every change that this version could not read."""
 
-REMEDY = "choose another index path (--index), or replace this index with overwrite=True"
+REMEDY = "choose another index path (--index, or --out of `corag index`), or replace this index (--overwrite)"
 _TABLE = "corag_manifest"
 
 CHUNK_COLUMNS = ["position", "id", "text", "metadata"]

@@ -202,7 +202,7 @@ def test_unreadable_files_are_listed_and_left_out(folder: Path, tmp_path: Path):
     reasons = done.changes.unreadable
     assert {name: reason.split(":")[0].split(";")[0] for name, reason in reasons.items()} == {
         "lost.md": "cannot be opened",
-        "binary.txt": "it is no text",
+        "binary.txt": "it is no text, whatever its name says",
         "empty.txt": "empty",
         "locked.pdf": "encrypted",
         "old.docx": "encrypted, or in the old .doc format",
