@@ -15,7 +15,7 @@ from corag.reply import Reply
 from corag.text.visible import visible
 from experiments.data.config import comma_separated
 from experiments.run.journal import output_file, write_atomically
-from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of
+from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of, remarks
 
 MARKERS = ("o", "s", "^", "D")
 """Of methods that share a colour."""
@@ -93,6 +93,7 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
         title=title,
         summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
         tables=[_table(result) for result in ordered],
+        remarks=remarks(ordered),
         figures=[
             {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
             for name, svg in drawings.items()
@@ -135,11 +136,14 @@ def _table(result: Result) -> dict[str, Any]:
 def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = PANELS) -> str:
     """Return an SVG of quality against mean tokens: a panel for each metric, a line for each method, a mark a budget.
 
-    `results` has for each set of questions one result a budget. Several sets have a column of panels each.
+    `results` has for each set of questions one result a budget. Several sets have a column of panels each. A metric
+    that no method has a value of is left out.
     """
+    rows = [row for of_set in results.values() for result in of_set for row in result["methods"]]
+    metrics = [metric for metric in metrics if any(row.get(metric) is not None for row in rows)] or metrics[:1]
     panels = [(name, metric) for metric in metrics for name in results]
     columns = len(results) if len(results) > 1 else len(metrics)
-    styles = _styles([row["method"] for of_set in results.values() for result in of_set for row in result["methods"]])
+    styles = _styles([row["method"] for row in rows])
     # As high as the panels, or as the legend beside them where the methods are many.
     figure = new_figure(3.9 * columns + 2.4, max(3.5 * len(panels) / columns, 0.5 + 0.19 * len(styles)))
     axes = figure.subplots(len(panels) // columns, columns, squeeze=False)

@@ -107,7 +107,7 @@ def show(result: Result, title: str) -> None:
             for name, figure in figures.items()
         ]
     console.print(table(lines, columns, title=title))
-    for remark in _remarks([result]):
+    for remark in remarks([result]):
         say(remark)
 
 
@@ -121,8 +121,8 @@ def _texts(row: Mapping[str, Any], figures: Mapping[str, Figure], result: Result
     return {name: figure.text(figure_of(row, name, result["queries"])) for name, figure in figures.items()}
 
 
-def _remarks(results: Sequence[Result]) -> list[str]:
-    """Return what went wrong, once for each method, and what was left out."""
+def remarks(results: Sequence[Result]) -> list[str]:
+    """Return what is known of the candidates, what went wrong, once for each method, and what was left out."""
     failures = {
         row["method"]: f"{row['method']} failed on {row['failed']} of {result['queries']} questions"
         + (f" at {result['budget_tokens']} tokens" if len(results) > 1 else "")
@@ -199,7 +199,7 @@ def _set_tables(name: str, results: Sequence[Result]) -> list[str]:
     return [
         f"### {name}: {results[0]['queries']} questions at {budgets} tokens",
         markdown_table(["method", *(FIGURES[figure].heading for figure in shown)], lines),
-        *_remarks(results),
+        *remarks(results),
     ]
 
 

@@ -3,7 +3,7 @@
 import gzip
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.errors import DataError
@@ -78,6 +78,14 @@ def test_a_written_run_is_read_back(tmp_path_factory, rankings):
     assert ids(file) == {query: [escaped(name) for name in passages] for query, passages in rankings.items()}
     scores = {query: [one.score for one in ranked] for query, ranked in read_run(file).items()}
     assert all(list(found) == sorted(set(found), reverse=True) for found in scores.values())
+
+
+@settings(max_examples=20)
+@given(st.permutations(range(1, 401)), st.integers(1, 250))
+def test_the_best_of_a_long_run(tmp_path_factory, ranks, limit):
+    file = tmp_path_factory.mktemp("runs") / "a.run"
+    file.write_text("".join(f"q Q0 p{rank} {rank} {-rank} t\n" for rank in ranks))
+    assert ids(file, limit=limit) == {"q": [f"p{rank}" for rank in range(1, limit + 1)]}
 
 
 def test_what_is_written():

@@ -11,6 +11,7 @@ from corag.types import Chunk
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.rankings import Measures, ranking_of, write_runs
+from experiments.run.report import write_report
 from experiments.run.tables import markdown, show
 from tests.corag.text.test_beir import HEADING, write_beir
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
@@ -222,6 +223,9 @@ def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir,
     assert "no figures of answers: no question of" in printed and "nDCG@10" in printed
     assert "the retriever's 20.0 candidates: evidence recall" in printed
     assert "no figures of answers" in markdown({"beir": [result]})
+    page = write_report(tmp_path / "report.html", [result], title="BEIR").read_text()
+    assert "no figures of answers" in page and "the retriever&#39;s 20.0 candidates" in page
+    assert "evidence recall" in page and "ROUGE-L of the answer" not in page
 
 
 def test_answers_in_a_beir_folder_are_read(tmp_path, beir, reader):
