@@ -19,11 +19,13 @@ _REASONS = {"4": "encrypted; save it without a password", "5": "its encryption i
 
 _LIGATURES = {
     0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st",
-    0xAD: None, 0: None, 0xFFFF: None,
+    0: None, 0xFFFF: None,
 }  # fmt: skip
 # PDFium writes U+FFFE for a hyphen that ends a line.
-_BROKEN_WORD = re.compile(r"(\w[\w-]*)(?:\ufffe|[-\u2010]\n)(\w+)")
+_BROKEN_WORD = re.compile(r"(\w[\w-]*)(?:\ufffe|[-\u2010\xad]\n)(\w+)")
 _LEFT_OVER = re.compile(r"\ufffe\n?")
+# Dots that lead to the page number in a table of contents cost a token each.
+_DOT_LEADERS = re.compile(r"(?: ?\.){5,}")
 _TITLE_BY_PROGRAM = re.compile(r"microsoft \w+ - .*|untitled.*|title|.*\.(docx?|tex|dvi|indd|rtf|odt|pptx?|ps)", re.I)
 # Lines at the edge of a page that may be a running head, and how many of them a page may have.
 _EDGE_LINES = 2
@@ -66,7 +68,7 @@ def _page_text(document: Any, number: int) -> str:
         text: str = page.get_textpage().get_text_range()
     finally:
         page.close()
-    return text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES)
+    return _DOT_LEADERS.sub(" …", text.replace("\r\n", "\n").replace("\r", "\n").translate(_LIGATURES))
 
 
 def _bookmark(item: Any) -> tuple[int, str, int | None]:
@@ -116,7 +118,7 @@ def _joined_words(pages: list[str]) -> list[str]:
             return hyphenated
         return whole
 
-    return [_LEFT_OVER.sub("-", _BROKEN_WORD.sub(join, page)) for page in pages]
+    return [_LEFT_OVER.sub("-", _BROKEN_WORD.sub(join, page)).replace("\xad", "") for page in pages]
 
 
 def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | None]]) -> list[Heading]:

@@ -131,6 +131,7 @@ class FolderSource:
         if not (self.changes.unchanged or self.changes.changed or self.changes.added):
             self.changes.unchanged = settings["documents"]
             self.changes.unreadable = dict(settings["unreadable"])
+            self._report(len(self._keys), len(self._keys))
 
 
 def _file_digest(path: Path) -> str:

@@ -347,6 +347,13 @@ def test_broken_words_are_joined():
     )
 
 
+def test_dots_that_lead_to_a_page_number_are_few():
+    assert (
+        read_file(pdf([["Index . . . . . . . . 12", "wait... and see"]]), "a.pdf").text
+        == "Index … 12\nwait... and see\n"
+    )
+
+
 def test_pdfs_without_readable_text_are_refused():
     whole = pdf([["text"]])
     for data, message in [
