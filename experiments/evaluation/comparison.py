@@ -303,12 +303,16 @@ class _Run:
         return means
 
     def _ceiling(self, budget: int) -> float | None:
-        """Return the share of the questions with gold whose evidence is among the candidates and fits the budget."""
+        """Return the share of the questions with gold whose evidence is among the candidates and fits the budget.
+
+        Of several chunks that hold the same evidence the cheapest counts.
+        """
         fits = []
         for query in self._queries:
-            ranking = [candidate.chunk for candidate in self._pool.candidates(query)]
-            places = evidence_places(ranking, query.gold)
-            text = SEPARATOR.join(ranking[place].text for place in places or ())
+            chunks = [candidate.chunk for candidate in self._pool.candidates(query)]
+            cheapest = np.argsort(self._tokens.count([chunk.text for chunk in chunks]), kind="stable").tolist()
+            places = evidence_places([chunks[place] for place in cheapest], query.gold)
+            text = SEPARATOR.join(chunks[place].text for place in sorted(cheapest[place] for place in places or ()))
             prompt = self._budget(budget).prompt_tokens(query.question, text)
             in_context = self.config.budget_for == "context" or prompt is None
             cost = int(self._tokens.count([text])[0]) if in_context or prompt is None else prompt

@@ -209,6 +209,14 @@ def test_runs_that_are_asked_for_later_are_written(tmp_path, beir):
     assert second["work"] == first["work"] and (tmp_path / "runs" / "top-k_k=2.run").is_file()
 
 
+def test_of_chunks_with_the_same_evidence_the_cheapest_has_to_fit(tmp_path, small_data):
+    run = tmp_path / "a.run"
+    run.write_text("q10 Q0 varnish 1 2 t\nq10 Q0 varnish#0-23 2 1 t\n")
+    settings = {"run": str(run), "budgets": (8, 100), "methods": "top-k", "limit": 1}
+    short, long = compare(config_of(small_data, **settings)).results[small_data.name]
+    assert (short["ceiling"], short["methods"][0]["full_evidence"], long["ceiling"]) == (1.0, 1.0, 1.0)
+
+
 # --- Folders without answers ---
 
 
