@@ -9,6 +9,7 @@ from typing import Literal, TypeVar
 from corag.checks import check_budget, check_choice
 from corag.errors import InputError
 from corag.naming import Spelling, parse
+from corag.optional import warn_once
 from corag.registry import READERS
 from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
@@ -146,6 +147,15 @@ class Budget:
     def prompt_tokens(self, query: str, context: str) -> int | None:
         """Return the tokens of the whole prompt; None for a reader without one."""
         return self.reader.prompt_tokens(query, context) if isinstance(self.reader, PromptedReader) else None
+
+    def warn_if_exceeded(self, prompt_tokens: int | None, tokens: TokenCounter) -> None:
+        """Log a warning, once, if a model counted more tokens of a prompt than the budget allows."""
+        if self.of == "prompt" and prompt_tokens is not None and prompt_tokens > self.tokens:
+            name = "the reader" if self.reader is None else self.reader.name
+            warn_once(
+                f"{name} counted {prompt_tokens} tokens of a prompt, above the budget of {self.tokens}, which "
+                f"{tokens.name} counted; name the tokenizer of the model with --tokenizer"
+            )
 
     def counts(self, query: str, context: str, tokens: TokenCounter) -> Counts:
         """Return what the prompt costs with a context whose tokens were counted by `tokens`."""

@@ -167,6 +167,7 @@ def ask(
             selection = budget.select(selecting, question, candidates)
         with _timed(seconds, "read"):
             answer = reading.answer(question, selection.text)
+    budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
     return Reply(question, answer, selection, seconds, counts, parts, models())

@@ -60,8 +60,10 @@ def show_reply(reply: Reply) -> None:
     counts = reply.counts
     if counts.prompt_tokens is not None:
         limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""
-        counted = f"counted by {counts.tokenizer}{'' if counts.exact else ', not exactly'}"
-        say(f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context; {counted}")
+        counted = f"{'counted' if counts.exact else 'estimated'} by {counts.tokenizer}"
+        served = reply.answer.prompt_tokens
+        told = "" if served is None else f"; {served} as the model counted them"
+        say(f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}{told}")
     say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -138,6 +140,15 @@ def test_a_reply_says_what_its_prompt_cost_and_whether_that_is_exact(settings, c
     }.items()  # fmt: skip
     assert len(reply.selection) == 2
     assert reply.selection.trace.tokens_estimated == ("estimate" if tokenizer == "estimate" else None)
+
+
+@pytest.mark.parametrize(("served", "of"), [(None, "prompt"), (100, "prompt"), (101, "prompt"), (101, "context")])
+def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, of):
+    reader = ChatReader(COUNTERS["byte-level"], served=served)
+    with caplog.at_level(logging.WARNING):
+        corag.ask("so?", ["It flows."], budget_tokens=100, selector="full", reader=reader, budget_for=of)
+    warned = "chat counted 101 tokens of a prompt, above the budget of 100, which byte-level counted" in caplog.text
+    assert warned == (served == 101 and of == "prompt")
 
 
 def test_a_long_word_without_a_token_is_an_estimate():

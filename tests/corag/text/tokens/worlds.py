@@ -126,7 +126,14 @@ class ChatReader:
 
     name = "chat"
 
-    def __init__(self, tokens: TokenCounter, window_tokens: int | None = None, max_answer_tokens: int = 16) -> None:
+    def __init__(
+        self,
+        tokens: TokenCounter,
+        window_tokens: int | None = None,
+        max_answer_tokens: int = 16,
+        served: int | None = None,
+    ) -> None:
+        self.served = served
         self.tokens, self.window_tokens, self.max_answer_tokens = tokens, window_tokens, max_answer_tokens
         self.sent: list[str] = []
 
@@ -139,4 +146,4 @@ class ChatReader:
 
     def answer(self, query: str, context: str) -> Answer:
         self.sent.append(self.prompt(query, context))
-        return Answer("so it is")
+        return Answer("so it is", prompt_tokens=self.served)
