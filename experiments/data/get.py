@@ -266,7 +266,10 @@ def _to_bring(source: Source, splits: tuple[str, ...], error: UnfetchedError, co
         for remote in remotes
     ]
     listed = "; ".join(f"{name} from {address}" for name, address in dict.fromkeys(wanted or error.files))
-    return DataError(
-        f"{error.problem}; run the same command again where there is a network, or bring these files into a folder and "
-        f"add --from FOLDER: {listed}"
-    )
+    if config.from_ is not None:
+        remedy = "leave out --from where there is a network, or bring these files into that folder"
+    else:
+        remedy = (
+            "run the same command again where there is a network, or bring these files into a folder and add --from"
+        )
+    return DataError(f"{error.problem}; {remedy}: {listed}")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from corag.cli.main import main
 from corag.errors import DataError
 from corag.text.data import DataFolder
 from corag.text.find import find_data
@@ -256,7 +257,7 @@ def test_without_a_network_all_files_to_bring_are_named(tmp_path):
     with pytest.raises(DataError) as error:
         get_data(GetConfig("clapnq", str(tmp_path / "out"), "dev", quiet=True))
     message = str(error.value)
-    assert "add --from FOLDER: " in message
+    assert "add --from: " in message
     for name in ("clapnq_dev_answerable.jsonl", "question_dev_answerable.tsv", "passages.tsv"):
         assert f"{name} from https://" in message
     assert "clapnq_train_answerable.jsonl" not in message
@@ -329,6 +330,24 @@ def test_a_killed_conversion_runs_again(tmp_path):
     assert "data folder in" in done.stdout
     assert len(DataFolder.open(tmp_path / "out").queries) == 3
     assert not (tmp_path / ".out.part").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data"], "corag data is followed by list or get"),
+        (["data", "fetch", "squad"], "corag data is followed by list or get"),
+        (["data", "get", "hotpot"], "there is no data set 'hotpot'; did you mean 'hotpotqa'?"),
+        (
+            ["data", "get", "squad", "--from", "nowhere"],
+            "nowhere is not a folder; give the one with the source's files",
+        ),
+        (["data", "get", "felm"], "felm has no passages; name a data folder whose corpus holds the evidence"),
+    ],
+)
+def test_mistakes_on_the_command_line(arguments, message, capsys):
+    assert main(arguments) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_list_names_every_set_and_what_is_at_hand(tmp_path, monkeypatch, capsys):

@@ -88,7 +88,7 @@ def test_files_brought_by_hand(server, tmp_path):
 
 def test_a_missing_file_is_named_with_its_address(server, tmp_path):
     (tmp_path / "brought").mkdir()
-    with pytest.raises(DataError, match=rf"has no file qrels; .*add --from FOLDER: qrels from {server.url}/qrels"):
+    with pytest.raises(DataError, match=rf"has no file qrels; leave out --from .*: qrels from {server.url}/qrels"):
         get(tmp_path, from_=str(tmp_path / "brought"))
     del server.files["queries.tsv"]
     with pytest.raises(DataError, match=r"queries\.tsv cannot be fetched: .*404"):

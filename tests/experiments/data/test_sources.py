@@ -3,12 +3,15 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder
 from experiments.data.folder import read_source
 from experiments.data.get import GetConfig, get_data
 from experiments.data.sources.catalogue import SOURCES, find_source
+from experiments.data.sources.multihop import _joined
 from experiments.data.sources.source import Url
 from tests.experiments.data.source_files import WRITERS, hotpot_row, lines, text
 from tests.paths import ROOT
@@ -105,6 +108,16 @@ def test_hotpotqa_in_its_original_form(tmp_path):
 
     [theirs], [hubs] = hotpotqa(Rows([original]), "dev"), hotpotqa(Rows([hotpot_row(0)]), "dev")
     assert theirs == hubs
+
+
+words = st.text(st.characters(codec="utf-8"), max_size=8)
+
+
+@given(st.lists(words, max_size=6))
+def test_spans_are_those_of_the_sentences(sentences):
+    text, spans = _joined(sentences)
+    assert [text[start:end] for start, end in spans] == [sentence.strip() for sentence in sentences]
+    assert text == text.rstrip()
 
 
 def test_musique(tmp_path):
