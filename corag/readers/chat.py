@@ -10,6 +10,7 @@ import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from corag.errors import InputError
 from corag.models.chat.base import ChatSettings, Messages, Written
@@ -170,6 +171,9 @@ class TransformersReader(ChatReader, LocalSettings):
 
     For the settings see `ChatReader` and `corag.models.chat.local.LocalSettings`.
     """
+
+    # Questions that callers may hand it together; `batch_tokens` says how many share a batch.
+    max_concurrent: ClassVar[int] = 16
 
 
 def numbered(context: str) -> str:

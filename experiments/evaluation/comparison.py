@@ -202,26 +202,30 @@ class _Run:
 
     def _measure_quality(self, journal: Journal, judge: Judge | None) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
+        together = max(1, getattr(self._own_reader, "max_concurrent", 1))
         with progress(self.name, quiet=self.config.quiet) as report, recording() as models:
-            for number, query in enumerate(self._queries, start=1):
+            for begin in range(0, len(self._queries), together):
                 for budget in self.budgets:
-                    if (key := f"{budget} {query.id}") not in journal.units:
-                        rows = measure(
-                            query,
-                            self._pool.candidates(query),
-                            self._methods.selectors,
-                            self._budget(budget),
-                            self._tokens,
-                            reader=self._reader,
-                            embedder=self._embedder,
-                            judge=judge,
-                            timed=not self._shared,
-                        )
-                        # Those of an earlier, interrupted run stay.
-                        if (ran := ran_in_all([journal.units.get(MODELS, []), models()])) != journal.units.get(MODELS):
-                            journal.add(MODELS, ran)
-                        journal.add(key, rows)
-                report(number, len(self._queries))
+                    queries = self._queries[begin : begin + together]
+                    new = [query for query in queries if f"{budget} {query.id}" not in journal.units]
+                    found = measure(
+                        [(query, self._pool.candidates(query)) for query in new],
+                        self._methods.selectors,
+                        self._budget(budget),
+                        self._tokens,
+                        reader=self._reader,
+                        embedder=self._embedder,
+                        judge=judge,
+                        timed=not self._shared,
+                    )
+                    # Those of an earlier, interrupted run stay.
+                    if new and (ran := ran_in_all([journal.units.get(MODELS, []), models()])) != journal.units.get(
+                        MODELS
+                    ):
+                        journal.add(MODELS, ran)
+                    for query, rows in zip(new, found, strict=True):
+                        journal.add(f"{budget} {query.id}", rows)
+                report(min(begin + together, len(self._queries)), len(self._queries))
 
     def _latencies(self, journal: Journal, budget: int) -> Mapping[str, Sequence[float]]:
         """Return the milliseconds of selections that are timed by themselves, by method.
@@ -323,7 +327,8 @@ class _Run:
         """Return the rows of each method."""
         if budget not in self._rows:
             found: dict[str, list[Row]] = {}
-            for line in _rows_file(self._files[budget]).read_text(encoding="utf-8").splitlines():
+            # Not `splitlines`, which also cuts at line separators inside answers.
+            for line in _rows_file(self._files[budget]).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
                 row = json.loads(line)
                 found.setdefault(row.pop("method"), []).append(row)
             self._rows[budget] = found

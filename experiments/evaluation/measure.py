@@ -1,9 +1,10 @@
-"""One question under every method: what each chose, what was read from it, and the averages of these figures."""
+"""Questions under every method: what each chose, what was read from it, and the averages of these figures."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -47,9 +48,19 @@ FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
 """What one question may be too much for; a missing package, model or server is a reason to stop."""
 
 
+@dataclass(frozen=True)
+class _Chosen:
+    """What every selector chose for a question."""
+
+    query: Query
+    ranking: Sequence[Chunk]
+    selections: Mapping[str, Selection]
+    rows: dict[str, dict[str, Any]]
+    contexts: Sequence[str]
+
+
 def measure(
-    query: Query,
-    candidates: Sequence[Candidate],
+    questions: Sequence[tuple[Query, Sequence[Candidate]]],
     selectors: Mapping[str, Selector],
     budget: Budget,
     tokens: TokenCounter,
@@ -58,39 +69,74 @@ def measure(
     embedder: Embedder,
     judge: Judge | None = None,
     timed: bool = True,
-) -> dict[str, dict[str, Any]]:
-    """Let every selector choose for one question, and return the row of each.
+) -> list[dict[str, dict[str, Any]]]:
+    """Let every selector choose for each question, and return the rows of the questions, by selector.
 
-    Equal contexts are read once; without a reader nothing is. A selector that fails is noted with its error, and the
-    others go on. With `timed` rows have the milliseconds of the selection.
+    The contexts of all questions are read together, equal ones once; without a reader nothing is. A selector that fails
+    is noted with its error, and the others go on. With `timed` rows have the milliseconds of the selection.
+
+    Args:
+        questions: Questions with their candidates.
+        selectors: By name.
+        budget: Of each prompt.
+        tokens: Counts them.
+        reader: Answers from what was chosen.
+        embedder: Compares chunks and answers.
+        judge: Grades the answers.
+        timed: Whether selections are timed.
     """
+    chosen = [_choose(*question, selectors, budget, timed=timed) for question in questions]
+    pairs = [(one.query.question, context) for one in chosen for context in one.contexts]
+    found: dict[tuple[str, str], str] = {}
+    if reader is not None and pairs:
+        read = reader.answer_many([query for query, _ in pairs], [context for _, context in pairs])
+        found = {pair: answer.text for pair, answer in zip(pairs, read, strict=True)}
+    rows = []
+    for one in chosen:
+        answers = {text: found[one.query.question, text] for text in one.contexts} if found else {}
+        rows.append(_figures(one, answers, budget, tokens, embedder, judge))
+    return rows
+
+
+def _choose(
+    query: Query, candidates: Sequence[Candidate], selectors: Mapping[str, Selector], budget: Budget, *, timed: bool
+) -> _Chosen:
     rows: dict[str, dict[str, Any]] = {}
-    chosen: dict[str, Selection] = {}
+    selections: dict[str, Selection] = {}
     ranking = [candidate.chunk for candidate in candidates]
     for name, selector in selectors.items():
         found, latency_ms = select(selector, query, candidates, budget)
         if isinstance(found, Exception):
             rows[name] = {"query": query.id, "failed": 1, "error": f"{type(found).__name__}: {found}"}
         else:
-            chosen[name] = found
+            selections[name] = found
             rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if timed else {})}
-    originals = [_original(selection, ranking) for selection in chosen.values() if not _is_whole(selection)]
+    originals = [_original(selection, ranking) for selection in selections.values() if not _is_whole(selection)]
     originals = [text for text in originals if budget.fits_window(query.question, text)]
-    contexts = [*(selection.text for selection in chosen.values()), *originals]
-    answers: dict[str, str] = {}
-    if reader is not None:
-        read = reader.answer_many([query.question] * len(contexts), contexts)
-        answers = {context: answer.text for context, answer in zip(contexts, read, strict=True)}
+    contexts = [*(selection.text for selection in selections.values()), *originals]
+    return _Chosen(query, ranking, selections, rows, contexts)
+
+
+def _figures(
+    chosen: _Chosen,
+    answers: Mapping[str, str],
+    budget: Budget,
+    tokens: TokenCounter,
+    embedder: Embedder,
+    judge: Judge | None,
+) -> dict[str, dict[str, Any]]:
+    """Return the rows of a question, given the answer from each context; none where nothing is read."""
+    query, rows = chosen.query, chosen.rows
     grades: dict[str, dict[str, Any]] = {}
     if judge is not None and query.answers:
-        texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.values() if answers))
+        texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.selections.values() if answers))
         for text, (grade, reason) in zip(texts, judge.judge(query.question, texts, query.answers), strict=True):
             graded = {"judge_error": reason} if grade is None else {"judge": grade}
             grades[text] = {**graded, "judge_unusable": int(grade is None)}
-    for name, selection in chosen.items():
+    for name, selection in chosen.selections.items():
         rows[name] |= {
             **selection_figures(query, selection, tokens, budget),
-            **depth_figures(query, selection, ranking),
+            **depth_figures(query, selection, chosen.ranking),
             "redundancy": redundancy(_parts(selection), embedder),
             "ids": list(selection.ids),
             "ranking": ranking_of(_shown(selection), query.gold),
@@ -98,7 +144,7 @@ def measure(
         if answers:
             answer = answers[selection.text]
             rows[name] |= {**reading_figures(query, answer), **grades.get(answer, {}), "answer": answer}
-            rows[name] |= summary_figures(selection, ranking, answer, answers.get, tokens, embedder)
+            rows[name] |= summary_figures(selection, chosen.ranking, answer, answers.get, tokens, embedder)
     return rows
 
 
