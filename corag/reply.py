@@ -60,6 +60,9 @@ class Reply:
             "answer": self.answer.text,
             "confidence": self.answer.confidence,
             "answer_chunk": self.answer_chunk,
+            "citations": self.citations,
+            "cut": self.answer.cut,
+            "usage": {"prompt_tokens": self.answer.prompt_tokens, "answer_tokens": self.answer.answer_tokens},
             "cost_tokens": selection.cost_tokens,
             **asdict(self.counts),
             "value": selection.value,
@@ -82,12 +85,24 @@ class Reply:
     @property
     def answer_chunk(self) -> str | None:
         """Return the id of the chunk that the answer came from; None where the reader cannot say, or for a summary."""
-        answer, chunks = self.answer, self.selection.chunks
-        if answer.chunk is None or self.selection.text != SEPARATOR.join(chunk.text for chunk in chunks):
+        answer = self.answer
+        if answer.chunk is None:
             return None
-        # A chunk that holds empty lines is several parts to the reader, so characters count.
-        parts = self.selection.text.split(SEPARATOR)[: answer.chunk]
-        place = answer.spans[0][0] if answer.spans else sum(len(part) + len(SEPARATOR) for part in parts)
+        return self._chunk_at(answer.spans[0][0] if answer.spans else self._begin_of(answer.chunk))
+
+    @property
+    def citations(self) -> dict[str, str | None]:
+        """Return the id of the chunk that each citation marker of the answer stands for; None for a summary."""
+        return {f"[{part + 1}]": self._chunk_at(self._begin_of(part)) for part in self.answer.citations}
+
+    def _begin_of(self, part: int) -> int:
+        """Return where a part of the context begins; a chunk that holds empty lines is several parts to a reader."""
+        return sum(len(text) + len(SEPARATOR) for text in self.selection.text.split(SEPARATOR)[:part])
+
+    def _chunk_at(self, place: int) -> str | None:
+        chunks = self.selection.chunks
+        if self.selection.text != SEPARATOR.join(chunk.text for chunk in chunks):
+            return None
         ends = accumulate(len(chunk.text) + len(SEPARATOR) for chunk in chunks)
         return next(chunk.id for chunk, end in zip(chunks, ends, strict=True) if place < end)
 

