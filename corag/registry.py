@@ -265,6 +265,25 @@ def reader(part: Spelling | Reader, /, **settings: Any) -> Reader:
     return READERS.make(part, **settings)
 
 
+def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
+    """Return a reader that asks its language model by a prompt, as `--prompt` names it; with None as it is.
+
+    Raises:
+        InputError: It asks none, or its prompt is set already.
+    """
+    if prompt is None:
+        return part
+    written = parse(part)
+    if "prompt" not in READERS.settings(part):
+        raise InputError(
+            f"reader {written.name!r} has no prompt; leave out --prompt, or name a reader that asks a language model: "
+            "openai(model=...), ollama(model=...) or transformers(model=...)"
+        )
+    if "prompt" in written.settings:
+        raise InputError(f"reader {str(written)!r} has a prompt already; leave out --prompt, or the prompt in it")
+    return str(PartName(written.name, {**written.settings, "prompt": prompt}))
+
+
 def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
     """Return a summarizer."""
     return SUMMARIZERS.make(part, **settings)

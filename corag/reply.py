@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Text, as_candidates, with_cosines
@@ -25,7 +25,7 @@ from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
 from corag.text.documents import SEPARATOR, citation
-from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, TokenCounter
+from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
 DEFAULT_EMBEDDER = "minilm"
 
@@ -119,6 +119,7 @@ def ask(
     retrieval: Retrieval = "hybrid",
     tokens: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
+    hear: Callable[[str], None] | None = None,
 ) -> Reply:
     """Answer a question from an index, from texts, or from what a retriever finds.
 
@@ -137,6 +138,7 @@ def ask(
         retrieval: How the index finds them; see `ChunkIndex.retrieve`.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
+        hear: Called with each piece of the answer as it is written, where the reader is a `StreamingReader`.
 
     Raises:
         InputError: The question is empty, the budget or the number of candidates below 1, a text of a wrong type, or
@@ -181,7 +183,7 @@ def ask(
         with _timed(seconds, "select"):
             selection = budget.select(selecting, question, candidates)
         with _timed(seconds, "read"):
-            answer = reading.answer(question, selection.text)
+            answer = _read(reading, question, selection.text, hear)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
@@ -202,6 +204,17 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     retrieve_s = time.perf_counter() - begun_s
     reply = await asyncio.to_thread(ask, question, lambda *_: found, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
+
+
+def _read(reader: Reader, question: str, context: str, hear: Callable[[str], None] | None) -> Answer:
+    if hear is None or not isinstance(reader, StreamingReader):
+        return reader.answer(question, context)
+    pieces = reader.stream(question, context)
+    while True:
+        try:
+            hear(next(pieces))
+        except StopIteration as end:
+            return cast(Answer, end.value)
 
 
 @contextmanager

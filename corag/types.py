@@ -5,7 +5,7 @@ Any object with the methods of `Reranker` is one. Optional abilities have protoc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
@@ -369,6 +369,14 @@ class BatchReader(Reader, Protocol):
 
     def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
         """Return the answer to each question from the context at its place."""
+
+
+@runtime_checkable
+class StreamingReader(Reader, Protocol):
+    """A reader whose answer can be heard while it is written."""
+
+    def stream(self, query: str, context: str) -> Generator[str, None, Answer]:
+        """Yield the pieces of an answer as they are written, and return the answer; closing it stops the reader."""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from corag.errors import InputError
 from corag.index.search import Retrieval
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, parse
-from corag.registry import SELECTORS
+from corag.registry import SELECTORS, with_prompt
 from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import to_json
 
@@ -37,6 +37,8 @@ class AskConfig(Runtime):
         retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid).
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
+        prompt: What a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
+            fields {question} and {context}.
         tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
             a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
             minilm; estimate.
@@ -57,6 +59,7 @@ class AskConfig(Runtime):
     num_candidates: int = 20
     retrieval: Retrieval = "hybrid"
     reader: Spelling = "minilm-reader"
+    prompt: str | None = None
     tokenizer: Spelling = AUTO
     embedder: Spelling | None = None
     json: bool = False
@@ -67,7 +70,7 @@ def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
     from corag.checks import check_budget, check_query
-    from corag.cli.show import show_reply
+    from corag.cli.show import AnswerHeard, show_reply
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 
     check_query(config.question)
@@ -80,7 +83,9 @@ def run(config: AskConfig) -> None:
     asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter")}
     settings = {name: value for name, value in asked.items() if value is not None}
     settings |= {"strict": True} if config.strict else {}
-    reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
+    reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
+    # People see the answer as it is written; others get the whole.
+    heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
     offered = {**tokens_setting(tokens), "agent": config.agent}
     reply = corag.ask(
         config.question,
@@ -93,8 +98,9 @@ def run(config: AskConfig) -> None:
         retrieval=config.retrieval,
         tokens=tokens,
         budget_for=config.budget_for,
+        hear=heard,
     )
     if config.json:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:
-        show_reply(reply)
+        show_reply(reply, heard=heard is not None and heard.any)

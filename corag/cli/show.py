@@ -27,10 +27,37 @@ MAX_LISTED = 20
 """Unreadable files that are printed; the index's manifest lists all."""
 
 
-def show_reply(reply: Reply) -> None:
-    """Print an answer, the selected chunks in order with cost, value and origin, and the time of each step."""
+class AnswerHeard:
+    """Prints the pieces of an answer as they arrive.
+
+    Attributes:
+        any: Whether there was one.
+    """
+
+    def __init__(self) -> None:
+        self.any = False
+
+    def __call__(self, piece: str) -> None:
+        """Print a piece."""
+        self.any = True
+        stdout().print(plain(piece), end="", soft_wrap=True)
+
+
+def show_reply(reply: Reply, *, heard: bool = False) -> None:
+    """Print an answer, the selected chunks in order with cost, value and origin, and the time of each step.
+
+    Args:
+        reply: The answer and how it came about.
+        heard: Whether the answer was printed as it was written.
+    """
     console, selection, trace = stdout(), reply.selection, reply.selection.trace
-    console.print(Panel(plain(reply.answer.text or "(no answer)"), title="answer", title_align="left"))
+    answer = reply.answer
+    if heard:
+        say("\n" if answer.text else "\n(no answer)\n")
+    else:
+        console.print(Panel(plain(answer.text or "(no answer)"), title="answer", title_align="left"))
+    if answer.cut:
+        say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
     values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
     rows = [
         {
@@ -47,7 +74,9 @@ def show_reply(reply: Reply) -> None:
         columns = {"place": "#", "tokens": "tokens", "value": value, "text": "begins"}
         console.print(table(rows, columns))
         for place, chunk in enumerate(selection.chunks, start=1):
-            say(f"[{place}] {citation(chunk)}{'  <- answer' if chunk.id == reply.answer_chunk else ''}")
+            cited = " ".join(marker for marker, name in reply.citations.items() if name == chunk.id)
+            from_here = f"  <- answer{f', cited as {cited}' if cited else ''}"
+            say(f"[{place}] {citation(chunk)}{from_here if cited or chunk.id == reply.answer_chunk else ''}")
     else:
         say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
     noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}

@@ -13,6 +13,7 @@ from corag.index.search import Retrieval
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import Spelling, parse
+from corag.registry import with_prompt
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
 
@@ -89,6 +90,8 @@ class SelectionSettings(CandidateSettings, Runtime):
         window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
         reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.
+        prompt: What such a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
+            fields {question} and {context}; the same as the setting `prompt` of the reader.
         tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
             a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
             minilm; estimate.
@@ -102,6 +105,7 @@ class SelectionSettings(CandidateSettings, Runtime):
     budget_for: BudgetFor = "prompt"
     window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
+    prompt: str | None = None
     tokenizer: Spelling = AUTO
     embedder: Spelling = "minilm"
     index: str | None = None
@@ -111,6 +115,8 @@ class SelectionSettings(CandidateSettings, Runtime):
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
+        object.__setattr__(self, "reader", with_prompt(self.reader, self.prompt))
+        object.__setattr__(self, "prompt", None)
         spell_out(self, "reader", "embedder", "tokenizer")
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")

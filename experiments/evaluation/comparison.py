@@ -219,9 +219,8 @@ class _Run:
                         timed=not self._shared,
                     )
                     # Those of an earlier, interrupted run stay.
-                    if new and (ran := ran_in_all([journal.units.get(MODELS, []), models()])) != journal.units.get(
-                        MODELS
-                    ):
+                    before = journal.units.get(MODELS, [])
+                    if (ran := ran_in_all([before, models()])) != before:
                         journal.add(MODELS, ran)
                     for query, rows in zip(new, found, strict=True):
                         journal.add(f"{budget} {query.id}", rows)

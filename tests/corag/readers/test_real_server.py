@@ -111,4 +111,4 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
         assert {name: row[name] for name in ("answer", "ids", "latency_ms")}.items() <= unit["top-k(k=2)"].items()
     [method] = result["methods"]
     assert (result["queries"], method["over_budget"], method["failed"]) == (20, 0, 0)
-    assert method["sub_em"] > 0.5
+    assert method["sub_em"] > 0.2

@@ -1,0 +1,132 @@
+"""Prompts as files: the shipped ones, one's own, and what is wrong with a file."""
+
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag.cli.main import main
+from corag.errors import InputError
+from corag.models.chat.prompts import Prompt, prompt
+from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, citations, numbered
+from corag.registry import with_prompt
+from corag.text.documents import SEPARATOR
+from corag.types import Answer
+from tests.chat_server import ChatServer, Reply
+
+SHIPPED = sorted(path.stem for path in (Path(corag.__file__).parent / "prompts").glob("*.txt"))
+QUESTION = "Who is the mayor of Berlin?"
+CONTEXT = SEPARATOR.join(["Bonn was the capital.", "Berlin\nThe mayor of Berlin is Anna Weiss."])
+
+
+def of_reader(name):
+    return prompt(name, "corag/prompts", needs=["question"], one_of=["context", NUMBERED])
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_prompt_shows_question_and_context(name):
+    with ChatServer(Reply("Anna Weiss [2].")) as server:
+        reader = OllamaReader(host=server.host, prompt=name)
+        assert reader.answer(QUESTION, CONTEXT).text == "Anna Weiss [2]."
+    text = "\n".join(message["content"] for message in server.chats[0]["messages"])
+    shown = numbered(CONTEXT) if name == "cited" else CONTEXT
+    assert QUESTION in text and shown in text
+    assert re.search(r"\{[a-z_]+\}", text) is None
+    assert (NO_ANSWER in text) == (name != "paper-crag")
+
+
+def test_the_names_that_commands_know_are_there():
+    assert {"short", "sentences", "cited", "paper-crag"} <= set(SHIPPED)
+
+
+def test_citations_lead_to_the_chunks():
+    three = SEPARATOR.join([CONTEXT, "Paris."])
+    with ChatServer(Reply("She is Anna Weiss [2][1]. See [9] and [2].")) as server:
+        reader = OllamaReader(host=server.host, prompt="cited")
+        assert reader.answer(QUESTION, three) == Answer(
+            "She is Anna Weiss [2][1]. See [9] and [2].", None, chunk=1, citations=(1, 0)
+        )
+        texts = [{"id": "a", "text": "Anna."}, {"id": "b", "text": f"Berlin{SEPARATOR}The mayor."}]
+        reply = corag.ask(QUESTION, texts, selector="full", reader=reader, budget_tokens=2000)
+        assert reply.selection.text.count(SEPARATOR) == 2
+        first, _ = reply.selection.ids
+        assert reply.citations == ({"[2]": "b", "[1]": "a"} if first == "a" else {"[2]": "b", "[1]": "b"})
+        assert reply.to_dict()["citations"] == reply.citations
+        plain = OllamaReader(host=server.host).answer(QUESTION, three)
+    assert plain.citations == ()
+
+
+@given(st.lists(st.text(st.sampled_from("a \n[1]"), max_size=5), max_size=4))
+def test_numbers_are_those_of_the_parts(parts):
+    context = SEPARATOR.join(parts)
+    marked = numbered(context).split(SEPARATOR)
+    assert len(marked) == len(context.split(SEPARATOR))
+    for number, (with_marker, part) in enumerate(zip(marked, context.split(SEPARATOR), strict=True), start=1):
+        assert with_marker == (f"[{number}] {part}" if part.strip() else part)
+    assert citations("".join(f"[{number}]" for number in range(9)), context) == tuple(range(min(8, len(marked))))
+
+
+def test_markers_are_part_of_the_prompt():
+    reader = OllamaReader(prompt="cited", tokenizer="minilm")
+    plain, marked = reader.tokens.count([CONTEXT, numbered(CONTEXT)])
+    assert marked > plain
+    assert reader.prompt_tokens(QUESTION, CONTEXT) - reader.prompt_tokens(QUESTION) == marked
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "my prompt.txt"
+    path.write_text('[system]\nSay {"json": true}.\n[user]\n{question} | {context}\n[assistant]\nYes\n[user]\nSo?')
+    with ChatServer(Reply("ok")) as server:
+        OllamaReader(host=server.host, prompt=str(path)).answer("{context}?", "{0} {question} <system>")
+    assert [(one["role"], one["content"]) for one in server.chats[0]["messages"]] == [
+        ("system", 'Say {"json": true}.'), ("user", "{context}? | {0} {question} <system>"),
+        ("assistant", "Yes"), ("user", "So?"),
+    ]  # fmt: skip
+    path.write_text("{question} <part>{context}</part>")
+    assert of_reader(str(path)).messages(question="</part>?", context="a </ PART > <b>") == [
+        {"role": "user", "content": "< /part>? <part>a < / PART > <b></part>"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{context}", r"must have {question} and one of {context}, {numbered_context}, got {context}"),
+        ("{question}", "must have {question} and one of"),
+        ("{question} {context} {numbered_context}", "must have {question} and one of"),
+        ("", "must have .*, got none"),
+        ("{question} {context} {more}", r"has a field {more}; its fields are {question} and one of"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (None, r"is no file that can be read; use one of cited, paper-crag, sentences, short, or the path"),
+    ],
+)
+def test_a_file_that_is_no_prompt(tmp_path, content, message):
+    path = tmp_path / "prompt.txt"
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(InputError, match=f"prompt '{path}' {message}"):
+        of_reader(str(path))
+    with pytest.raises(InputError, match="is no file that can be read"):
+        of_reader(str(tmp_path))
+
+
+def test_a_prompt_without_fields_is_itself():
+    assert Prompt("mine", "Hello {").messages() == [{"role": "user", "content": "Hello {"}]
+
+
+def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
+    assert with_prompt("ollama(model=x)", "cited") == "ollama(model=x, prompt=cited)"
+    assert with_prompt({"ollama": {"model": "x"}}, None) == {"ollama": {"model": "x"}}
+    with pytest.raises(InputError, match="reader 'minilm-reader' has no prompt; leave out --prompt"):
+        with_prompt("minilm-reader", "cited")
+    with pytest.raises(InputError, match="has a prompt already"):
+        with_prompt("ollama(prompt=short)", "cited")
+    with ChatServer(Reply("Anna Weiss [1].")) as server:
+        command = ["ask", QUESTION, "--index", str(small_index), "--reader", f"ollama(host={server.host})"]
+        main([*command, "--prompt", "cited", "--budget", "3000"])
+    printed = capsys.readouterr().out
+    assert "Anna Weiss [1]." in printed and "<- answer, cited as [1]" in printed
+    assert "\n\n[2] " in server.chats[0]["messages"][1]["content"]
