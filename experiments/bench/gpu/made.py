@@ -28,6 +28,7 @@ class Size:
     Attributes:
         questions: Questions that are labelled.
         candidates: Candidates of each.
+        words: Fewest and most words of a made passage.
         searched: Questions that are searched by each policy with each reranker, after one that warms up.
         max_scored: Orders that such a search may ask for.
         texts: Texts that are run for the tokens a second.
@@ -40,6 +41,7 @@ class Size:
 
     questions: int = 200
     candidates: int = 20
+    words: tuple[int, int] = (40, 120)
     searched: int = 5
     max_scored: int = 100
     texts: int = 2000
@@ -53,8 +55,8 @@ class Size:
 
 FULL = Size()
 SMALL = Size(
-    questions=2, candidates=4, searched=1, max_scored=8, texts=6, compared=1, layers=2, width=32, rows=100, epochs=1,
-    seconds=0.0,
+    questions=2, candidates=4, words=(12, 16), searched=1, max_scored=8, texts=6, compared=1, layers=2, width=32,
+    rows=100, epochs=1, seconds=0.0,
 )  # fmt: skip
 
 
@@ -82,14 +84,16 @@ def made_world(size: Size, data: str | None, scratch: Path) -> Iterator[World]:
 
 
 def _made(size: Size) -> tuple[list[Query], list[list[Candidate]]]:
-    """Return questions that name words of their evidence, among passages of 40 to 120 words."""
+    """Return questions that name words of their evidence."""
     rng = np.random.default_rng(SEED)
     known = sorted(load_tokenizer(model_folder() / "tokenizer.json").get_vocab())
     words = np.array([word for word in known if word.isascii() and word.isalpha() and len(word) > 3])
     chances = 1 / (np.arange(len(words)) + 20.0)
     queries, pools = [], []
     for number in range(max(size.questions, size.compared)):
-        texts = [rng.choice(words, rng.integers(40, 120), p=chances / chances.sum()) for _ in range(size.candidates)]
+        texts = [
+            rng.choice(words, rng.integers(*size.words), p=chances / chances.sum()) for _ in range(size.candidates)
+        ]
         chunks = [
             Chunk(f"q{number}-{place}", f"{' '.join(text[:2]).title()}\n{_sentences(text)}")
             for place, text in enumerate(texts)

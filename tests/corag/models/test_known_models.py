@@ -11,24 +11,26 @@ import numpy as np
 import pytest
 import torch
 import transformers
-import transformers.dynamic_module_utils as dynamic_modules
 
 import corag
 from corag.errors import InputError, ModelError
 from corag.models.embedders import BgeM3Embedder
 from corag.models.engine.checkpoint import code_repositories
 from corag.models.engine.engine import quiet
-from corag.models.known import BGE_M3, KNOWN_RERANKERS, ModelCard, announce
+from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
 from corag.rerankers.cross_encoder import CrossEncoder
 from tests.corag.models.worlds import (
+    GTE,
+    JINA_V1,
+    JINA_V2,
+    NEED_CODE,
     change_json,
     put_on_hub,
     save_bert,
-    save_bge_m3,
     save_causal_lm,
     save_gte,
     save_own_code,
-    save_xlm_roberta,
+    small_hub,
 )
 
 pytestmark = pytest.mark.slow
@@ -37,34 +39,15 @@ pytest.importorskip("openvino")
 
 QUESTION = "Which river flows through the capital?"
 PASSAGES = ["Berlin is the capital.", "The Spree, a river, flows there!", "Bananas."]
-JINA_V1, JINA_V2 = "jinaai/jina-reranker-v1-turbo-en", "jinaai/jina-reranker-v2-base-multilingual"
-GTE, NEW_IMPL = "Alibaba-NLP/gte-multilingual-reranker-base", "Alibaba-NLP/new-impl"
-NEED_CODE = (JINA_V1, JINA_V2, GTE)
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """A cache of the hub with a small model under every known name, and others."""
     folder, cache = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("hub")
-    xlm_roberta, own = save_xlm_roberta(folder / "xlm"), save_own_code(folder / "own")
-    elsewhere = save_own_code(folder / "gte", folder / "new-impl", model_type="new", repository=NEW_IMPL)
-    m3 = save_bge_m3(folder / "m3")
-    pickled = shutil.copytree(m3, folder / "pickled")
-    (pickled / "model.safetensors").unlink()
-    for name in KNOWN_RERANKERS:
-        put_on_hub(cache, name, {GTE: elsewhere}.get(name, own if name in NEED_CODE else xlm_roberta))
-    put_on_hub(cache, NEW_IMPL, folder / "new-impl")
-    put_on_hub(cache, "cross-encoder/tiny", save_bert(folder / "bert"))
-    put_on_hub(cache, BGE_M3.name, pickled)
-    put_on_hub(cache, BGE_M3.name, m3, BGE_M3.weights_revision)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-        patch.setattr(dynamic_modules, "HF_MODULES_CACHE", str(cache / "code"))
-        patch.setattr(sys, "path", list(sys.path))
-        patch.delenv("OWN_CODE_RAN", raising=False)
+    with small_hub(folder, cache):
+        put_on_hub(cache, "cross-encoder/tiny", save_bert(folder / "bert"))
         yield folder
-        for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
-            del sys.modules[module]
 
 
 @pytest.fixture

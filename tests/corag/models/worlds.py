@@ -4,14 +4,20 @@ import hashlib
 import json
 import shutil
 import string
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 
+import huggingface_hub.constants
+import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from transformers import dynamic_module_utils
 
 from corag.models.engine.engine import quiet
+from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.text.tokens import model_folder
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -181,6 +187,37 @@ def put_on_hub(cache: Path, name: str, folder: Path, revision: str = "main") -> 
     shutil.copytree(folder, repository / "snapshots" / commit)
     (repository / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
     (repository / "refs" / revision).write_text(commit)
+
+
+JINA_V1, JINA_V2 = "jinaai/jina-reranker-v1-turbo-en", "jinaai/jina-reranker-v2-base-multilingual"
+GTE, NEW_IMPL = "Alibaba-NLP/gte-multilingual-reranker-base", "Alibaba-NLP/new-impl"
+NEED_CODE = (JINA_V1, JINA_V2, GTE)
+
+
+@contextmanager
+def small_hub(folder: Path, cache: Path):
+    """Let a cache of the hub have a small model under the name of each reranker of the paper, and of BGE-M3.
+
+    As on the hub, BGE-M3 has its weights as safetensors in another revision, and three rerankers come with code.
+    """
+    xlm_roberta, own = save_xlm_roberta(folder / "xlm"), save_own_code(folder / "own")
+    elsewhere = save_own_code(folder / "gte", folder / "new-impl", model_type="new", repository=NEW_IMPL)
+    m3 = save_bge_m3(folder / "m3")
+    pickled = shutil.copytree(m3, folder / "pickled")
+    (pickled / "model.safetensors").unlink()
+    for name in KNOWN_RERANKERS:
+        put_on_hub(cache, name, {GTE: elsewhere}.get(name, own if name in NEED_CODE else xlm_roberta))
+    put_on_hub(cache, NEW_IMPL, folder / "new-impl")
+    put_on_hub(cache, BGE_M3.name, pickled)
+    put_on_hub(cache, BGE_M3.name, m3, BGE_M3.weights_revision)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+        patch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(cache / "code"))
+        patch.setattr(sys, "path", list(sys.path))
+        patch.delenv("OWN_CODE_RAN", raising=False)
+        yield
+        for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
+            del sys.modules[module]
 
 
 CHAT_TEMPLATE = (
