@@ -73,8 +73,6 @@ class GetConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}; leave it out for all")
-        if self.from_ is not None and not Path(self.from_).is_dir():
-            raise InputError(f"{self.from_} is not a folder; give the one with the source's files")
 
 
 def list_data(config: ListConfig) -> None:
@@ -114,6 +112,8 @@ def get_data(config: GetConfig) -> Path:
         DataError: It cannot be fetched, read or written, or the folder holds other data.
     """
     source = find_source(config.name)
+    if config.from_ is not None and not Path(config.from_).is_dir():
+        raise InputError(f"{config.from_} is not a folder; give the one with the source's files")
     splits = tuple(comma_separated(config.splits)) or source.default_splits
     if unknown := [split for split in splits if split not in source.splits]:
         raise InputError(f"{source.name} has no split {unknown[0]!r}; its splits are {', '.join(source.splits)}")

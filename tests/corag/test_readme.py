@@ -76,7 +76,7 @@ def commands_shown():
 def test_every_command_is_accepted(words, monkeypatch):
     from corag.cli import main
 
-    settings, run = main.COMMANDS[words[1]]
+    settings, run = main.COMMANDS[main._joined(words[1:])[0]]
     ran = []
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(main, "load", lambda path: ran.append if path == run else load(path))
