@@ -148,9 +148,13 @@ class Budget:
         """Return the tokens of the whole prompt; None for a reader without one."""
         return self.reader.prompt_tokens(query, context) if isinstance(self.reader, PromptedReader) else None
 
+    def is_exceeded_by(self, prompt_tokens: int) -> bool:
+        """Return whether a whole prompt has more tokens than the budget allows; never if that is for the context."""
+        return self.of == "prompt" and prompt_tokens > self.tokens
+
     def warn_if_exceeded(self, prompt_tokens: int | None, tokens: TokenCounter) -> None:
         """Log a warning, once, if a model counted more tokens of a prompt than the budget allows."""
-        if self.of == "prompt" and prompt_tokens is not None and prompt_tokens > self.tokens:
+        if prompt_tokens is not None and self.is_exceeded_by(prompt_tokens):
             name = "the reader" if self.reader is None else self.reader.name
             warn_once(
                 f"{name} counted {prompt_tokens} tokens of a prompt, above the budget of {self.tokens}, which "

@@ -14,7 +14,7 @@ from corag.errors import BudgetError, DataError, InputError, ScoringError, Summa
 from corag.readers.cached import CachedReader
 from corag.text.data import Query
 from corag.text.documents import SEPARATOR
-from corag.types import Candidate, Chunk, Embedder, FloatArray, Selection, Selector, TokenCounter
+from corag.types import Answer, Candidate, Chunk, Embedder, FloatArray, Selection, Selector, TokenCounter
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.metrics import (
     answer_figures,
@@ -37,7 +37,7 @@ MEANS = (
     "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
 )  # fmt: skip
 """Figures that are averaged over the questions that have them; 0 where none has."""
-SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity", "prompt_tokens")
+SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity", "prompt_tokens", "served_tokens")
 """The same, of which some methods have none at all: null then, not 0."""
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Figures that are null where nothing is read."""
@@ -87,10 +87,10 @@ def measure(
     """
     chosen = [_choose(*question, selectors, budget, timed=timed) for question in questions]
     pairs = [(one.query.question, context) for one in chosen for context in one.contexts]
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], Answer] = {}
     if reader is not None and pairs:
         read = reader.answer_many([query for query, _ in pairs], [context for _, context in pairs])
-        found = {pair: answer.text for pair, answer in zip(pairs, read, strict=True)}
+        found = dict(zip(pairs, read, strict=True))
     rows = []
     for one in chosen:
         answers = {text: found[one.query.question, text] for text in one.contexts} if found else {}
@@ -119,7 +119,7 @@ def _choose(
 
 def _figures(
     chosen: _Chosen,
-    answers: Mapping[str, str],
+    read: Mapping[str, Answer],
     budget: Budget,
     tokens: TokenCounter,
     embedder: Embedder,
@@ -127,6 +127,7 @@ def _figures(
 ) -> dict[str, dict[str, Any]]:
     """Return the rows of a question, given the answer from each context; none where nothing is read."""
     query, rows = chosen.query, chosen.rows
+    answers = {context: answer.text for context, answer in read.items()}
     grades: dict[str, dict[str, Any]] = {}
     if judge is not None and query.answers:
         texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.selections.values() if answers))
@@ -145,6 +146,10 @@ def _figures(
             answer = answers[selection.text]
             rows[name] |= {**reading_figures(query, answer), **grades.get(answer, {}), "answer": answer}
             rows[name] |= summary_figures(selection, chosen.ranking, answer, answers.get, tokens, embedder)
+            if (served := read[selection.text].prompt_tokens) is not None:
+                # What the model itself counted is the last word on whether the budget held.
+                over = int(rows[name]["over_budget"] or budget.is_exceeded_by(served))
+                rows[name] |= {"served_tokens": served, "over_budget": over}
     return rows
 
 

@@ -71,6 +71,13 @@ def test_another_tokenizer_counts_for_reader_and_selectors(small_data, reader):
     assert reader.tokens.count(reader.sent).max() <= BUDGET
 
 
+@pytest.mark.parametrize(("served", "over"), [(BUDGET, 0), (BUDGET + 1, 1)])
+def test_what_the_model_counts_is_the_last_word_on_the_budget(small_data, reader, served, over):
+    reader.served = served
+    [method] = evaluated(small_data, methods="top-tokens", limit=1)["methods"]
+    assert (method["served_tokens"], method["over_budget"]) == (served, over)
+
+
 @pytest.mark.parametrize("run", ["evaluate", "label"])
 def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_data, reader, tmp_path, run):
     with pytest.raises(InputError, match=r"budget of 40 tokens leaves no room for a context: the prompt of chat has"):

