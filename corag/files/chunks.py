@@ -45,7 +45,8 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
 
     Each chunk's text is its title, a newline, and `file.text[start:end]`; between the two stands the header of a table
     that was begun in an earlier chunk. Metadata: `document` (the path), `title`, `start`, `end`, `headings` (the whole
-    path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another) or `line`.
+    path, which a long title shortens), and where the file has them `page`, `last_page` (if it is another), `line`, or
+    `anchor` (of an HTML heading).
 
     Raises:
         InputError: A character needs more tokens than a chunk has.
@@ -53,11 +54,11 @@ def chunk_file(path: str, file: FileText, tokens: TokenCounter, config: ChunkCon
     config = config or ChunkConfig()
     lines = [match.end() for match in re.finditer(r"\r\n?|\n", file.text)] if file.lines else []
     chunks = []
-    for headings, span, blocks in _joined(path, file, tokens, config.max_tokens):
+    for headings, anchor, span, blocks in _joined(path, file, tokens, config.max_tokens):
         title = fitting_title(headings, tokens, config.max_tokens // _TITLE_SHARE)
         for start, end, header in _cut(path, file.text, title, span, blocks, tokens, config):
             body = file.text[start:end]
-            where: dict[str, Any] = {"headings": list(headings)}
+            where: dict[str, Any] = {"headings": list(headings)} | ({"anchor": anchor} if anchor else {})
             if file.pages:
                 where["page"], last = file.page(start), file.page(end - 1)
                 if last != where["page"]:
@@ -89,8 +90,8 @@ def fitting_title(headings: Sequence[str], tokens: TokenCounter, limit: int) -> 
 
 def _joined(
     path: str, file: FileText, tokens: TokenCounter, max_tokens: int
-) -> Iterator[tuple[tuple[str, ...], Span, list[Block]]]:
-    """Yield headings, span and blocks of each section with text; short neighbours under a shared heading are one."""
+) -> Iterator[tuple[tuple[str, ...], str, Span, list[Block]]]:
+    """Yield headings, anchor, span and blocks of each section; short neighbours under a shared heading are one."""
     sections = [section for section in file.sections if section.blocks]
     # Which sections are short shows in their first characters.
     begins = [(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections]
@@ -111,7 +112,7 @@ def _joined(
         blocks = [block for section in group for block in section.blocks]
         if headings != first.headings:
             blocks[0] = blocks[0]._replace(start=first.start, kind="text")
-        yield headings, (blocks[0].start, last.end), blocks
+        yield headings, first.anchor, (blocks[0].start, last.end), blocks
 
 
 def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from corag.files.read import UnreadableFileError
-from corag.files.structure import Block, FileText, Heading, sections_of
+from corag.files.structure import Block, FileText, Heading, letters, sections_of
 from corag.optional import require
 
 _REASONS = {"4": "encrypted; save it without a password", "5": "its encryption is not supported"}
@@ -137,15 +137,11 @@ def _headings(text: str, starts: list[int], outline: list[tuple[int, str, int | 
 
 def _line_of(title: str, text: str, begin: int, end: int) -> tuple[int, int] | None:
     """Return the span of the lines that read like a title, with or without a number before it."""
-    wanted = _letters(title)
+    wanted = letters(title)
     lines = [match.span() for match in re.finditer(r"[^\n]+\n?", text[begin:end])]
     for place, (start, _) in enumerate(lines):
         for _, stop in lines[place : place + _MAX_TITLE_LINES]:
-            line = _letters(text[begin + start : begin + stop])
+            line = letters(text[begin + start : begin + stop])
             if line.endswith(wanted) and _NUMBER.fullmatch(line.removesuffix(wanted)):
                 return begin + start, begin + stop
     return None
-
-
-def _letters(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())

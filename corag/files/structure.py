@@ -48,6 +48,7 @@ class Section:
         body: Offset after its heading.
         end: Offset of the next heading, or of the end.
         blocks: Blocks of its body, in order; empty if only white space follows the heading.
+        anchor: Name by which a link leads to its heading.
     """
 
     headings: tuple[str, ...]
@@ -55,6 +56,7 @@ class Section:
     body: int
     end: int
     blocks: tuple[Block, ...]
+    anchor: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +117,8 @@ def sections_of(
             names = tuple(named[1:] if [one.casefold() for one in named[:2]] == [title.casefold()] * 2 else named)
             found.append(Section(names, heading.start, heading.end, ends[place], tuple(own)))
     return tuple(found)
+
+
+def letters(text: str) -> str:
+    """Return what two spellings of a heading have in common: its letters and digits, in lower case."""
+    return "".join(character for character in text.casefold() if character.isalnum())

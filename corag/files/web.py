@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
+from dataclasses import replace
 from typing import Any
 
 from corag.files.markdown import read_markdown
-from corag.files.structure import FileText
+from corag.files.structure import FileText, letters
 from corag.optional import require
 
 # What is no text of the document: code, forms, and what leads to other pages.
@@ -30,6 +31,7 @@ def read_html(data: bytes, name: str) -> FileText:
     """
     soup = parse_html(data)
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    anchors = _anchors(soup)
     for element in soup.select(_NO_TEXT):
         element.decompose()
     main = soup.select(_MAIN)
@@ -37,7 +39,33 @@ def read_html(data: bytes, name: str) -> FileText:
         # A header of the site names the site; one inside an article names the article.
         for element in soup.select("body > footer, body > header:not(:has(h1)), body > * > footer"):
             element.decompose()
-    return read_markdown(to_markdown(main[0] if len(main) == 1 else soup.body or soup), name, title=title, lines=False)
+    markdown = to_markdown(main[0] if len(main) == 1 else soup.body or soup)
+    return _with_anchors(read_markdown(markdown, name, title=title, lines=False), anchors)
+
+
+def _anchors(tree: Any) -> list[tuple[str, str]]:
+    """Return the letters of each heading and the name by which a link leads to it."""
+    found = []
+    for heading in tree.select("h1, h2, h3, h4, h5, h6"):
+        # The name stands at the heading, inside it, or at the section that it begins.
+        places = [heading, *heading.select("[id], a[name]")]
+        if heading.parent is not None and heading.find_previous_sibling() is None:
+            places.append(heading.parent)
+        names = [place.get("id") or place.get("name") for place in places]
+        found.append((letters(heading.get_text()), next(filter(None, names), "")))
+    return found
+
+
+def _with_anchors(file: FileText, anchors: list[tuple[str, str]]) -> FileText:
+    """Return a file whose sections have the anchors of their headings; both are in the page's order."""
+    sections, first = [], 0
+    for section in file.sections:
+        wanted = letters(section.headings[-1])
+        place = next((at for at in range(first, len(anchors)) if anchors[at][0] == wanted), None)
+        if place is not None and section.start < section.body:
+            section, first = replace(section, anchor=anchors[place][1]), place + 1
+        sections.append(section)
+    return replace(file, sections=tuple(sections))
 
 
 def parse_html(data: bytes | str) -> Any:

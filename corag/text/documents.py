@@ -42,11 +42,13 @@ def passage(document: Document) -> Chunk:
 def citation(chunk: Chunk) -> str:
     """Return where a chunk comes from: `guide.pdf, page 3: Guide > Install`; its id where nothing else is known.
 
-    Document, page or line, and headings or title stand in the metadata that an index keeps.
+    Document, page, line or anchor, and headings or title stand in the metadata that an index keeps.
     """
     known = chunk.metadata
     place = str(known.get("document", chunk.id))
-    if "page" in known:
+    if "anchor" in known:
+        place += f"#{known['anchor']}"
+    elif "page" in known:
         place += f", pages {known['page']}-{known['last_page']}" if "last_page" in known else f", page {known['page']}"
     elif "line" in known:
         place += f", line {known['line']}"

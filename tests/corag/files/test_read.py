@@ -1,5 +1,6 @@
 """Text and structure of files of each format, and files that cannot be read."""
 
+import base64
 import io
 import random
 import sys
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import corag
 import corag.files.read as reading
+from corag.files.chunks import chunk_file
 from corag.files.markdown import plain, read_markdown
 from corag.files.read import UnreadableFileError, decode, read_bytes, read_file, reading_key
 from corag.files.structure import FileText
+from corag.text.documents import citation
 from tests.corag.files.worlds import docx, html, pdf
 
 
@@ -221,6 +225,18 @@ y = 2</code></pre><img alt="picture" src="x.png"></article><aside>Ads</aside>"""
     assert not file.lines and not file.pages
 
 
+def test_headings_of_a_page_have_anchors():
+    body = """<h1 id=top>Pump</h1><p>a<h2><a name=use></a>Use</h2><p>b<section id=care><h2>Care &amp; oil</h2>
+    <p>c</section><h2>Plain</h2><p>d<h2 id=again>Use</h2><p>e<table><tr><td><h2 id=cell>In a cell</h2></table>"""
+    file = read_file(html(body), "a.html")
+    assert [(section.headings[-1], section.anchor) for section in file.sections] == [
+        ("Pump", "top"), ("Use", "use"), ("Care & oil", "care"), ("Plain", ""), ("Use", "again"), ("In a cell", "cell"),
+    ]  # fmt: skip
+    [last] = chunk_file("a.html", file, corag.tokens(), corag.ChunkConfig(24))[-1:]
+    assert citation(last) == "a.html#again: Pump > Use"
+    assert read_file(html("<h2 id=x></h2><h2>Y</h2><p>z"), "a.html").sections[-1].anchor == ""
+
+
 def test_tables_for_the_layout_are_none():
     inner = "<table><tr><th>a<th>b<tr><td>1<td>2</table>"
     body = f"<table><tr><td>Left<td><h1>Title</h1><table role=presentation><tr><td>{inner}</table></table>"
@@ -274,6 +290,17 @@ def test_a_word_document():
         ("The pump > Install > Parts", "| part | price |\n| --- | --- |\n| valve | 5 |\n\n- one\n- two"),
         ("The pump > Repair", "Close it."),
     ]
+
+
+def test_pictures_of_a_word_document_are_left_out():
+    dot = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    document = pytest.importorskip("docx").Document()
+    document.add_paragraph("Before.")
+    document.add_picture(io.BytesIO(dot))
+    document.save(file := io.BytesIO())
+    assert read_file(file.getvalue(), "a.docx").text == "Before."
 
 
 def bomb() -> bytes:
