@@ -78,7 +78,7 @@ def test_data_folders_open_by_name(places):
 @pytest.mark.slow
 def test_commands_take_a_name(places, capsys):
     write_folder(places / "mine" / "small")
-    flags = ["--methods", "top-k,naive:reranker=bm25", "--reader", "none", "--budget", "40", "--quiet"]
+    flags = ["--methods", "top-k,naive(reranker=bm25)", "--reader", "none", "--budget", "40", "--quiet"]
     assert main(["evaluate", "--data", "small", "--out", "result.json", *flags]) == 0
     sets = yaml.safe_dump({"sets": [{"name": "one", "data": "small"}], "out": "several"})
     Path("sets.yaml").write_text(sets)
