@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +24,7 @@ from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
 from corag.text.documents import SEPARATOR, citation
+from corag.text.units import assemble
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
 DEFAULT_EMBEDDER = "minilm"
@@ -101,10 +101,10 @@ class Reply:
 
     def _chunk_at(self, place: int) -> str | None:
         chunks = self.selection.chunks
-        if self.selection.text != SEPARATOR.join(chunk.text for chunk in chunks):
+        text, spans = assemble(chunks)
+        if self.selection.text != text:
             return None
-        ends = accumulate(len(chunk.text) + len(SEPARATOR) for chunk in chunks)
-        return next(chunk.id for chunk, end in zip(chunks, ends, strict=True) if place < end)
+        return next((chunk.id for chunk, (_, end) in zip(chunks, spans, strict=True) if place < end), None)
 
 
 def ask(

@@ -166,6 +166,7 @@ class Selection:
         value: What the reranker gives this ordered combination; 0.0 for an empty selection.
         method: Name of the selector.
         trace: How it came about: `reason` when empty, orders scored, settings, timings.
+        spans: Where each chunk stands in `text`; empty for a summarising selector.
     """
 
     chunks: tuple[Chunk, ...]
@@ -175,6 +176,7 @@ class Selection:
     value: float
     method: str
     trace: Trace = field(default_factory=Trace)
+    spans: tuple[tuple[int, int], ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:

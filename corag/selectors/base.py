@@ -11,20 +11,25 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_budget, check_query
+from corag.checks import check_budget, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
+from corag.selectors.units import DEFAULT_MAX_UNITS, selection_problem
 from corag.text.tokens import counts_exactly
+from corag.text.units import Span, Unit
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
+
+MAX_REFUNDS = 3
+"""How often what chosen units saved by standing together is spent on more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,24 @@ class Choice:
     text: str | None = None
 
 
+class _Chosen(NamedTuple):
+    """A choice, its text, where its chunks stand in that, its tokens, and those of its chunks and what joins them."""
+
+    choice: Choice
+    text: str
+    spans: list[Span]
+    cost: int
+    summed: int
+    refund: int
+
+    @classmethod
+    def of(cls, problem: SelectionProblem, choice: Choice, tokens: TokenCounter) -> _Chosen:
+        text, spans = (choice.text, []) if choice.text is not None else problem.assembled(choice.order)
+        cost = int(tokens.count([text])[0]) if choice.order else 0
+        summed = int(problem.costs[list(choice.order)].sum()) - problem.separator_tokens
+        return cls(choice, text, spans, cost, summed, problem.refund)
+
+
 @dataclass(kw_only=True, eq=False)
 class BudgetedSelector(Part, ABC):
     """A selector whose selections never cost more than their budget.
@@ -54,9 +77,14 @@ class BudgetedSelector(Part, ABC):
 
     Args:
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+        unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
+            these (`window(n)`). Sentences stand below the title of their document, in its order.
+        max_units: The most sentences or windows to choose from.
     """
 
     tokens: TokenCounter = field(default_factory=make_tokens)
+    unit: str = "passage"
+    max_units: int = DEFAULT_MAX_UNITS
 
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
@@ -64,6 +92,8 @@ class BudgetedSelector(Part, ABC):
 
     def __post_init__(self) -> None:
         self.tokens = make_tokens(self.tokens or "minilm")
+        self._unit = Unit.parse(self.unit)
+        check_count("max_units", self.max_units, "30 to 100 are usual")
 
     @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -94,7 +124,7 @@ class BudgetedSelector(Part, ABC):
         """
         check_query(query)
         check_budget(budget_tokens)
-        return self.select_from(SelectionProblem(query, candidates, self.tokens, budget_tokens))
+        return self.select_from(self.problem(query, candidates, budget_tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
@@ -118,12 +148,16 @@ class BudgetedSelector(Part, ABC):
         for start in range(0, len(queries), self.queries_at_once):
             rows = slice(start, start + self.queries_at_once)
             problems = [
-                SelectionProblem(query, offered, self.tokens, budget_tokens)
+                self.problem(query, offered, budget_tokens)
                 for query, offered in zip(queries[rows], candidates[rows], strict=True)
             ]
             choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
             selections += [self.select_from(one, next(choices) if one.chunks else None) for one in problems]
         return selections
+
+    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+        """Return what `select` chooses from: the candidates, or their units."""
+        return selection_problem(query, candidates, self.tokens, budget_tokens, self._unit, self.max_units)
 
     async def aselect(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
         """Choose chunks for one query without blocking the event loop; see `select`."""
@@ -136,47 +170,73 @@ class BudgetedSelector(Part, ABC):
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
-        offered, budget_tokens = problem, problem.budget_tokens
-        while True:
-            if choice is None:
-                choice = self._choose(offered) if offered.chunks else Choice(())
-            chosen = list(choice.order)
-            text = offered.text(choice.order) if choice.text is None else choice.text
-            cost = int(self.tokens.count([text])[0]) if chosen else 0
-            summed_costs = int(offered.costs[chosen].sum())
-            fits = cost <= budget_tokens
-            if fits or len(chosen) < 2 or summed_costs > offered.capacity or choice.text is not None:
+        chosen = self._settled(problem, choice)
+        for _ in range(MAX_REFUNDS if self._unit.size else 0):
+            if (richer := self._richer(problem, chosen)) is None:
                 break
-            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
-            # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
-            excess = cost - (summed_costs - offered.separator_tokens)
-            offered, choice = offered.with_costlier_separators(-(-excess // (len(chosen) - 1))), None
+            chosen = richer
+        choice = chosen.choice
+        order = (
+            choice.order
+            if not chosen.spans
+            else tuple(index for _, index in sorted(zip(chosen.spans, choice.order, strict=True)))
+        )
         trace: dict[str, Any] = {
             **choice.trace,
-            "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in chosen],
-            "chunk_similarities": [problem.given_similarities[index] for index in chosen],
+            "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in order],
+            "chunk_similarities": [problem.given_similarities[index] for index in order],
         }
         if not choice.order:
             trace.setdefault("reason", self._reason(problem))
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
-        if not counts_exactly(self.tokens, text):
+        if not counts_exactly(self.tokens, chosen.text):
             trace["tokens_estimated"] = self.tokens.name
         trace["select_s"] = time.perf_counter() - started
-        if not fits or len(set(choice.order)) != len(choice.order):
+        if chosen.cost > problem.budget_tokens or len(set(order)) != len(order):
             raise BudgetError(
-                f"selector {self.name!r} chose {chosen} at {cost} tokens for a budget of {budget_tokens}; "
-                "please report this"
+                f"selector {self.name!r} chose {list(order)} at {chosen.cost} tokens for a budget of "
+                f"{problem.budget_tokens}; please report this"
             )
         return Selection(
-            chunks=tuple(problem.chunks[index] for index in choice.order),
-            text=text,
-            cost_tokens=cost,
-            budget_tokens=budget_tokens,
+            chunks=tuple(problem.chunks[index] for index in order),
+            text=chosen.text,
+            cost_tokens=chosen.cost,
+            budget_tokens=problem.budget_tokens,
             value=choice.value,
             method=self.name,
             trace=Trace.of(trace),
+            spans=tuple(sorted(chosen.spans)),
         )
+
+    def _richer(self, problem: SelectionProblem, chosen: _Chosen) -> _Chosen | None:
+        """Return a choice that also spends what the chosen units save by sharing titles; None where there is none."""
+        saved = chosen.summed - chosen.cost
+        if chosen.choice.text is not None or len(chosen.choice.order) == len(problem.chunks):
+            return None
+        # The next unit may share a title as well; if it does not, its title is paid.
+        for refund in dict.fromkeys((saved + problem.title_tokens, saved)):
+            if refund > chosen.refund:
+                offered = problem.with_refund(refund)
+                other = _Chosen.of(offered, self._choose(offered), self.tokens)
+                if other.cost <= problem.budget_tokens:
+                    return other
+        return None
+
+    def _settled(self, problem: SelectionProblem, choice: Choice | None) -> _Chosen:
+        """Return a choice whose text fits the budget, the given one if it does."""
+        offered = problem
+        while True:
+            if choice is None:
+                choice = self._choose(offered) if offered.chunks else Choice(())
+            chosen = _Chosen.of(offered, choice, self.tokens)
+            too_much = chosen.summed + offered.separator_tokens > offered.capacity
+            if chosen.cost <= problem.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
+                return chosen
+            # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
+            # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
+            excess = chosen.cost - chosen.summed
+            offered, choice = offered.with_costlier_separators(-(-excess // (len(choice.order) - 1))), None
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:

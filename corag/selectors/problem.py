@@ -16,6 +16,7 @@ from corag.errors import InputError
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
+from corag.text.units import Span, assemble
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -45,6 +46,7 @@ class SelectionProblem:
         embedders: Names of the embedders of the similarities; None for an unknown one.
         costs: Tokens of each chunk plus one separator, `[n]`.
         separator_tokens: Tokens of one separator.
+        title_tokens: The most tokens that two units of one document save by standing below one title; 0 for passages.
         num_duplicates: Candidates left out because their id or text had occurred before.
 
     Raises:
@@ -68,15 +70,22 @@ class SelectionProblem:
         self.separator_tokens = int(counts[0])
         self.costs: Int64 = counts[1:] + self.separator_tokens
         self.budget_tokens = int(budget_tokens)
+        self.refund = self.title_tokens = 0
         self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
 
     @property
     def capacity(self) -> int:
         """The most that the summed `costs` of a combination may be.
 
-        It is the budget plus one separator: each cost holds a separator, and k chunks are joined by k - 1.
+        It is the budget plus one separator: each cost holds a separator, and k chunks are joined by k - 1. A refund is
+        added to it.
         """
-        return self.budget_tokens + self.separator_tokens
+        return self.budget_tokens + self.separator_tokens + self.refund
+
+    @property
+    def passages(self) -> SelectionProblem:
+        """The same problem before its candidates were cut into units."""
+        return self
 
     @property
     def ranking(self) -> list[int]:
@@ -170,7 +179,20 @@ class SelectionProblem:
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""
-        return SEPARATOR.join(self.chunks[index].text for index in order)
+        return self.assembled(order)[0]
+
+    def assembled(self, order: Order) -> tuple[str, list[Span]]:
+        """Return the text of an order, and where each of its chunks stands in it; see `corag.text.units.assemble`."""
+        return assemble([self.chunks[index] for index in order])
+
+    def with_refund(self, tokens: int) -> SelectionProblem:
+        """Return the same problem, remembered values included, with more to spend on summed costs.
+
+        For combinations whose text costs so much less than their parts, because they share titles.
+        """
+        other = copy.copy(self)
+        other.refund = tokens
+        return other
 
     def with_costlier_separators(self, extra_tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with separators that cost more.

@@ -55,6 +55,7 @@ class Reorder(BudgetedSelector):
         super().__init__(tokens=make_tokens(tokens or "minilm"))
         check_choice("by", by, By)
         self.inner, self.by = _built(selector, self.tokens, settings), by
+        self.unit, self.max_units, self._unit = self.inner.unit, self.inner.max_units, self.inner._unit
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]

@@ -16,6 +16,7 @@ from corag.naming import Spelling, parse
 from corag.registry import with_prompt
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.text.chunking import DEFAULT_BUDGET, DEFAULT_CHUNK_TOKENS
+from corag.text.units import Unit
 
 PoolName = Literal["auto", "candidates", "document", "corpus"]
 
@@ -87,6 +88,8 @@ class SelectionSettings(CandidateSettings, Runtime):
         budget: Token budget of a prompt, chat template and question included; of the context alone with a reader that
             has no prompt, such as `minilm-reader`, or with `budget_for: context`.
         budget_for: What the budget is for: the whole prompt, or the context.
+        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), or windows of n
+            sentences (window(n)).
         window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
         reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.
@@ -103,6 +106,7 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
+    unit: str = "passage"
     window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
@@ -117,6 +121,7 @@ class SelectionSettings(CandidateSettings, Runtime):
         Runtime.__post_init__(self)
         object.__setattr__(self, "reader", with_prompt(self.reader, self.prompt))
         object.__setattr__(self, "prompt", None)
+        Unit.parse(self.unit)
         spell_out(self, "reader", "embedder", "tokenizer")
         if self.budget < 1:
             raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")

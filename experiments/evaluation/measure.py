@@ -244,7 +244,7 @@ def _original(selection: Selection, ranking: Sequence[Chunk]) -> str:
 
 
 def _is_whole(selection: Selection) -> bool:
-    return selection.text == SEPARATOR.join(chunk.text for chunk in selection.chunks)
+    return bool(selection.spans) or selection.text == SEPARATOR.join(chunk.text for chunk in selection.chunks)
 
 
 def _parts(selection: Selection) -> list[str]:

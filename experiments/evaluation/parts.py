@@ -77,6 +77,7 @@ class Parts:
             "reranker": config.reranker,
             "window": config.window,
             "prefilter": config.prefilter,
+            "unit": config.unit,
             "agent": config.agent,
             "strict": config.strict,
             "reader": (self.reader or self.own_reader) if shared else self.own_reader,

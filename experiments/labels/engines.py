@@ -15,9 +15,9 @@ from corag.text.find import find_data
 from experiments.data.pools import Pool
 from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Example, Examples, read_examples
-from experiments.labels.question import Labeller, Unit
+from experiments.labels.question import Labelled, Labeller
 
-Record = Callable[[str, Unit], None]
+Record = Callable[[str, Labelled], None]
 """Called with the key of a question and what the journal keeps of it."""
 
 REASONS_TO_STOP = (MissingExtraError, ModelError, ReaderError, OSError, MemoryError)
@@ -44,7 +44,7 @@ class Worker:
                 queries = self._examples.queries(source)
                 self._pools[source] = self._examples.open_pool(source, queries, self._labeller.embedder, quiet=quiet)
 
-    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Unit]]:
+    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Labelled]]:
         """Yield key and unit of each question, all of one source; a failure has its error."""
         source = examples[0].source
         self.prepare([source], quiet=True)
@@ -108,7 +108,7 @@ class _RayWorker(Worker):
         with runtime(config):
             super().__init__(read_examples(config), Labeller.of(config))
 
-    def units(self, examples: Sequence[Example]) -> list[tuple[str, Unit]]:
+    def units(self, examples: Sequence[Example]) -> list[tuple[str, Labelled]]:
         """Return the keys and units of questions of one source."""
         with runtime(self._config):
             return list(self.label(examples))

@@ -26,7 +26,9 @@ from corag.selectors.corag.features import question_vectors
 from corag.selectors.corag.search import SearchPlan, search_problems
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import SelectionProblem
+from corag.selectors.units import selection_problem
 from corag.text.data import Query
+from corag.text.units import PASSAGE, Unit
 from corag.types import (
     Answer,
     BatchReader,
@@ -44,7 +46,7 @@ from experiments.labels.config import Grid, LabelConfig
 from experiments.labels.table import FIGURES
 from experiments.labels.work import total
 
-Unit = dict[str, Any]
+Labelled = dict[str, Any]
 """What the journal keeps of a question: `rows`, one per configuration; `question`, its similarities and vectors;
 `work`, the tokens that models read for it, as `experiments.labels.work` counts them."""
 
@@ -72,6 +74,7 @@ class Labeller:
     window: WindowPolicy
     encoder: CachedEncoder | None = None
     budget_for: BudgetFor = "prompt"
+    unit: Unit = PASSAGE
     _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
@@ -97,6 +100,7 @@ class Labeller:
             config.window,
             encoder,
             config.budget_for,
+            Unit.parse(config.unit),
         )
 
     @property
@@ -104,7 +108,7 @@ class Labeller:
         """The budget of a prompt."""
         return Budget(self.budget_tokens, self.reader, self.budget_for)
 
-    def label(self, query: Query, pool: Pool) -> Unit:
+    def label(self, query: Query, pool: Pool) -> Labelled:
         """Return what the journal keeps of a question."""
         asked = self.tokens.count([query.question]).item()
         problem, searches, texts = self._within_budget(query, pool, asked)
@@ -112,7 +116,7 @@ class Labeller:
         costs = self.tokens.count([*texts.values()]).tolist() if texts else []
         figures = self._figures(query, problem, texts, costs)
         read_by = {order: asked + cost for order, cost in zip(texts, costs, strict=True)}
-        question = self._question(problem)
+        question = self._question(problem.passages)
         reading = {
             "encoded": self._newly_encoded(),
             "read": sum(read_by.values()),
@@ -133,7 +137,7 @@ class Labeller:
 
         def searched(room: int) -> tuple[SelectionProblem, list[Searched], dict[Order, str]]:
             started = perf_counter()
-            problem = SelectionProblem(query.question, pool.candidates(query), self.tokens, room)
+            problem = selection_problem(query.question, pool.candidates(query), self.tokens, room, self.unit)
             warn_if_few_fit(problem)
             problem_s = perf_counter() - started
             searches = [self._searches(problem, reranker, problem_s, asked) for reranker in self.rerankers]
@@ -144,7 +148,7 @@ class Labeller:
             self.budget.check_window(query.question, text)
         return found
 
-    def failed(self, error: Exception) -> Unit:
+    def failed(self, error: Exception) -> Labelled:
         """Return what the journal keeps of a question that could not be labelled: the error, and no figures."""
         grid = self.grid
         configurations = itertools.product(self.rerankers, grid.explorations, grid.cost_weights, grid.iterations)

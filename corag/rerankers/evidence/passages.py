@@ -13,6 +13,8 @@ from corag.memory import Memory, megabytes
 from corag.models.engine.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.text.chunking import sentence_spans
+from corag.text.units import Span, UnitChunk
+from corag.types import Chunk
 
 MAX_TITLE = 150
 """Characters; a longer first line is text."""
@@ -29,6 +31,10 @@ _NAME_WORD = r"(?:[A-Z][\w'\u2019.-]*|\d[\d,.]*)"
 _NAME = re.compile(rf"{_NAME_WORD}(?:\s+(?:of|the|de|and|von|van|da|di|for)?\s*{_NAME_WORD})*")
 _QUALIFIER = re.compile(r"\s*\([^)]*\)\s*$")
 _SENTENCE_END = (".", "!", "?", ":", ";", ",")
+
+
+Key = tuple[str, tuple[Span, ...]]
+"""A text, and which parts of it behind the title count; none for all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,36 +80,73 @@ class PassageReader:
 
     def __init__(self, encoder: TextEncoder, cache_mb: float = 400) -> None:
         self._encoder = encoder
-        self._cache: Memory[str, Passage] = Memory(megabytes(cache_mb))
+        self._cache: Memory[Key, Passage] = Memory(megabytes(cache_mb))
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
         """Return the features of each text."""
-        return self._cache.get_many(texts, self._read)
+        return self._cache.get_many([(text, ()) for text in texts], self._read)
 
-    def _read(self, texts: list[str]) -> list[Passage]:
+    def of_chunks(self, chunks: Sequence[Chunk]) -> list[Passage]:
+        """Return the features of each chunk; those of units from the token states of the chunk that they are part of.
+
+        So the states of "He" know who that is, and no text is encoded twice.
+        """
+        keys = [
+            (chunk.source.text, (*chunk.leads, chunk.span)) if isinstance(chunk, UnitChunk) else (chunk.text, ())
+            for chunk in chunks
+        ]
+        found = self._cache.get_many(keys, self._read)
+        # Behind the encoder's window there are no states; such units are encoded by themselves.
+        unseen = [
+            row for row, (passage, key) in enumerate(zip(found, keys, strict=True)) if key[1] and not passage.words
+        ]
+        for row, passage in zip(unseen, self([chunks[row].text for row in unseen]), strict=True):
+            found[row] = passage
+        return found
+
+    def _read(self, keys: list[Key]) -> list[Passage]:
+        texts = list(dict.fromkeys(text for text, _ in keys))
         tokens = self._encoder.tokenize(texts, offsets=True)
         states = self._encoder.states(tokens.ids)
-        given = zip(texts, tokens.ids, tokens.starts, states, tokens.truncated.tolist(), strict=True)
-        return [_passage(*of_text) for of_text in given]
+        rows = {text: row for row, text in enumerate(texts)}
+        return [
+            _passage(text, spans, tokens.ids[row], tokens.starts[row], states[row], bool(tokens.truncated[row]))
+            for text, spans in keys
+            for row in [rows[text]]
+        ]
 
 
-def _passage(text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool) -> Passage:
-    """Return what the features know of a text whose tokens begin at the characters `starts`, `[T]`."""
+def _passage(
+    text: str,
+    chosen: tuple[Span, ...],
+    ids: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    states: Float32,
+    truncated: bool,
+) -> Passage:
+    """Return what the features know of a text whose tokens begin at the characters `starts`, `[T]`.
+
+    With `chosen`, only of these spans, which lie in order behind the title.
+    """
     title, body_start = split_title(text)
-    body = text[body_start:]
+    if chosen:
+        parts = chosen
+        kept = (starts < body_start) | np.any([(starts >= start) & (starts < end) for start, end in parts], axis=0)
+        ids, starts, truncated = ids[kept], starts[kept], False
+        states = states[np.concatenate([[True], kept, [True]])]
+    else:
+        parts = ((body_start, len(text)),)
     inner = states[1:-1]
     num_title = int((starts < body_start).sum())
     vector = unit(states.mean(axis=0))
-    spans = sentence_spans(body)
+    spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
     sentences = [
-        inner[inside].mean(axis=0)
-        for start, end in spans
-        if (inside := (starts >= body_start + start) & (starts < body_start + end)).any()
+        inner[inside].mean(axis=0) for start, end in spans if (inside := (starts >= start) & (starts < end)).any()
     ]
     name = plain(_QUALIFIER.sub("", title))
-    words = plain(body)
+    words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
     # Sentence by sentence, so that a name ends where its sentence does.
-    names = {plain(found) for start, end in spans for found in _NAME.findall(body[start:end])} | {name}
+    names = {plain(found) for start, end in spans for found in _NAME.findall(text[start:end])} | {name}
     return Passage(
         ids=ids,
         vector=vector,

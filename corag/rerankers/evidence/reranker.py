@@ -85,7 +85,7 @@ class EvidenceReranker(Part):
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        return self.parts.scorer(question, self._read([chunk.text for chunk in chunks]), self._logits)
+        return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
 
 
 minilm_multihop = partial(EvidenceReranker, "minilm-multihop")

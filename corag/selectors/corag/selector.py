@@ -29,6 +29,7 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
+from corag.selectors.units import DEFAULT_MAX_UNITS
 from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
 
 if TYPE_CHECKING:
@@ -102,8 +103,10 @@ class Corag(BudgetedSelector):
         strict: bool = False,
         embedder: Embedder | None = None,
         tokens: Spelling | TokenCounter | None = None,
+        unit: str = "passage",
+        max_units: int = DEFAULT_MAX_UNITS,
     ) -> None:
-        super().__init__(tokens=make_tokens(tokens or "minilm"))
+        super().__init__(unit=unit, max_units=max_units, tokens=make_tokens(tokens or "minilm"))
         check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)
@@ -166,7 +169,9 @@ class Corag(BudgetedSelector):
     def _predict_many(self, problems: Sequence[SelectionProblem]) -> Sequence[AgentPrediction | None]:
         if self.agent is None or not problems:
             return [None] * len(problems)
-        predictions = self.agent.predict(agent_features(problems, self._embedder, self.agent.config.features))
+        predictions = self.agent.predict(
+            agent_features([problem.passages for problem in problems], self._embedder, self.agent.config.features)
+        )
         assert isinstance(predictions, list)
         return predictions
 

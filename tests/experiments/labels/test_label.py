@@ -272,7 +272,7 @@ def test_a_question_without_candidates_gets_empty_selections(tmp_path, reader, s
         ({"iterations": "1.5"}, "iterations is '1.5': invalid literal"),
         ({"explorations": "a"}, "explorations is 'a': could not convert"),
         ({"cost_weights": ""}, "cost_weights is ''; give at least one value"),
-        ({"rerankers": " , "}, "rerankers is ' , '; give at least one value"),
+        ({"rerankers": " , "}, "rerankers is ' , '; name at least one"),
         ({"splits": ""}, "splits is ''; give at least one value"),
         ({"rerankers": "bm25,best"}, "reranker 'best' is unknown; the names are"),
         ({"splits": "train,validation"}, "no question of split 'validation'; its splits are train"),
@@ -608,8 +608,8 @@ def test_sources_that_cannot_be_are_refused(settings, message):
 
 
 def test_a_reader_may_have_settings(tmp_path, small_data, reader):
-    with pytest.raises(InputError, match="'fast' is no setting; write name:key=value"):
-        label(config_of(small_data, tmp_path / "labels.parquet", reader="echo:fast"))
+    with pytest.raises(InputError, match=r"'fast' is no setting; write name\(key=value, ...\)"):
+        label(config_of(small_data, tmp_path / "labels.parquet", reader="echo(fast)"))
 
 
 def test_figures_of_work_by_their_former_names():

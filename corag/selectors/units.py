@@ -1,0 +1,105 @@
+"""Choosing below the passage: candidates cut into units, and what changes for a selector that chooses among these."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from corag.selectors.problem import SelectionProblem
+from corag.text.units import PASSAGE, Unit, UnitChunk, units
+from corag.types import Candidate, FloatArray, TokenCounter
+
+DEFAULT_MAX_UNITS = 60
+"""20 chunks of 128 tokens have about 100 sentences."""
+NEIGHBOUR = 0.8
+"""What a unit's score counts for its neighbours: "He was born ..." follows the sentence that says who."""
+
+_WORD = re.compile(r"\w+")
+
+
+class UnitProblem(SelectionProblem):
+    """A selection problem whose candidates are units of the passages that the retriever offers.
+
+    Costs are those of units that stand alone. Chosen units of one document share a title and are joined, so that the
+    text costs less; see `SelectionProblem.with_refund`.
+
+    Args:
+        query: The question.
+        candidates: Passages, best first.
+        tokens: Counts as the answering model does.
+        budget_tokens: The most tokens that the prompt's text may cost.
+        unit: What is chosen.
+        max_units: The most units to choose from: those that share most words with the question and stand in passages
+            of high rank, and their neighbours.
+
+    Attributes:
+        passages: The problem as it is without units.
+    """
+
+    def __init__(
+        self,
+        query: str,
+        candidates: Sequence[Candidate],
+        tokens: TokenCounter,
+        budget_tokens: int,
+        unit: Unit,
+        max_units: int = DEFAULT_MAX_UNITS,
+    ) -> None:
+        self._passages = SelectionProblem(query, candidates, tokens, budget_tokens)
+        super().__init__(query, unit_candidates(self._passages, unit, max_units), tokens, budget_tokens)
+        titles = {chunk.source.text[: chunk.body] for chunk in self.chunks if isinstance(chunk, UnitChunk)}
+        self.title_tokens = int(tokens.count([*titles]).max(initial=0))
+
+    @property
+    def passages(self) -> SelectionProblem:
+        """The problem as it is without units."""
+        return self._passages
+
+
+def selection_problem(
+    query: str,
+    candidates: Sequence[Candidate],
+    tokens: TokenCounter,
+    budget_tokens: int,
+    unit: Unit = PASSAGE,
+    max_units: int = DEFAULT_MAX_UNITS,
+) -> SelectionProblem:
+    """Return what a selector chooses from: the candidates, or their units; see `UnitProblem`."""
+    if unit.size is None:
+        return SelectionProblem(query, candidates, tokens, budget_tokens)
+    return UnitProblem(query, candidates, tokens, budget_tokens, unit, max_units)
+
+
+def unit_candidates(problem: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:
+    """Return the units of a problem's passages that are most promising, best first, with their scores.
+
+    The score of a unit is the share of the question's words that it holds, by rarity among the units, plus the place of
+    its passage in the ranking, from 1 down to 0.
+    """
+    ranking = problem.ranking
+    found = [(units(problem.chunks[index], unit), rank) for rank, index in enumerate(ranking)]
+    parts = [part for of_passage, _ in found for part in of_passage]
+    if not parts:
+        return []
+    ranks = np.repeat([rank for _, rank in found], [len(of_passage) for of_passage, _ in found])
+    scores = _shared_words(problem.query, [part.text for part in parts]) + 1 - ranks / len(ranking)
+    promise = scores.copy()
+    same = ranks[1:] == ranks[:-1]
+    promise[1:] = np.where(same, np.maximum(promise[1:], NEIGHBOUR * scores[:-1]), promise[1:])
+    promise[:-1] = np.where(same, np.maximum(promise[:-1], NEIGHBOUR * scores[1:]), promise[:-1])
+    kept = np.sort(np.argsort(-promise, kind="stable")[:max_units])
+    best_first = kept[np.argsort(-scores[kept], kind="stable")]
+    return [Candidate(parts[index], float(scores[index]), "score") for index in best_first]
+
+
+def _shared_words(query: str, texts: Sequence[str]) -> FloatArray:
+    """Return the share of the question's words that each text holds, words of few texts counting more, `[n]`."""
+    words = [frozenset(_WORD.findall(text.lower())) for text in texts]
+    held = Counter(word for of_text in words for word in of_text)
+    asked = {word: math.log(1 + len(texts) / (1 + held[word])) for word in set(_WORD.findall(query.lower()))}
+    total = sum(asked.values()) or 1.0
+    return np.array([sum(weight for word, weight in asked.items() if word in of_text) / total for of_text in words])

@@ -1,0 +1,303 @@
+"""Chunks into units, the pieces that a selector chooses from: sentences, or windows of neighbouring ones.
+
+A unit is a span of its chunk. It knows what has to stand before it to be understood: the chunk's title, the header of
+its table, the line that leads into its list. `assemble` puts chosen units back together: those of a document in its
+order, below one title.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+
+from corag.errors import InputError
+from corag.text.documents import SEPARATOR, with_title
+from corag.types import Chunk
+
+GAP = " … "
+"""Stands in a line for what was left out."""
+LINE_GAP = "\n…\n"
+"""Stands between lines for what was left out."""
+MAX_CHARACTERS = 800
+"""A longer sentence is cut after a clause, else after a word, else in a word."""
+
+Span = tuple[int, int]
+
+COLONS = (":", "：")  # noqa: RUF001
+
+_LINE = re.compile(r"[^\n]*\n?")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_ROW = re.compile(r"\s*\|.*\||[^|\n]+\|[^|\n]+\|")
+_ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-zA-Z][.)])\s+\S")  # noqa: RUF001
+_CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
+_SPACE = re.compile(r"\s+(?=\S)")
+_WINDOW = re.compile(r"window\(\s*(\d+)\s*\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one."""
+
+    size: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Unit:
+        """Return the unit that `passage`, `sentence` or `window(n)` means; anything else is an `InputError`."""
+        window = _WINDOW.fullmatch(text) if isinstance(text, str) else None
+        if text == "passage":
+            return cls()
+        if text == "sentence" or (window and int(window[1]) > 0):
+            return cls(1 if window is None else int(window[1]))
+        raise InputError(f"unit is {text!r}; it must be passage, sentence, or window(n) with n sentences, n at least 1")
+
+    def __str__(self) -> str:
+        return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
+
+
+PASSAGE = Unit()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitChunk(Chunk):
+    """A unit, as a chunk: its text is what has to stand before it, and its own.
+
+    Its id is `docid#start-end`, in characters of the document where the chunk has a place in one, else of the chunk's
+    text behind the title.
+
+    Attributes:
+        source: The chunk that it is part of.
+        span: Its place in the text of `source`, without white space at its ends.
+        leads: Places there of what has to stand before it, besides the title.
+        body: Where the text of `source` begins, behind the title.
+    """
+
+    source: Chunk
+    span: Span
+    leads: tuple[Span, ...] = ()
+    body: int = 0
+
+    @property
+    def document(self) -> str:
+        """The document that it is part of; units of one stand together."""
+        return str(self.source.metadata.get("document", self.source.id))
+
+    @property
+    def shift(self) -> int:
+        """What has to be added to places in the text of `source` to get those in the document."""
+        return _shift(self.source, self.body)
+
+
+def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
+    """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
+
+    Sentences end where sentencex (https://github.com/wikimedia/sentencex) says. A row of a table, an item of a list and
+    a block of code are each one unit, whatever ends in them.
+    """
+    if unit.size is None:
+        return [chunk]
+    title = str(chunk.metadata.get("title") or "")
+    body = len(with_title(title, "")) if title and chunk.text.startswith(f"{title}\n") else 0
+    found = _pieces(chunk.text, body)
+    made: list[Chunk] = []
+    for first in range(0, len(found), unit.size):
+        window = found[first : first + unit.size]
+        span = (window[0][0][0], window[-1][0][1])
+        leads = tuple(dict.fromkeys(lead for _, of_piece in window for lead in of_piece if lead[1] <= span[0]))
+        made.append(_unit(chunk, span, leads, body))
+    return made or [chunk]
+
+
+def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
+    """Return the text of chosen chunks, and where each of them stands in it.
+
+    Units of one document stand in its order below one title, at the place of the first that was chosen. Neighbours are
+    joined as they are in the document, and what was left out between others is marked. Other chunks stay as they are.
+    """
+    by_document: dict[str, list[int]] = {}
+    for place, chunk in enumerate(chosen):
+        key = f"unit {chunk.document}" if isinstance(chunk, UnitChunk) else f"chunk {place}"
+        by_document.setdefault(key, []).append(place)
+    text = ""
+    spans: list[Span] = [(0, 0)] * len(chosen)
+    for number, places in enumerate(by_document.values()):
+        text += SEPARATOR if number else ""
+        first = chosen[places[0]]
+        if not isinstance(first, UnitChunk):
+            spans[places[0]] = (len(text), len(text) + len(first.text))
+            text += first.text
+            continue
+        text += first.source.text[: first.body]
+        last: UnitChunk | None = None
+        for unit, at in _in_order(chosen, places):
+            text += _joint(last, unit)
+            start, end = unit.span
+            if at is not None:
+                spans[at] = (len(text), len(text) + end - start)
+            text += unit.source.text[start:end]
+            last = unit
+    return text, spans
+
+
+def _in_order(chosen: Sequence[Chunk], places: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
+    """Yield the units at these places and what leads into them, each once, in the order of their document."""
+    wanted: dict[Span, tuple[UnitChunk, int | None]] = {}
+    for place in places:
+        unit = chosen[place]
+        assert isinstance(unit, UnitChunk)
+        for lead in unit.leads:
+            leading = replace(unit, span=lead, leads=())
+            wanted.setdefault((lead[0] + unit.shift, lead[1] + unit.shift), (leading, None))
+        wanted[unit.span[0] + unit.shift, unit.span[1] + unit.shift] = (unit, place)
+    for key in sorted(wanted):
+        yield wanted[key]
+
+
+def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
+    """Return what stands between two units of a document: white space for neighbours, else a mark."""
+    if last is None:
+        return ""
+    end, start = last.span[1] + last.shift, unit.span[0] + unit.shift
+    if last.source.id == unit.source.id or last.source.text == unit.source.text:
+        between = unit.source.text[last.span[1] : unit.span[0]]
+        if not between.strip():
+            return between
+        return LINE_GAP if "\n" in between else GAP
+    # In neighbouring chunks; white space at their borders is not known.
+    whole = last.source.text[last.span[1] :].strip() == "" and unit.source.text[unit.body : unit.span[0]].strip() == ""
+    meet = len(last.source.text) + last.shift == unit.body + unit.shift
+    return " " if whole and meet and start >= end else LINE_GAP
+
+
+def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitChunk:
+    document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
+    start, end = (place + _shift(chunk, body) for place in span)
+    lines = [chunk.text[first:last] for first, last in leads]
+    text = chunk.text[:body] + "\n".join([*lines, chunk.text[span[0] : span[1]]])
+    metadata = {**chunk.metadata, "start": start, "end": end}
+    return UnitChunk(f"{document}#{start}-{end}", text, metadata, source=chunk, span=span, leads=leads, body=body)
+
+
+def _shift(chunk: Chunk, body: int) -> int:
+    """Return what turns places in a chunk's text into those in the document, or in the text behind the title."""
+    return int(chunk.metadata["start"]) - body if _has_place(chunk) else -body
+
+
+def _has_place(chunk: Chunk) -> bool:
+    return isinstance(chunk.metadata.get("start"), int) and "document" in chunk.metadata
+
+
+Piece = tuple[Span, tuple[Span, ...]]
+"""Where a unit stands, and what has to stand before it."""
+
+
+@lru_cache(maxsize=4096)
+def _pieces(text: str, body: int) -> tuple[Piece, ...]:
+    """Return the smallest units of a text from `body` on."""
+    blocks = _Blocks(text)
+    for match in _LINE.finditer(text, body):
+        blocks.read(match.start(), match.end())
+    blocks.finish()
+    return tuple(piece for piece in blocks.found if piece[0][0] < piece[0][1])
+
+
+class _Blocks:
+    """Reads a text line by line: paragraphs, lists, tables and fenced code."""
+
+    def __init__(self, text: str) -> None:
+        self.found: list[Piece] = []
+        self._text = text
+        self._prose: Span | None = None
+        self._header: Span | None = None
+        self._lead: Span | None = None
+        self._fence: int | None = None
+
+    def read(self, start: int, end: int) -> None:
+        """Read the line at these places."""
+        line, span = self._text[start:end], _stripped(self._text, start, end)
+        if self._fence is not None:
+            if _FENCE.match(line):
+                self._add(_stripped(self._text, self._fence, end))
+                self._fence = None
+        elif _FENCE.match(line):
+            self._end()
+            self._fence = start
+        elif _ROW.match(line):
+            self._end_prose()
+            self._read_row(line, span)
+        elif _ITEM.match(line):
+            self._end_table()
+            self._end_prose()
+            self._add(span, *([self._lead] if self._lead else []))
+        elif span[0] == span[1]:
+            self._end()
+        else:
+            self._end_table()
+            if self._prose is None:
+                self._lead = None
+            self._prose = (start if self._prose is None else self._prose[0], end)
+
+    def finish(self) -> None:
+        """End what is open."""
+        self._end()
+        if self._fence is not None:
+            self._add(_stripped(self._text, self._fence, len(self._text)))
+
+    def _read_row(self, line: str, span: Span) -> None:
+        if self._header is None:
+            self._header = span
+        elif line.strip(" |:-+\r\n"):
+            self._add(span, self._header)
+        else:
+            self._header = (self._header[0], span[1])  # the line below the header
+
+    def _end(self) -> None:
+        self._end_table()
+        self._end_prose()
+
+    def _end_prose(self) -> None:
+        if self._prose is None:
+            return
+        for sentence in _sentences(self._text, self._prose):
+            self._add(sentence)
+        self._prose = None
+        last = self.found[-1][0] if self.found else None
+        self._lead = last if last and self._text[last[1] - 1] in COLONS else None
+
+    def _end_table(self) -> None:
+        if self._header is not None and not any(self._header in leads for _, leads in self.found[-1:]):
+            self._add(self._header)  # a header without rows
+        self._header = None
+
+    def _add(self, span: Span, *leads: Span) -> None:
+        self.found.append((span, leads))
+
+
+def _sentences(text: str, prose: Span) -> Iterator[Span]:
+    """Yield the sentences of running text, long ones in parts."""
+    import sentencex
+
+    start, end = prose
+    for boundary in sentencex.get_sentence_boundaries("en", text[start:end]):
+        sentence = _stripped(text, start + boundary["start_index"], start + boundary["end_index"])
+        if sentence[0] < sentence[1]:
+            yield from (_stripped(text, *part) for part in pairwise(_cuts(text, sentence)))
+
+
+def _cuts(text: str, sentence: Span) -> list[int]:
+    """Return the borders of the parts of a sentence, its own included."""
+    borders = [sentence[0]]
+    while sentence[1] - borders[-1] > MAX_CHARACTERS:
+        start, limit = borders[-1], borders[-1] + MAX_CHARACTERS
+        ends = [match.end() for match in _CLAUSE.finditer(text, start + 1, limit)]
+        ends = ends or [match.end() for match in _SPACE.finditer(text, start + 1, limit)]
+        borders.append(ends[-1] if ends else limit)
+    return [*borders, sentence[1]]
+
+
+def _stripped(text: str, start: int, end: int) -> Span:
+    piece = text[start:end]
+    start += len(piece) - len(piece.lstrip())
+    return start, max(start, start + len(piece.strip()))

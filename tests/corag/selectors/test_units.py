@@ -1,0 +1,142 @@
+"""Selectors that choose sentences: the budget holds, spans are those of the text, and shared titles are paid once."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import InputError
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.units import UnitProblem, unit_candidates
+from corag.text.documents import Document, passage
+from corag.text.tokens import CallableCounter
+from corag.text.units import Unit, UnitChunk
+from tests.corag.worlds import CHARACTERS
+
+WORDS = CallableCounter(str.split, name="words")
+
+LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
+MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
+QUESTION = "How deep is the lake?"
+OFFERED = [corag.Candidate(passage(LAKE), 0.9), corag.Candidate(passage(MILL), 0.4)]
+SENTENCE = Unit.parse("sentence")
+WORD = st.sampled_from(["deep", "lake", "the", "cold", "1931", "mill", "é", "今天", "- item", "\n", "."])
+BODIES = st.lists(WORD, min_size=1, max_size=25).map(" ".join)
+COUNTERS = st.sampled_from([CHARACTERS, WORDS, corag.tokens("minilm"), corag.tokens("estimate")])
+
+
+def select(budget=60, tokens=WORDS, **given):
+    return corag.selector("naive", **{"reranker": "bm25", "unit": "sentence", "tokens": tokens, **given}).select(
+        QUESTION, OFFERED, budget
+    )
+
+
+def test_the_sentence_that_answers_is_chosen_below_its_title():
+    selection = select(budget=9)
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep."
+    assert selection.ids == ("lake#12-39",)
+    assert [selection.text[start:end] for start, end in selection.spans] == ["The lake is 40 metres deep."]
+    assert selection.cost_tokens == 8
+
+
+def test_a_title_that_sentences_share_is_paid_once():
+    whole = f"{LAKE.title}\n{LAKE.text}"
+    selection = corag.selector("full", unit="sentence", tokens=WORDS).select(QUESTION, OFFERED[:1], len(whole.split()))
+    assert selection.text == whole
+    assert selection.cost_tokens == selection.budget_tokens
+
+
+def test_sentences_stand_in_the_order_of_their_document():
+    selection = select(budget=100)
+    assert selection.text.split("\n\n") == [f"{LAKE.title}\n{LAKE.text}", f"{MILL.title}\n{MILL.text}"]
+    places = [selection.text[start:end] for start, end in selection.spans]
+    assert [chunk.source.text[slice(*chunk.span)] for chunk in selection.chunks] == places
+    assert list(selection.spans) == sorted(selection.spans)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(BODIES, min_size=1, max_size=4),
+    st.integers(1, 60),
+    COUNTERS,
+    st.sampled_from(["sentence", "window(2)"]),
+    st.sampled_from(["top-k", "naive", "corag", "mmr", "full", "adaptive-k", "reorder(selector=naive(reranker=bm25))"]),
+)
+def test_no_budget_is_exceeded_and_every_span_is_the_documents_text(bodies, budget, tokens, unit, name):
+    documents = {f"d{row}": Document(f"d{row}", body, "Title" * (row % 2)) for row, body in enumerate(bodies)}
+    offered = [corag.Candidate(passage(document), 0.5) for document in documents.values()]
+    given = {"reranker": "bm25"} if name in ("naive", "corag") else {}
+    given |= {"embedder": "minilm"} if name == "mmr" else {}
+    given |= {"unit": unit} if "(" not in name else {}
+    selection = corag.selector(name.replace("bm25)", f"bm25, unit={unit})"), tokens=tokens, **given).select(
+        QUESTION, offered, budget
+    )
+    assert selection.cost_tokens <= budget
+    assert int(tokens.count([selection.text])[0]) == selection.cost_tokens
+    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+        if isinstance(chunk, UnitChunk):
+            document = documents[chunk.document]
+            assert selection.text[start:end] == document.text[chunk.metadata["start"] : chunk.metadata["end"]]
+
+
+def test_the_first_pass_keeps_what_shares_words_and_its_neighbours():
+    problem = SelectionProblem(QUESTION, OFFERED, WORDS, 100)
+    kept = unit_candidates(problem, SENTENCE, 3)
+    assert [one.chunk.id for one in kept] == ["lake#12-39", "lake#0-11", "lake#40-56"]
+    assert [one.similarity for one in kept] == sorted((one.similarity for one in kept), reverse=True)
+    assert {one.kind for one in kept} == {"score"}
+    assert len(unit_candidates(problem, SENTENCE, 100)) == 6
+    assert unit_candidates(SelectionProblem(QUESTION, [], WORDS, 100), SENTENCE, 3) == []
+
+
+def test_the_passages_of_a_problem_are_at_hand():
+    problem = UnitProblem(QUESTION, OFFERED, WORDS, 100, SENTENCE)
+    assert [chunk.id for chunk in problem.passages.chunks] == ["lake", "mill"]
+    assert problem.passages.passages is problem.passages
+    assert len(problem.chunks) == 6 and problem.capacity == 100 + problem.separator_tokens
+
+
+def test_select_many_is_select_for_each():
+    selector = corag.selector("corag", reranker="minilm-softsim", unit="sentence", max_units=4, tokens=WORDS)
+    many = selector.select_many([QUESTION, "What burnt down?"], [OFFERED, OFFERED], 12)
+    assert [one.text for one in many] == [
+        selector.select(query, OFFERED, 12).text for query in (QUESTION, "What burnt down?")
+    ]
+    assert selector.select(QUESTION, [], 12).chunks == ()
+
+
+@pytest.mark.slow
+def test_token_states_of_a_sentence_are_those_in_its_passage():
+    reranker = corag.reranker("minilm-multihop")
+    units = [one.chunk for one in unit_candidates(SelectionProblem(QUESTION, OFFERED, WORDS, 100), SENTENCE, 10)]
+    in_context = reranker._read.of_chunks(units)
+    whole = reranker._read.of_chunks([passage(LAKE)])[0]
+    he = next(one for one, unit in zip(in_context, units, strict=True) if unit.id == "lake#40-56")
+    assert he.num_title == whole.num_title == 2
+    start = next(row for row in range(len(whole.ids)) if whole.ids[row] == he.ids[he.num_title])
+    assert whole.tokens[start : start + 5] == pytest.approx(he.tokens[2:7])
+    assert he.body == " fish live in it " and len(he.sentences) == 1
+    values = reranker.scorer(QUESTION, units)([(row,) for row in range(len(units))])
+    assert units[int(values.argmax())].id == "lake#12-39"
+
+
+@pytest.mark.slow
+def test_a_sentence_behind_the_window_is_encoded_by_itself():
+    long = Document("long", "Filler words stand here for long. " * 120 + "The lake is 40 metres deep.", "Lake")
+    reranker = corag.reranker("minilm-factoid")
+    problem = UnitProblem(QUESTION, [corag.Candidate(passage(long))], WORDS, 20, SENTENCE, 10)
+    last = next(chunk for chunk in problem.chunks if "40" in chunk.text)
+    [seen] = reranker._read.of_chunks([last])
+    assert "40" in seen.words and len(seen.ids)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"unit": "word"}, "unit is 'word'; it must be passage, sentence, or window"),
+        ({"max_units": 0}, "max_units must be a whole number of at least 1"),
+    ],
+)
+def test_bad_settings(given, message):
+    with pytest.raises(InputError, match=message):
+        select(**given)
