@@ -119,7 +119,9 @@ class FolderSource:
         file = read_file(data, name)
         if file.guessed_encoding:
             self.changes.guessed[name] = file.guessed_encoding
-        return key, chunk_file(name, file, self._tokens, self._chunking)
+        if not (chunks := chunk_file(name, file, self._tokens, self._chunking)):
+            raise UnreadableFileError("it holds no text")
+        return key, chunks
 
     def _note(self, settings: dict[str, Any], num_files: int) -> None:
         self.changes.unreadable = dict(sorted(self.changes.unreadable.items()))

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import corag
 import corag.index.write as writing
 from corag.errors import CoragError, DataError, IndexMismatchError
 from corag.files import read_file
@@ -246,6 +247,7 @@ def test_a_file_that_vanishes_or_changes_after_it_was_listed(
         ({}, "has neither corpus.jsonl.* nor documents .*.md, .*.docx"),
         ({"a.py": "x"}, "neither"),
         ({"a.md": ""}, "a.md: empty; an index needs at least one document"),
+        ({"a.md": "\x1c\n\x1d"}, "a.md: it holds no text"),
         ({"a.md": "", "b.txt": " "}, r"none of the 2 documents in .* can be read \(a.md: empty\)"),
     ],
 )
@@ -477,9 +479,13 @@ def test_thirty_documents_changed_and_asked(tmp_path: Path, capsys: pytest.Captu
     assert "  unreadable: locked.pdf: encrypted; save it without a password\n  unreadable: torn.pdf: damaged" in said
     assert index().startswith("files: 29 unchanged, 2 unreadable; nothing to do\n")
 
+    assert main(["ask", QUESTIONS[0][0], "--index", uri, "--method", "top-k", "--reader", "extractive", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    opened, embedder = ChunkIndex.open(uri), corag.embedder()
     for question, document, place, fact in QUESTIONS:
-        assert main(["ask", question, "--index", uri, "--method", "top-k", "--reader", "extractive", "--json"]) == 0
-        chunks = json.loads(capsys.readouterr().out)["chunks"]
+        reply = corag.ask(question, opened, selector="top-k", reader="extractive", embedder=embedder).to_dict()
+        chunks = reply["chunks"]
+        assert question != printed["question"] or chunks == printed["chunks"]
         if document is None:
             assert chunks and not any("crane" in chunk["text"] for chunk in chunks)
             continue
