@@ -49,6 +49,6 @@ def check_query(query: str) -> None:
         raise InputError(f"the question is empty ({query!r}); give a question with at least one word")
 
 
-def check_budget(budget_tokens: int) -> None:
+def check_budget(budget_tokens: object, name: str = "budget_tokens") -> None:
     """Raise `InputError` for a budget that is not a whole number from 1 to `MOST_TOKENS`."""
-    check_count("budget_tokens", budget_tokens, "256 to 4096 are usual", most=MOST_TOKENS)
+    check_count(name, budget_tokens, "256 to 4096 are usual", most=MOST_TOKENS)

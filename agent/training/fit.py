@@ -13,6 +13,8 @@ import json
 import logging
 import math
 import platform
+import signal
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -89,6 +91,7 @@ def fit(
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
+        KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
     out_dir = Path(out_dir)
@@ -109,7 +112,7 @@ def fit(
             if state.model:
                 model.load_weights(state.model)
             module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
-            with _quiet_lightning(), _one_thread():
+            with _quiet_lightning(), _one_thread(), _interruptible():
                 trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
                 trainer.fit(module)
                 trainer.strategy.barrier()
@@ -289,6 +292,22 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(num_threads)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt where Lightning, told to stop, ignores all further signals and leaves the process."""
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT) if main else None
+    try:
+        yield
+    except SystemExit as left:
+        if isinstance(left.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from left
+        raise
+    finally:
+        if handler is not None:
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from keyword import iskeyword
+from pathlib import Path
 from typing import Any, cast, get_type_hints
 
 from rich.logging import RichHandler
 from rich.text import Text
 
 from corag.cli.console import say, stderr
-from corag.errors import CoragError, InputError
+from corag.errors import CoragError, DataError, InputError
 from corag.optional import load
 from corag.text.visible import one_line, visible
 
@@ -83,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         arguments = _joined(arguments)
         command = next((argument for argument in arguments if not argument.startswith("-")), None)
+        _check_configs(arguments)
         parser = make_parser(command)
         parsed = parser.parse_args(_spelt_out(arguments, command))
         debug = debug or parsed.debug
@@ -133,6 +135,19 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
         if argument in switches and following.lower() not in ("true", "false"):
             spelt_out.append("true")
     return spelt_out
+
+
+def _check_configs(arguments: Sequence[str]) -> None:
+    """Raise `DataError` for a settings file that is no text; the parser takes it for granted."""
+    for argument, following in pairwise([*arguments, ""]):
+        flag, equals, value = argument.partition("=")
+        if flag == "--config":
+            name = value if equals else following
+            try:
+                if Path(name).is_file():
+                    Path(name).read_text(encoding="utf-8")
+            except ValueError as error:
+                raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
 
 
 def _switches(settings_type: type) -> Iterator[str]:

@@ -245,7 +245,7 @@ class ChunkIndex:
     def _nearest(self, queries: NDArray[np.float32], k: int) -> list[list[_Hit]]:
         """Return the `k` nearest rows of each query."""
         passes = [queries[start : start + _QUERIES_PER_PASS] for start in range(0, len(queries), _QUERIES_PER_PASS)]
-        return [hits for some in passes for hits in _top_k(partial(self._fetch_nearest, some), k)]
+        return [hits for some in passes for hits in _top_k(partial(self._fetch_nearest, some), min(k, len(self)))]
 
     def _matching(self, query: str, k: int) -> list[_Hit]:
         """Return the `k` rows with the highest BM25 scores."""
@@ -259,7 +259,7 @@ class ChunkIndex:
                 rows = query.select(["position", "_score"]).to_arrow().to_pylist()
             return [[_Hit(-row["_score"], row["position"]) for row in rows]]
 
-        return _top_k(fetch, k)[0]
+        return _top_k(fetch, min(k, len(self)))[0]
 
     def _fetch_nearest(self, queries: NDArray[np.float32], limit: int) -> list[list[_Hit]]:
         with accessing(self.uri, "read"):

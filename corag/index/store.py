@@ -34,7 +34,8 @@ CHUNK_COLUMNS = ["position", "id", "text", "metadata"]
 
 _CHUNKS_PREFIX = "corag_chunks_"
 _REMEDIES = {
-    "read": "open it again if it was brought up to date meanwhile, else check that the storage can be reached",
+    "read": "open it again if it was brought up to date meanwhile, else check that the storage can be "
+    "reached; damaged files need a new index (corag index --overwrite)",
     "write": "what was stored so far is kept: check free space and permissions, then run the same command again",
 }
 
@@ -92,7 +93,9 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
     """Turn LanceDB's errors into `CoragError`s that say what to do."""
     try:
         yield
-    except (OSError, RuntimeError) as error:
+    except CoragError:
+        raise
+    except (OSError, RuntimeError, ValueError, OverflowError) as error:
         # LanceDB adds the place in its own source.
         reason = re.sub(r",? \S+\.rs:\d+:\d+", "", str(error))
         raise CoragError(f"cannot {to} the index at {uri}: {reason}; {_REMEDIES[to]}") from error
@@ -142,7 +145,10 @@ def to_rows(batch: Sequence[Chunk], first_position: int, vectors: NDArray[np.flo
 
 def to_chunk(row: Mapping[str, Any]) -> Chunk:
     """Return the chunk that a row holds."""
-    return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
+    try:
+        return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
+    except (ValueError, TypeError) as error:
+        raise DataError(f"the index holds a damaged chunk at row {row.get('position')} ({error}); {REMEDY}") from error
 
 
 def metadata_json(chunk: Chunk) -> str:

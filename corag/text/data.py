@@ -42,7 +42,7 @@ from corag.types import Chunk
 
 logger = logging.getLogger(__name__)
 
-_SPAN = re.compile(r"(?P<document>.+)#(?P<start>\d+)-(?P<end>\d+)", re.DOTALL)
+_SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
 IN_MEMORY_BYTES = 128 * 2**20
 """A larger corpus lies on disk while it is used, in `StoredDocuments`."""
 _GZIP_RATIO = 5

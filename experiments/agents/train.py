@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import agent
+from corag.checks import check_count
 from corag.errors import DataError, InputError
 from corag.models.devices import kind_of, parse_devices
 from corag.models.ran import ran_in_all
@@ -67,6 +68,7 @@ class AgentSettings(Runtime):
                 f"shares are {', '.join(map(str, self.shares))}; give three numbers of at least 0 for training, "
                 "validation and test, the first above 0"
             )
+        check_count("split_seed", self.split_seed, "0 is usual", least=0)
         _ = self.recipe
 
 
@@ -172,7 +174,7 @@ def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, 
 
 def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:
     counts = ", ".join(f"{name} {(arrays.data == name).sum()}" for name in sorted(set(arrays.data)))
-    readers = ", ".join(dict.fromkeys(str(metadata["settings"]["reader"]) for metadata in arrays.metadata))
+    readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in arrays.metadata))
     budgets = ", ".join(map(str, arrays.budgets))
     if config.train_split:
         division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")

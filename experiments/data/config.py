@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from corag.budget import AUTO, BudgetFor
+from corag.checks import check_budget
 from corag.errors import InputError
 from corag.index.search import Retrieval
 
@@ -123,5 +124,4 @@ class SelectionSettings(CandidateSettings, Runtime):
         object.__setattr__(self, "prompt", None)
         Unit.parse(self.unit)
         spell_out(self, "reader", "embedder", "tokenizer")
-        if self.budget < 1:
-            raise InputError(f"budget must be at least 1 token, got {self.budget}; 256 to 4096 are usual")
+        check_budget(self.budget, "budget")

@@ -41,7 +41,16 @@ from experiments.evaluation.rankings import (
     retriever_figures,
     write_runs,
 )
-from experiments.run.journal import Journal, fingerprint, finished_record, output_file, versions, write_atomically
+from experiments.run.journal import (
+    FIGURE,
+    RESULT,
+    Journal,
+    fingerprint,
+    finished_record,
+    output_file,
+    versions,
+    write_atomically,
+)
 from experiments.run.report import quality_plot
 from experiments.run.tables import Result, markdown, replace_table
 
@@ -85,7 +94,7 @@ def compare(config: EvaluateConfig) -> Comparison:
 
     An interrupted one goes on where it stopped; a set whose results stand in `out` is not measured again.
     """
-    figure = None if config.figure is None else output_file(config.figure)
+    figure = None if config.figure is None else output_file(config.figure, FIGURE)
     runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
     found = Comparison(results, *gains(config, runs)) if config.several else Comparison(results)
@@ -109,7 +118,9 @@ class _Run:
         self._files: dict[int, Path] = {}
         if config.out is not None:
             out = Path(config.out)
-            files = (out / f"{name}-{budget}.json" if several else output_file(config.out) for budget in self.budgets)
+            files = (
+                out / f"{name}-{budget}.json" if several else output_file(config.out, RESULT) for budget in self.budgets
+            )
             self._files = dict(zip(self.budgets, files, strict=True))
         self._runs = {budget: file.with_suffix(".runs") for budget, file in self._files.items()}
         if config.runs is not None:

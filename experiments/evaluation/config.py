@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from corag.checks import check_budget, check_count
 from corag.errors import InputError
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
@@ -118,8 +119,11 @@ class EvaluateConfig(SelectionSettings):
             raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
         if unknown := set(comma_separated(self.only)).difference(names):
             raise InputError(f"only names {', '.join(sorted(unknown))}, but the sets are called {', '.join(names)}")
-        if (self.budgets and min(self.budgets) < 1) or len(set(self.budgets)) < len(self.budgets):
-            raise InputError(f"budgets are {self.budgets}; give each once, at least 1 token")
+        for budget in self.budgets:
+            check_budget(budget, "budgets")
+        if len(set(self.budgets)) < len(self.budgets):
+            raise InputError(f"budgets are {self.budgets}; give each once")
+        check_count("seed", self.seed, "0 is usual", least=0)
         if self.latency_questions is not None and self.latency_questions < 0:
             raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
         if self.rerankers and ALL in self.method_texts:

@@ -41,6 +41,8 @@ def make_methods(methods: Spellings, offered: Mapping[str, Any], *, shared: bool
     """
     if not (named := split_parts(methods)):
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
+    if twice := [one for place, one in enumerate(named) if one in named[:place]]:
+        raise InputError(f"method {twice[0]!r} stands twice in methods; leave one out, or give it other settings")
     rerankers = cache(corag.reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}

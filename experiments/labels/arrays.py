@@ -138,7 +138,7 @@ def read_labels(paths: str) -> LabelArrays:
     two embedders or grids, or no complete question are a `DataError`.
     """
     names = [str(path) for path in label_paths(paths)]
-    tables = [(name, *read_table(name), read_questions(name)[0]) for name in names]
+    tables = [(name, *read_table(name, complete=True), read_questions(name, complete=True)[0]) for name in names]
     first_name, _, first, _ = tables[0]
     for name, _, metadata, _ in tables[1:]:
         if metadata["embedder"] != first["embedder"]:

@@ -35,7 +35,7 @@ from experiments.labels.table import (
     write_table,
 )
 from experiments.labels.work import total
-from experiments.run.journal import Journal, fingerprint, output_file, read_journal, versions
+from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_journal, versions
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def label(config: LabelConfig) -> Path:
     if config.merge:
         return merge_tables(listed("merge", config.merge, str), config.out)
     check_budget(config.budget)
-    grid, out, shard = config.grid(), output_file(config.out), config.parsed_shard()
+    grid, out, shard = config.grid(), output_file(config.out, TABLE), config.parsed_shard()
     examples = read_examples(config)
     examples.check_pools()
     for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):

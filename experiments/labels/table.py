@@ -11,7 +11,7 @@ from typing import Any
 from corag.errors import DataError
 from corag.optional import require
 from experiments.labels.work import total
-from experiments.run.journal import fingerprint, output_file, write_atomically
+from experiments.run.journal import TABLE, fingerprint, output_file, write_atomically
 
 FORMAT_VERSION = 2
 
@@ -31,6 +31,15 @@ TYPES = {
     "num_candidates": "int64",
 }  # fmt: skip
 """Types of the columns of both files."""
+
+OF_ROWS = (
+    "data", "query", "reranker", "iterations", "exploration", "cost_weight", "budget_tokens", "cost_tokens",
+    "orders_scored",
+)  # fmt: skip
+"""Columns that no table of configurations lacks; figures may be null where a question failed."""
+
+OF_ALL_QUESTIONS = ("data", "query", "split", "group", "query_vector", "candidates_vector", "similarities")
+"""Columns that no table of questions lacks."""
 
 OF_QUESTIONS = ("data", "splits", "sources", "limit", "sample", "pool", "retrieval", "num_candidates", "index")
 """Settings in which tables may differ: which questions, and with which candidates."""
@@ -59,20 +68,21 @@ def write_questions(path: Path, rows: Sequence[Mapping[str, Any]], metadata: Map
     write_table(questions_path(path), rows, metadata)
 
 
-def read_table(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def read_table(path: str | Path, *, complete: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Read rows and metadata of a label table.
 
-    A file that is missing, damaged, of another version, or holds what is no finite number is a `DataError`.
+    A file that is missing, damaged, of another version, or holds what is no finite number is a `DataError`; so is one
+    that lacks what an agent learns from, where it has to be `complete`.
     """
-    return _read(Path(path), Path(path))
+    return _read(Path(path), Path(path), OF_ROWS if complete else ())
 
 
-def read_questions(path: str | Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def read_questions(path: str | Path, *, complete: bool = False) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Read the questions of the label table at `path`, one row each, and the metadata; see `read_table`."""
-    return _read(questions_path(path), Path(path))
+    return _read(questions_path(path), Path(path), OF_ALL_QUESTIONS if complete else ())
 
 
-def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _read(file: Path, path: Path, required: Sequence[str]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     pyarrow, parquet = require("pyarrow", "experiments"), require("pyarrow.parquet", "experiments")
     if not file.is_file():
         raise DataError(f"{file} does not exist; make a label table with: corag label --data DIR --out {path}")
@@ -81,6 +91,8 @@ def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
         metadata: dict[str, Any] = json.loads(table.schema.metadata[b"corag"])
     except (OSError, pyarrow.ArrowException, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{file} is not a label table ({error}); make one with: corag label --out {path}") from error
+    if not isinstance(metadata, dict):
+        raise DataError(f"{file} is not a label table (its metadata is {metadata!r:.80}); label again")
     if metadata.get("format_version") != FORMAT_VERSION:
         raise DataError(
             f"{file} has format_version {metadata.get('format_version')}, this version reads {FORMAT_VERSION}; "
@@ -88,8 +100,14 @@ def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
         )
     if not table.num_rows:
         raise DataError(f"{file} has no rows; label at least one question")
+    for name, kind in (("embedder", str), ("settings", dict)):
+        if required and not isinstance(metadata.get(name), kind):
+            raise DataError(f"{file} has {name} {metadata.get(name)!r:.80} in its metadata; label again")
+    _check_columns(file, table, required)
     rows: list[dict[str, Any]] = table.to_pylist()
     for number, row in enumerate(rows, start=1):
+        if row.get("budget_tokens", 1) < 1:
+            raise DataError(f"{file}, row {number}: budget_tokens is {row['budget_tokens']}, below 1; label again")
         for name, value in row.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise DataError(
@@ -97,6 +115,30 @@ def _read(file: Path, path: Path) -> tuple[list[dict[str, Any]], dict[str, Any]]
                     "finite numbers, or null where there is none: label that question again"
                 )
     return rows, metadata
+
+
+def _check_columns(file: Path, table: Any, required: Sequence[str]) -> None:
+    """Raise `DataError` for a table without a required column, or with one of another type than `TYPES` says."""
+    types = require("pyarrow", "experiments").types
+    tests = {
+        "string": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "number": lambda kind: types.is_integer(kind) or types.is_floating(kind),
+        "list": lambda kind: (types.is_list(kind) or types.is_large_list(kind)) and types.is_floating(kind.value_type),
+    }
+    for name in required:
+        if name not in table.column_names:
+            raise DataError(
+                f"{file} has no column {name!r}; its columns are {', '.join(table.column_names)}: label again"
+            )
+        if table[name].null_count and name not in FIGURES:
+            raise DataError(f"{file} has no {name} in {table[name].null_count} rows; label again")
+    for name in TYPES.keys() & set(table.column_names):
+        kind = TYPES[name].partition("<")[0]
+        kind = kind if kind in tests else "number"
+        found = table.schema.field(name).type
+        # A column in which nothing stands may have no type.
+        if not (tests[kind](found) or (types.is_null(found) and name not in required)):
+            raise DataError(f"{file} holds {found} in column {name!r}, which is for a {kind}; label again")
 
 
 def merge_tables(paths: Sequence[str | Path], out: str | Path) -> Path:
@@ -124,7 +166,7 @@ def merge_tables(paths: Sequence[str | Path], out: str | Path) -> Path:
         "settings": {**metadata[0]["settings"], "merged": [of_table["settings"] for of_table in metadata]},
         "tokens": total(of_table["tokens"] for of_table in metadata),
     }
-    target = output_file(str(out))
+    target = output_file(str(out), TABLE)
     write_questions(target, [row for _, (questions, _) in tables.values() for row in questions], merged)
     write_table(target, [row for (rows, _), _ in tables.values() for row in rows], merged)
     return target

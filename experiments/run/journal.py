@@ -133,11 +133,33 @@ def finished_record(path: Path, work: str) -> dict[str, Any] | None:
         return None
 
 
-def output_file(name: str) -> Path:
-    """Return the path of a file that a command will write; an empty name, or a folder's, is refused before the work."""
+RESULT, TABLE, PAGE, FIGURE = b'{\n  "data": ', b"PAR1", b"<!doctype html>", b"<svg"
+"""How the files begin that commands write: a result, a label table, a report, a figure."""
+
+
+def output_file(name: str, begins: bytes) -> Path:
+    """Return the path of a file that a command will write; what it may not write is refused before the work.
+
+    Args:
+        name: The path. An empty one and a folder's are refused.
+        begins: What such files begin with. A file that begins otherwise was not written by such a command, may be one
+            of its inputs, and is not overwritten.
+    """
     path = Path(name)
-    if not path.name or path.is_dir():
-        raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
+    try:
+        if not path.name or path.is_dir():
+            raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
+        found = b""
+        if path.exists():
+            with path.open("rb") as file:
+                found = file.read(len(begins))
+    except ValueError as error:
+        raise DataError(f"out is {name!r}, which is no name for a file ({error}); give another") from error
+    if found not in (b"", begins):
+        raise DataError(
+            f"out is {name!r}, a file that this command did not write and would overwrite; give another name, or "
+            "delete it"
+        )
     return path
 
 

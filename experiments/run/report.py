@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from corag.checks import check_count
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.reply import Reply
 from corag.text.visible import visible
 from experiments.data.config import comma_separated
-from experiments.run.journal import output_file, write_atomically
+from experiments.run.journal import PAGE, output_file, write_atomically
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of, remarks
 
 MARKERS = ("o", "s", "^", "D")
@@ -57,23 +59,45 @@ def report(config: ReportConfig) -> Path:
     """Draw the report that a config describes; return its path."""
     if not (paths := [Path(name) for name in comma_separated(config.results)]):
         raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
-    return write_report(output_file(config.out), [read_result(path) for path in paths], title=config.title)
+    if len(set(paths)) < len(paths):
+        raise InputError(f"results is {config.results!r}; give each file once")
+    return write_report(output_file(config.out, PAGE), [read_result(path) for path in paths], title=config.title)
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read what `corag evaluate --out` wrote; anything else is a `DataError`."""
+    """Read what `corag evaluate --out` wrote; anything else, or a result of no questions, is a `DataError`."""
     try:
         result: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         lacking = {"methods", "budget_tokens", "queries", "split", "versions"} - result.keys()
         if lacking or not result["methods"]:
             raise ValueError(f"it lacks {', '.join(sorted(lacking)) or 'methods'}")
+        for name, kind in (("methods", list), ("versions", dict), ("split", str), ("measures", list)):
+            if not isinstance(result.get(name, kind()), kind):
+                raise ValueError(f"{name} is {result[name]!r:.80}")
+        for name in ("queries", "budget_tokens"):
+            check_count(name, result[name], "a report needs at least one question")
         required = {"method", *(name for name, figure in FIGURES.items() if not figure.optional)}
         for row in result["methods"]:
             if lacking := required - row.keys():
                 raise ValueError(f"a method lacks {', '.join(sorted(lacking))}")
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+            _check_figures(row, [*FIGURES, *map(str, result.get("measures", ()))])
+        names = [row["method"] for row in result["methods"]]
+        if len(set(names)) < len(names):
+            raise ValueError(f"a method stands twice among {', '.join(names)}")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is not a result of `corag evaluate --out` ({error}); evaluate again") from error
     return result
+
+
+def _check_figures(row: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise `ValueError` for a method without a name, or with a figure that is no finite number."""
+    if not isinstance(row["method"], str):
+        raise ValueError(f"a method is called {row['method']!r:.80}")
+    for name in names:
+        value = row.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if value is not None and not is_number:
+            raise ValueError(f"{name} of method {row['method']!r} is {value!r:.80}")
 
 
 def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Path:

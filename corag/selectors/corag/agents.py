@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.runtime import current, holding
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
-from corag.registry import RERANKERS
+from corag.registry import EMBEDDERS, RERANKERS, Registry
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.selectors.corag.features import FEATURES
+from corag.text.tokens.hub import is_cached
 from corag.types import Embedder, Reranker
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
     """
     wanted = agent.config.embedder
     if given is None:
+        check_at_hand(wanted, "embedder")
         return make_embedder(wanted)
     given = make_embedder(given)
     if given.name != wanted:
@@ -114,6 +117,26 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
             f"out, or give corag.embedder({wanted!r})"
         )
     return given
+
+
+def check_at_hand(part: str, kind: Literal["reranker", "embedder"]) -> None:
+    """Raise `ModelError` for a model of the hub that is not on this machine.
+
+    A checkpoint may come from anybody: what it names is not fetched.
+    """
+    table: Registry[Any] = RERANKERS if kind == "reranker" else EMBEDDERS
+    written = parse(part)
+    if written.name in table.parts:
+        named = inspect.signature(table.builder(part)).parameters.get("model")
+        model = written.settings.get("model", None if named is None else named.default)
+    else:
+        # What is unknown here is refused by name.
+        model = written.name if table.knows(part) else None
+    if isinstance(model, str) and not Path(model).exists() and not is_cached(model, "config.json"):
+        raise ModelError(
+            f"the agent names the {kind} {part!r}, whose model is not on this machine and which no checkpoint may "
+            f"have fetched; if you trust it, run: hf download {model}"
+        )
 
 
 class UsableRerankers:
@@ -170,6 +193,7 @@ class UsableRerankers:
             if name in self._reasons:
                 return None
             try:
+                check_at_hand(name, "reranker")
                 with holding(self._runtime):
                     built = make_reranker(name)
                 # Some load their model only when they are first asked.

@@ -22,6 +22,7 @@ from corag.selectors.corag.agents import (
     Shipped,
     UsableRerankers,
     agent_embedder,
+    check_at_hand,
     load_agent,
     shipped_agent,
 )
@@ -225,6 +226,7 @@ def corag_fixed(
             f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
             "or use method 'corag'"
         )
+    check_at_hand(fixed.reranker, "reranker")
     return _FixedCorag(
         reranker=fixed.reranker,
         policy="paper",  # the setting was measured with it

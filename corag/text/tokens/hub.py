@@ -70,7 +70,7 @@ def _download(name: str) -> Path | None:
         return Path(hf_hub_download(name, FILE))
     except errors.LocalEntryNotFoundError as error:
         # Only what else of the model is here can tell whether it has one.
-        if _is_cached(name):
+        if is_cached(name):
             return None
         raise ModelError(
             f"the tokenizer of {name!r} is not on this machine, and the hub was not reached; where there is a network, "
@@ -89,10 +89,14 @@ def _download(name: str) -> Path | None:
         raise ModelError(f"the tokenizer of {name!r} cannot be downloaded: {error}") from error
 
 
-def _is_cached(name: str) -> bool:
-    from huggingface_hub import try_to_load_from_cache
+def is_cached(name: str, file: str = "tokenizer_config.json") -> bool:
+    """Return whether the hub's cache on this machine holds a file of a model; the hub is not asked."""
+    from huggingface_hub import errors, try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(name, "tokenizer_config.json"), str)
+    try:
+        return isinstance(try_to_load_from_cache(name, file), str)
+    except errors.HFValidationError:
+        return False
 
 
 def _by_transformers(name: str) -> TokenizerCounter | CallableCounter:

@@ -232,7 +232,7 @@ def test_a_table_by_hand():
         (config_of, {"sets": (QuestionSet("a", "x"), QuestionSet("a", "y"))}, "the sets are called a, a"),
         (config_of, {"only": "late,never"}, "only names never, but the sets are called early, late"),
         (pairs_of, {"only": "other"}, "only names other, but the sets are called"),
-        (config_of, {"budgets": (0, 5)}, r"budgets are \(0, 5\); give each once, at least 1 token"),
+        (config_of, {"budgets": (0, 5)}, "budgets must be a whole number of at least 1, got 0"),
         (config_of, {"budgets": (5, 5)}, r"budgets are \(5, 5\)"),
         (config_of, {"baselines": ("top-k",), "challengers": ("best",)}, "'best' is not part of this comparison"),
         (pairs_of, {"baselines": ("bm25 top-k",)}, "'bm25 top-k' is not part of"),

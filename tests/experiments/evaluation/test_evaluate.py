@@ -250,7 +250,7 @@ def test_settings_that_cannot_be_are_refused(small_data, settings, message):
 )
 def test_numbers_that_cannot_be_are_refused(settings):
     [(name, value)] = settings.items()
-    with pytest.raises(InputError, match=f"{name} must be at least 1.*, got {value}; "):
+    with pytest.raises(InputError, match=f"{name} must be .*at least 1.*, got {value}; "):
         EvaluateConfig("data", **settings)
 
 

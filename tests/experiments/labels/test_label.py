@@ -276,7 +276,7 @@ def test_a_question_without_candidates_gets_empty_selections(tmp_path, reader, s
         ({"splits": ""}, "splits is ''; give at least one value"),
         ({"rerankers": "bm25,best"}, "reranker 'best' is unknown; the names are"),
         ({"splits": "train,validation"}, "no question of split 'validation'; its splits are train"),
-        ({"budget": 0}, "budget must be at least 1 token, got 0"),
+        ({"budget": 0}, "budget must be a whole number of at least 1, got 0"),
         ({"out": "."}, "no name for a file"),
         ({"reader": "best"}, "reader 'best' is unknown"),
     ],

@@ -206,13 +206,13 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path):
 @pytest.mark.parametrize("name", ["", ".", "/"])
 def test_an_output_without_a_name_is_refused(name):
     with pytest.raises(DataError, match=f"out is '{name}'.*give one, such as"):
-        output_file(name)
+        output_file(name, b"{")
 
 
 def test_a_folder_is_no_output_file(tmp_path):
-    assert output_file(f"{tmp_path}/new") == tmp_path / "new"
+    assert output_file(f"{tmp_path}/new", b"{") == tmp_path / "new"
     with pytest.raises(DataError, match="no name for a file"):
-        output_file(str(tmp_path))
+        output_file(str(tmp_path), b"{")
 
 
 @given(VALUES, VALUES)

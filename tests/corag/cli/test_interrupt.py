@@ -1,0 +1,55 @@
+"""Ctrl-C while an agent is trained: status 130, how to go on, and the last whole epoch is kept."""
+
+import signal
+import subprocess
+import time
+
+import pytest
+
+from agent.training.fit import RESUME_FILE, fit
+from agent.training.lightning_module import AgentModule
+from tests.agent.worlds import toy_config, toy_table, toy_train_config
+from tests.experiments.worlds import command, environment, write_labels
+from tests.paths import ROOT
+
+
+def test_an_interrupted_training_goes_on_after_its_last_whole_epoch(tmp_path, monkeypatch):
+    whole = fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / "whole")
+    handler, step, steps = signal.getsignal(signal.SIGINT), AgentModule.training_step, []
+
+    def interrupted(self, *arguments):
+        if self.current_epoch == 2:
+            raise KeyboardInterrupt
+        steps.append(self.current_epoch)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(AgentModule, "training_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / "out")
+    assert set(steps) == {0, 1} and (tmp_path / "out" / RESUME_FILE).exists()
+    # Lightning ignores the signal from then on.
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.undo()
+    found = fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / "out")
+    assert found.epochs_resumed == 2 and found.history == whole.history
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_training(tmp_path):
+    labels = write_labels(tmp_path / "labels.parquet")
+    arguments = ["train", "--labels", labels, "--out", tmp_path / "agent", "--training.epochs", 5000, "--quiet"]
+    arguments += ["--training.logger", "none", "--shares", "[0.5,0.25,0.25]"]
+    process = subprocess.Popen(
+        command(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        while not (tmp_path / "agent" / RESUME_FILE).exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said, wrong = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130 and said == ""
+    assert wrong.strip() == "stopped; run the same command again to resume"
+    assert (tmp_path / "agent" / RESUME_FILE).exists()
