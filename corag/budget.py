@@ -50,9 +50,10 @@ class Counts:
     Attributes:
         budget_tokens: The budget.
         budget_for: What it is for: the whole `prompt`, or the `context` in it.
-        prompt_tokens: Tokens of the whole prompt; None for a reader without one.
+        prompt_tokens: Tokens of the whole prompt, with an allowance for the chat template where a server keeps that to
+            itself; None for a reader without a prompt.
         tokenizer: Name of the counter.
-        exact: Whether it counted as the reader's model does, and estimated nothing.
+        exact: Whether it counted the context as the reader's model does, and estimated nothing.
     """
 
     budget_tokens: int
