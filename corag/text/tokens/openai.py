@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from corag.errors import InputError, ModelError
 from corag.optional import require
 
-_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|davinci|babbage)")
+_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|davinci|babbage)", re.IGNORECASE)
 _URL = "https://openaipublic.blob.core.windows.net/encodings/{}.tiktoken"
 _VOCABULARY = {"o200k_harmony": "o200k_base", "p50k_edit": "p50k_base"}
 """Encodings -> those whose vocabulary they share."""
@@ -78,7 +78,7 @@ def is_openai_model(name: str) -> bool:
 def encoding_name(model: str) -> str | None:
     """Return the encoding of a model; None for one that the installed tiktoken does not know."""
     try:
-        return str(require("tiktoken", "tiktoken").encoding_name_for_model(model))
+        return str(require("tiktoken", "tiktoken").encoding_name_for_model(model.lower()))
     except KeyError:
         return None
 

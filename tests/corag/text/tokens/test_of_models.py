@@ -198,7 +198,7 @@ def test_tiktoken_refuses_what_is_no_unicode_text(plugin, text):
         corag.tokens("tiktoken(encoding=made)").count(["fine", text])
 
 
-@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(model=gpt-4o)", "gpt-5-mini", "o3-mini"])
+@pytest.mark.parametrize("part", ["gpt-4o", "tiktoken(model=gpt-4o)", "gpt-5-mini", "o3-mini", "GPT-4o"])
 def test_a_model_of_openai_counts_by_its_encoding(vocabularies, monkeypatch, part):
     put_o200k(vocabularies, monkeypatch)
     counter = corag.tokens(part)
