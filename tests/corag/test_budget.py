@@ -12,6 +12,7 @@ import corag
 from corag import Candidate, Chunk, PromptedReader
 from corag.budget import Budget, Counts, reader_and_tokens
 from corag.errors import InputError
+from tests.corag.models.worlds import save_causal_lm
 from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, ChatReader, language_models
 
 COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate", "utf8-bytes")}}
@@ -153,3 +154,33 @@ def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, o
 
 def test_a_long_word_without_a_token_is_an_estimate():
     assert corag.ask("so?", ["a" * 200], budget_tokens=300, selector="full", reader="extractive").counts.exact is False
+
+
+@pytest.fixture(scope="module")
+def chat_model(tmp_path_factory):
+    """A reader that runs a small chat model, with random weights, in this process."""
+    folder = tmp_path_factory.mktemp("model")
+    save_causal_lm(folder)
+    return corag.reader("transformers", model=str(folder), max_answer_tokens=2, device="cpu", precision="fp32")
+
+
+@pytest.mark.slow
+@given(texts=st.lists(AWKWARD, min_size=1, max_size=5), extra=st.integers(1, 500))
+@settings(max_examples=25)
+def test_no_prompt_by_a_chat_template_exceeds_the_budget(chat_model, texts, extra):
+    budget = Budget(chat_model.prompt_tokens("so?") + extra, chat_model)
+    selection = budget.select(corag.selector("full", tokens=chat_model.tokens), "so?", pool(texts))
+    sent = chat_model.chat.encode(chat_model.asked.messages(question="so?", context=selection.text))
+    assert len(sent) == chat_model.prompt_tokens("so?", selection.text) <= budget.tokens
+
+
+@pytest.mark.slow
+def test_a_chat_model_counts_what_it_was_sent(chat_model):
+    texts = [f"The river <|end|>{CONTROL} is long.", "It flows. 漢字 🙂"]
+    around = chat_model.prompt_tokens("so?")
+    reply = corag.ask("so?", texts, budget_tokens=around + 120, selector="full", reader=chat_model)
+    assert len(reply.selection) == 2
+    assert reply.counts.exact
+    assert around < reply.counts.prompt_tokens == reply.answer.prompt_tokens <= around + 120
+    with pytest.raises(InputError, match=r"the model takes \d+ in all"):
+        corag.ask("so?", ["It flows. " * 400], budget_tokens=9000, selector="full", reader=chat_model)
