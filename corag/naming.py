@@ -153,8 +153,9 @@ def check_settings(kind: str, name: str, build: Callable[..., Any], settings: Ma
         signature.bind(**settings)
     except TypeError as error:
         unknown = [key for key in settings if key not in signature.parameters]
+        reason = f"got an unexpected keyword argument {unknown[0]!r}" if unknown else str(error)
         hint = nearest(unknown[0], signature.parameters) if unknown else ""
-        raise InputError(f"{kind} {name!r}: {error}{hint}; its settings are {listed}") from error
+        raise InputError(f"{kind} {name!r}: {reason}{hint}; its settings are {listed}") from error
     hints = _hints(build)
     for key, value in settings.items():
         if key in hints and not _fits(value, hints[key]):

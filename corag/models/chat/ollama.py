@@ -54,7 +54,7 @@ class OllamaChat(ServerChat):
         settings: Model and server.
     """
 
-    kind = "Ollama"
+    kind = label = "Ollama"
     package = "ollama"
     hints: ClassVar = {
         "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",

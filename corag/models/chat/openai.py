@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.models.chat.base import ChatError, Messages, Written
+from corag.models.chat.faults import root_cause
 from corag.models.chat.guard import StatusError
 from corag.models.chat.served_tokens import counting_server
-from corag.models.chat.server import ServerChat, ServerSettings, root_cause
+from corag.models.chat.server import ServerChat, ServerSettings
 from corag.optional import warn_once
 from corag.types import TokenCounter
 
@@ -62,6 +63,7 @@ class OpenAIChat(ServerChat):
     """
 
     kind = "OpenAI-compatible"
+    label = "the OpenAI-compatible server"
     package = "openai"
     hints: ClassVar = {
         "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",

@@ -10,8 +10,6 @@ import asyncio
 import json
 import math
 import random
-import textwrap
-import zlib
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import aclosing
@@ -24,7 +22,8 @@ from corag.checks import check_count
 from corag.errors import CoragError, InputError, MissingExtraError
 from corag.models.chat import loop
 from corag.models.chat.base import Chat, ChatError, ChatSettings, Messages, Written, counted
-from corag.models.chat.guard import HEADERS, RefusedError, StatusError, event_hooks, harmless
+from corag.models.chat.faults import Faults, explained
+from corag.models.chat.guard import HEADERS, event_hooks, harmless
 from corag.naming import Spelling
 from corag.registry import tokens as make_tokens
 from corag.text.tokens.families import at_hand, upper_bound
@@ -99,7 +98,8 @@ class ServerChat(Chat):
     """
 
     kind: ClassVar[str]
-    """What the server is, for errors."""
+    label: ClassVar[str]
+    """What the server is, for errors: `no KIND server answers`, `LABEL sent nothing`."""
     package: ClassVar[str]
     """The package that speaks with it, and the extra that brings it."""
     hints: ClassVar[dict[str, str]]
@@ -303,7 +303,7 @@ class ServerChat(Chat):
 
     @property
     def _server(self) -> str:
-        return f"{self.kind} at {self.address}"
+        return f"{self.label} at {self.address}"
 
     @property
     def _http_settings(self) -> dict[str, Any]:
@@ -329,66 +329,14 @@ class ServerChat(Chat):
         }
 
     def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
-        """Return an error, raised after `num_received` characters, as one that names server and remedy.
+        return explained(error, self._faults, num_received)
 
-        Any other error is raised as it is.
-        """
-        import httpx
-
-        error = root_cause(error)
+    @property
+    def _faults(self) -> Faults:
         hints = {name: hint.format(address=self.address, model=self.model) for name, hint in self.hints.items()}
-        reason = textwrap.shorten(harmless(str(error)), width=300, placeholder=" ...") or type(error).__name__
-        if isinstance(error, CoragError):
-            return error
-        if isinstance(error, StatusError):
-            return self._explained_status(error, hints)
-        if isinstance(error, UnicodeEncodeError):
-            return InputError(f"a message is not valid Unicode ({error}); decode it with errors='replace'")
-        if isinstance(error, RefusedError):
-            return ChatError(f"{self._server} sent a reply that is refused: {reason}; {hints['malformed']}")
-        if isinstance(error, TimeoutError):
-            return ChatError(
-                f"{self._server} did not end its reply within {self.settings.max_reply_s:g} s, after {num_received} "
-                "characters; lower max_answer_tokens, or raise max_reply_s"
-            )
-        if isinstance(error, httpx.UnsupportedProtocol):
-            return ChatError(f"no {self.kind} server answers at {self.address}: {reason}; {hints['start']}")
-        if isinstance(error, (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout)):
-            message = f"no {self.kind} server answers at {self.address}: {reason}; {hints['start']}"
-        elif isinstance(error, httpx.TimeoutException):
-            silence = f"{self._server} sent nothing for {self.settings.timeout_s:g} s"
-            message = f"{silence}; raise timeout_s, or {hints['slow']}"
-        elif isinstance(error, httpx.RequestError):
-            message = f"{self._server} broke off its reply after {num_received} characters: {reason}; {hints['look']}"
-        # Clients do not check what JSON holds, and stumble over what they do not expect.
-        elif isinstance(error, (ValueError, TypeError, AttributeError, LookupError, zlib.error)):
-            message = f"{self._server} sent a malformed reply: {reason}; {hints['malformed']}"
-        else:
-            raise error
-        return ChatError(message, can_retry=True)
-
-    def _explained_status(self, error: StatusError, hints: dict[str, str]) -> ChatError:
-        status, reason = error.status, textwrap.shorten(harmless(error.reason), width=300, placeholder=" ...")
-        if status == 404:
-            return ChatError(f"{self._server} has no model {self.model!r}: {reason}; {hints['model']}")
-        if status in (408, 429) or status >= 500:
-            waits = "" if error.retry_after_s is None else f" (it asks to wait {error.retry_after_s:g} s)"
-            return ChatError(
-                f"{self._server} failed with HTTP {status}: {reason}{waits}; lower max_concurrent, raise retries, or "
-                f"{hints['look']}",
-                can_retry=True,
-                retry_after_s=error.retry_after_s,
-            )
-        return ChatError(f"{self._server} refused the request with HTTP {status}: {reason}; {hints['refused']}")
+        return Faults(self.kind, self._server, self.address, self.model, self.settings, hints)
 
 
 async def pause(seconds: float) -> None:
     """Wait between two tries."""
     await asyncio.sleep(seconds)
-
-
-def root_cause(error: Exception) -> Exception:
-    """Return what a client package wraps into an error of its own."""
-    while isinstance(error.__cause__, Exception) and type(error).__module__.partition(".")[0] == "openai":
-        error = error.__cause__
-    return error

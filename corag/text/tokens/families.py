@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from contextlib import suppress
+from pathlib import Path
 
 from corag.errors import ModelError
 from corag.optional import warn_once
@@ -92,6 +93,8 @@ def at_hand(name: str) -> TokenCounter | None:
     """Return the counter of a model or of its family without a download; None where no tokenizer is at hand."""
     if (counter := _of_openai(_bare(name))) is not None:
         return counter
+    if (own := Path(name) / "tokenizer.json").is_file():  # servers call a model by its folder, too
+        return file_counter(own, name)
     for repository in (name, *family(name)):
         if is_hub_name(repository) and (file := in_cache(repository)) is not None:
             return file_counter(file, repository)
