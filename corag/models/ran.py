@@ -58,8 +58,8 @@ def recording() -> Iterator[Callable[[], list[dict[str, str]]]]:
 
 
 def ran_in_all(records: Iterable[Iterable[Mapping[str, str]]]) -> list[dict[str, str]]:
-    """Return each model of several records once, in the order of their first runs."""
-    return list({tuple(row.items()): dict(row) for record in records for row in record}.values())
+    """Return each model of several records once, in the order of their names."""
+    return [dict(row) for row in sorted({tuple(row.items()) for record in records for row in record})]
 
 
 def note(row: Ran) -> None:

@@ -189,12 +189,13 @@ class _Run:
             return found
         judge = None if self.config.judge is None else Judge(chat_of("judge", self.config.judge))
         # Before the journal: a run that is refused leaves no file.
-        _ = self._pool
+        with recording() as embedded:
+            _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
         sources = tuple(replace(source, limit=0) for source in self.config.sources)
         unlimited = _settings(replace(self.config, limit=None, sample=None, seed=0, sources=sources, measures=""))
         with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
-            self._measure_quality(journal, judge)
+            self._measure_quality(journal, judge, embedded())
             latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}
             results = [self._result(journal, budget, latencies[budget]) for budget in self.budgets]
             if not self._several:
@@ -211,7 +212,7 @@ class _Run:
     def _work(self, budget: int) -> str:
         return fingerprint([_settings(self.config), budget, *self._content])
 
-    def _measure_quality(self, journal: Journal, judge: Judge | None) -> None:
+    def _measure_quality(self, journal: Journal, judge: Judge | None, embedded: Sequence[Mapping[str, str]]) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
         together = max(1, getattr(self._own_reader, "max_concurrent", 1))
         with progress(self.name, quiet=self.config.quiet) as report, recording() as models:
@@ -231,7 +232,7 @@ class _Run:
                     )
                     # Those of an earlier, interrupted run stay.
                     before = journal.units.get(MODELS, [])
-                    if (ran := ran_in_all([before, models()])) != before:
+                    if (ran := ran_in_all([before, embedded, models()])) != before:
                         journal.add(MODELS, ran)
                     for query, rows in zip(new, found, strict=True):
                         journal.add(f"{budget} {query.id}", rows)

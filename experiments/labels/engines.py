@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from corag.errors import CoragError, MissingExtraError, ModelError, ReaderError
-from corag.models.ran import recording
+from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import runtime
 from corag.optional import require
 from corag.text.find import find_data
@@ -47,15 +47,19 @@ class Worker:
     def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Labelled]]:
         """Yield key and unit of each question, all of one source; a failure has its error."""
         source = examples[0].source
-        self.prepare([source], quiet=True)
-        pool = self._pools.get(source)
-        if pool is None:
-            pool = self._examples.open_pool(source, [example.query for example in examples], self._labeller.embedder)
+        # What a question's candidates were embedded with, it depends on, too.
+        with recording() as before:
+            self.prepare([source], quiet=True)
+            pool = self._pools.get(source)
+            if pool is None:
+                pool = self._examples.open_pool(
+                    source, [example.query for example in examples], self._labeller.embedder
+                )
         for example in examples:
             try:
                 with recording() as models:
                     labelled = self._labeller.label(example.query, pool)
-                labelled["models"] = models()
+                labelled["models"] = ran_in_all([before(), models()])
             except REASONS_TO_STOP:
                 raise
             except Exception as error:  # noqa: BLE001  (one question does not stop the sweep)
