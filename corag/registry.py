@@ -78,10 +78,8 @@ class Registry(Generic[P]):
         """
         if not isinstance(part, str | Mapping):
             if not hasattr(part, "name") or (self._does and not callable(getattr(part, self._does, None))):
-                raise InputError(
-                    f"{part!r:.100} is no {self.kind}: it has no name or no method {self._does}; give one, or its "
-                    f"name: {self._listed()}"
-                )
+                lacks = f": it has no name or no method {self._does}" if self._does else ""
+                raise InputError(f"{part!r:.100} is no {self.kind}{lacks}; give one, or its name: {self._listed()}")
             if settings:
                 raise InputError(
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"

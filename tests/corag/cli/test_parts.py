@@ -24,7 +24,7 @@ def test_a_kind_alone_and_the_settings_of_a_part(capsys):
     printed = capsys.readouterr().out
     assert "reader extractive(" in printed and "summarizer extractive(" in printed
     run(ListConfig(kind="selector", part="top-k"))
-    assert "selector top-k(tokens, k=5)" in capsys.readouterr().out
+    assert "selector top-k(tokens, unit=passage, max_units=60, k=5)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

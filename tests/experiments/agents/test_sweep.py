@@ -92,8 +92,12 @@ def test_nested_settings_are_set_by_dotted_name():
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
-        ({"training.rate": 1}, InputError, r"'training.rate' is no setting; the settings are labels, .* training.lr, "),
-        ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting; the settings are labels, out, .*hidden"),
+        (
+            {"training.rate": 1},
+            InputError,
+            r"'training.rate' is no setting; the settings are .*labels, .* training.lr, ",
+        ),
+        ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting; the settings are .*labels, out, .*hidden"),
         ({"training.lr.x": 1}, InputError, r"'training.lr.x' is no setting; .* training.lr, "),
         ({"training": 1}, InputError, r"'training' is no setting; .* training.lr, training.batch_size, "),
         ({"training.lr": "fast"}, InputError, r"training.lr=fast.* cannot be: .*float.* fast"),

@@ -10,6 +10,7 @@ import pytest
 
 import corag
 from corag.errors import InputError
+from corag.models.engine.replicas import Replicas
 from experiments.bench import agent, orders, real, scoring, search, selectors
 from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
@@ -196,7 +197,12 @@ def test_every_way_to_score_gives_the_values_of_the_cross_encoder(folder):
 
 def test_one_batch_runs_all_rows_at_once():
     shapes = []
-    engine = scoring.OneBatch(lambda inputs: shapes.append(inputs["input_ids"].shape) or np.zeros((3, 1)), 0, 4)
+
+    def forward(inputs, reduction):
+        shapes.append(inputs["input_ids"].shape)
+        return np.zeros((3, 1))
+
+    engine = scoring.OneBatch(Replicas([forward]), 0, 4)
     [batch] = engine.run([np.arange(n) for n in (2, 9, 4)])
     assert shapes == [(3, 9)] and batch.rows.tolist() == [0, 1, 2]
 
