@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import Any
 
@@ -52,7 +53,8 @@ def run(config: ListConfig) -> None:
         raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
     for one in having:
         settings = ", ".join(map(default, inspect.signature(one.builder(config.part)).parameters.values()))
-        say(f"{one.kind} {config.part}({settings})\n\n{_documentation(one, config.part)}\n")
+        inherited = "".join(f"\n{line}" for line in _inherited(one, config.part))
+        say(f"{one.kind} {config.part}({settings})\n\n{_documentation(one, config.part)}{inherited}\n")
 
 
 def _documentation(parts: registry.Registry[Any], name: str) -> str:
@@ -61,3 +63,23 @@ def _documentation(parts: registry.Registry[Any], name: str) -> str:
     except CoragError as error:
         return str(error)
     return inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
+
+
+def _inherited(parts: registry.Registry[Any], name: str) -> list[str]:
+    """Return the lines that describe the settings that a part has from its bases, each setting once."""
+    try:
+        build = parts.builder(name)
+    except CoragError:
+        return []
+    bases = build.__mro__[1:] if inspect.isclass(build) and is_dataclass(build) else ()
+    found: dict[str, list[str]] = {}
+    for base in bases:
+        _, _, section = (inspect.cleandoc(vars(base).get("__doc__") or "")).partition("\nAttributes:\n")
+        key = ""
+        for line in section.partition("\n\n")[0].splitlines():
+            if begins := re.match(r"    (\w+): ", line):
+                key = begins[1] if begins[1] not in found and begins[1] in inspect.signature(build).parameters else ""
+                found |= {key: []} if key else {}
+            if key:
+                found[key].append(line)
+    return ["", "Settings:", *(line for lines in found.values() for line in lines)] if found else []

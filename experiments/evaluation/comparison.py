@@ -18,6 +18,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE, in_runtime
 from corag.naming import spelling
+from corag.readers.chat import ChatReader
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
@@ -145,6 +146,8 @@ class _Run:
             checkpoint_hash(config.agent),
             self._tokens.name,
             versions(),
+            # A file of this name may have changed.
+            self._own_reader.asked.text if isinstance(self._own_reader, ChatReader) else None,
         ]
         self._rows: dict[int, dict[str, list[Row]]] = {}
 

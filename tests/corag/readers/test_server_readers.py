@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
+from corag.cli.main import main
 from corag.errors import InputError, MissingExtraError, ReaderError
 from corag.models.chat import server as chat_server
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
+from corag.registry import READERS
 from corag.types import Answer, BatchReader, PromptedReader
 from tests.chat_server import MODEL_INFO, ChatServer, Reply
 
@@ -691,3 +693,10 @@ def test_importing_the_module_loads_no_client():
         "sys.exit(bool({'ollama', 'openai', 'httpx', 'torch'} & sys.modules.keys()))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_settings_of_a_reader_are_described_each_once(capsys):
+    for name in ("openai", "ollama", "transformers"):
+        main(["list", "--kind", "reader", "--part", name])
+        described = re.findall(r"^    (\w+): ", capsys.readouterr().out, re.MULTILINE)
+        assert sorted(described) == sorted(READERS.settings(name))
