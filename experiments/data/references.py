@@ -62,6 +62,7 @@ class ReferencesConfig(Runtime):
     quiet: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name in ("limit", "budget", "batch_size"):
             value = getattr(self, name)
             if value is not None and value < 1:
