@@ -95,7 +95,7 @@ def test_nested_settings_are_set_by_dotted_name():
         (
             {"training.rate": 1},
             InputError,
-            r"'training.rate' is no setting; the settings are .*labels, .* training.lr, ",
+            r"'training.rate' is no setting; the settings are .* training.lr, ",
         ),
         ({"agent.hidden": [1]}, InputError, r"'agent.hidden' is no setting; the settings are .*labels, out, .*hidden"),
         ({"training.lr.x": 1}, InputError, r"'training.lr.x' is no setting; .* training.lr, "),
