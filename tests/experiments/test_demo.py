@@ -1,6 +1,7 @@
 import json
 import pydoc_data.topics
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from corag.text.data import DataFolder
 from experiments.demo import SPLITS, load, write_data_folder
 from experiments.demo.run import METHODS, DemoConfig, demo
 from experiments.labels.table import read_table
+from tests.offline.sitecustomize import refuse
 
 FEW_TOPICS = [
     *("global", "nonlocal", "return", "break", "continue", "pass", "assert", "del", "yield", "lambda", "raise"),
@@ -174,9 +176,12 @@ def test_budgets_are_sorted():
 
 @pytest.mark.slow
 def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setenv("CORAG_TESTS_CONTACTS", str(tmp_path / "contacts.txt"))
+    sys.addaudithook(refuse)
     use_topics(monkeypatch, {name: pydoc_data.topics.topics[name] for name in FEW_TOPICS})
     out = tmp_path / "demo"
-    config = DemoConfig(out=str(out), budgets="64,128", limit=4, logger="none")
+    config = DemoConfig(out=str(out), budgets="64,128", limit=4)
     page = demo(config)
     assert page == out / "report.html"
     html = page.read_text(encoding="utf-8")
@@ -201,3 +206,5 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     assert demo(config) == page
     assert made() == before
     assert not list(out.rglob("*journal*"))
+    # It asks no other machine, W&B's neither.
+    assert list(out.rglob("offline-run-*")) and not (tmp_path / "contacts.txt").exists()

@@ -9,8 +9,8 @@ ASKING = ("socket.getaddrinfo", "socket.gethostbyname", "socket.connect", "socke
 
 
 def refuse(event, args):
-    """Audit hook: raise `OSError` for an address that is not of this machine."""
-    if event not in ASKING:
+    """Audit hook: raise `OSError` for an address that is not of this machine, while the variable is set."""
+    if event not in ASKING or "CORAG_TESTS_CONTACTS" not in os.environ:
         return
     address = args[0] if event.startswith("socket.get") else args[1]
     host = address[0] if isinstance(address, tuple) else address

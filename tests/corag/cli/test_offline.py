@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from tests.experiments.test_demo import FEW_TOPICS
 from tests.experiments.worlds import save_small_agent, write_labels
 from tests.paths import ROOT
 
@@ -17,10 +16,8 @@ pytestmark = pytest.mark.slow
 
 GUARD = ROOT / "tests" / "offline"
 PROGRAM = """
-import json, sys, pydoc_data.topics
+import json, sys
 from corag.cli.main import main
-if sys.argv[2:]:
-    pydoc_data.topics.topics = {name: pydoc_data.topics.topics[name] for name in json.loads(sys.argv[2])}
 for command in json.loads(sys.argv[1]):
     assert main(command) == 0, command
 """
@@ -100,11 +97,3 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
     assert "wandb:" not in done.stderr and "W&B" not in done.stderr
-
-
-def test_the_demo_contacts_no_other_machine(offline, tmp_path):
-    command = ["demo", "--budgets", "64,128", "--limit", "4", "--out", "demo"]
-    done, contacts = offline(PROGRAM, json.dumps([command]), json.dumps(FEW_TOPICS))
-    assert contacts == ""
-    assert done.returncode == 0, done.stderr
-    assert list((tmp_path / "demo").rglob("offline-run-*"))
