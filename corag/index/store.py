@@ -233,7 +233,11 @@ def read_records(database: Any, *, files: bool = False) -> list[dict[str, Any]]:
 
 
 def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
-    """Replace all records in one commit."""
+    """Replace all records in one commit.
+
+    LanceDB also commits a file that was cut off by a full disk, so the records are read back; ones that cannot be are
+    taken back.
+    """
     import pyarrow as pa
 
     bare = [{name: value for name, value in record.items() if name != "files"} for record in records]
@@ -245,10 +249,19 @@ def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
         }
     )
     table = open_table(database, _TABLE)
+    before = None if table is None else table.version
     if table is None:
         database.create_table(_TABLE, rows)
     else:
         table.add(rows, mode="overwrite")
+    try:
+        read_records(database, files=True)
+    except (OSError, RuntimeError, ValueError) as error:
+        if table is None:
+            database.drop_table(_TABLE)
+        else:
+            table.restore(before)
+        raise OSError("what is stored could not be recorded: the disk is full, or the file too large") from error
 
 
 def in_state(state: str, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -126,7 +126,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
     failures = {
         row["method"]: f"{row['method']} failed on {row['failed']} of {result['queries']} questions"
         + (f" at {result['budget_tokens']} tokens" if len(results) > 1 else "")
-        + f"; the first: {row['error']}"
+        + (f"; the first: {row['error']}" if row.get("error") else "")
         for result in results
         for row in result["methods"]
         if row.get("failed")

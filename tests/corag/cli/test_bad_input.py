@@ -468,5 +468,5 @@ def test_a_full_disk_is_one_error_and_the_work_goes_on_after_it(tmp_path, small_
     assert listing(small_data) == before
     assert command == "index" or not (tmp_path / out).exists()
     done = run_command(*arguments)
-    assert (done.returncode, "error:" in done.stderr) == (0, False)
+    assert (done.returncode, "error:" in done.stderr) == (0, False), done.stderr
     assert (tmp_path / out).exists() and not list(tmp_path.glob("*journal*"))

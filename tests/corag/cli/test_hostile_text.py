@@ -139,9 +139,10 @@ def test_a_journal_that_holds_half_a_character_is_read_and_its_results_written(t
     reader.patience = 1
     assert main([*arguments, "--quiet"]) == INTERRUPTED
     lines = journal.read_text(encoding="utf-8").splitlines()
-    unit = json.loads(lines[1])
-    unit["unit"]["top-k"]["answer"] = HALF
-    journal.write_text("\n".join([lines[0], json.dumps(unit)]) + "\n")
+    units = [json.loads(line) for line in lines[1:]]
+    [answered] = [unit["unit"] for unit in units if "top-k" in unit["unit"]]
+    answered["top-k"]["answer"] = HALF
+    journal.write_text("\n".join([lines[0], *map(json.dumps, units)]) + "\n")
     reader.patience = 100
     assert main([*arguments, "--quiet"]) == 0
     rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines()]

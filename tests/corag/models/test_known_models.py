@@ -226,7 +226,7 @@ def test_settings_that_are_not_there(models):
     name = "BAAI/bge-reranker-base"
     with pytest.raises(InputError, match="device 'cuda:99' is not there"):
         corag.reranker(name, device="cuda:99")
-    with pytest.raises(InputError, match="precision is 'fp8'; it must be one of fp32, bf16"):
+    with pytest.raises(InputError, match="precision is 'fp8'; it must be one of auto, fp32, bf16, fp16"):
         corag.reranker(name, backend="torch", precision="fp8")
     with pytest.raises(InputError, match=r"reranker 'BAAI/bge-reranker-base': .*'sise'"):
         corag.reranker(name, sise=3)

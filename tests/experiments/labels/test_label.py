@@ -241,7 +241,7 @@ def test_a_complete_table_is_not_made_again_unless_something_changed(tmp_path, r
     write_folder(data, [*DOCUMENTS[:-1], DOCUMENTS[-1] | {"text": "Salt bread is made of other things."}])
     assert run()[0]
     assert not run()[0]
-    out.write_bytes(b"no table")
+    out.write_bytes(out.read_bytes()[:100])
     assert run()[0]
 
 

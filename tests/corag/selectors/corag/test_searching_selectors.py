@@ -190,7 +190,7 @@ def test_embedder_is_the_one_that_the_checkpoint_names():
 @pytest.mark.filterwarnings("ignore")
 def test_embedder_that_is_not_there(tmp_path):
     agent = sign_agent(embedder=str(tmp_path / "gone"))
-    with pytest.raises(ModelError, match=r"gone' cannot be loaded"):
+    with pytest.raises(ModelError, match=r"gone', whose model is not on this machine"):
         Corag(agent=agent).select("who?", POOL, 40)
 
 
