@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from corag.text.tokens import model_folder  # noqa: E402
 from experiments.bench.gpu.__main__ import STAGES, main  # noqa: E402
 from experiments.bench.gpu.stage import OutOfTimeError, Run  # noqa: E402
-from tests.paths import ROOT
+from tests.paths import ROOT  # noqa: E402
 
 HEAVY = ("openvino", "lancedb", "wandb", "FlagEmbedding", "sentence_transformers")
 
