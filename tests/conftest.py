@@ -45,11 +45,11 @@ def small_data(tmp_path_factory):
 def small_index(tmp_path_factory, small_data):
     """Where an index of that folder lies, cut into chunks of at most 24 tokens; read only."""
     import corag
-    from corag.index import build_index
+    from corag.index import update_index
     from corag.text.chunking import ChunkConfig
 
     uri = tmp_path_factory.mktemp("small") / "index"
-    build_index(small_data, uri, corag.embedder(), ChunkConfig(24))
+    update_index(small_data, uri, corag.embedder(), ChunkConfig(24))
     return uri
 
 

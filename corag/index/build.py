@@ -37,23 +37,6 @@ class IndexUpdate:
     changes: FileChanges | None
 
 
-def build_index(
-    folder: str | Path,
-    uri: str | Path,
-    embedder: Embedder,
-    chunking: ChunkConfig,
-    *,
-    tokens: TokenCounter | None = None,
-    overwrite: bool = False,
-    batch_size: int = 256,
-    report: Callable[[int, int], None] | None = None,
-) -> ChunkIndex:
-    """Return the index that `update_index` makes."""
-    return update_index(
-        folder, uri, embedder, chunking, tokens=tokens, overwrite=overwrite, batch_size=batch_size, report=report
-    ).index
-
-
 def update_index(
     folder: str | Path,
     uri: str | Path,

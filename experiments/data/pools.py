@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from corag.cli.console import Report, progress
 from corag.errors import DataError
-from corag.index import ChunkIndex, Retrieval, build_index
+from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.models.minilm import cache_folder
 from corag.optional import require
@@ -278,5 +278,5 @@ def open_pool(
         # Only one build may run at a place at a time.
         lock = require("filelock", "experiments").FileLock(f"{place}.lock")
         with lock, progress("index corpus", quiet=quiet) as report:
-            opened = build_index(folder.path, place, embedder, chunking, report=report, overwrite=True)
+            opened = update_index(folder.path, place, embedder, chunking, report=report, overwrite=True).index
     return Pool.of_index(opened, queries, embedder, settings.num_candidates, settings.retrieval)

@@ -18,7 +18,7 @@ import corag
 from corag.cli.console import progress, say, stdout
 from corag.cli.show import show_reply
 from corag.errors import InputError
-from corag.index import build_index
+from corag.index import update_index
 from corag.models.runtime import Runtime, in_runtime
 from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
@@ -92,7 +92,7 @@ def demo(config: DemoConfig) -> Path:
             f"{len(content.queries)} questions ({len(content.left_out)} left out for this Python)"
         )
     with _step("index"), progress("  embed") as bar:
-        build_index(data, index, corag.embedder(), ChunkConfig(config.max_tokens), overwrite=True, report=bar)
+        update_index(data, index, corag.embedder(), ChunkConfig(config.max_tokens), overwrite=True, report=bar)
     with _step("label"):
         labels = label(
             LabelConfig(

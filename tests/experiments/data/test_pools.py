@@ -5,7 +5,7 @@ import pytest
 
 import corag
 from corag.errors import DataError, IndexMismatchError, InputError
-from corag.index import ChunkIndex, build_index
+from corag.index import ChunkIndex, update_index
 from corag.index.search import reciprocal_rank_fusion
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
@@ -158,22 +158,22 @@ def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
 @pytest.mark.slow
 def test_the_same_index_is_kept_and_another_only_replaced_when_told(tmp_path, small_data):
     uri, embedder = tmp_path / "index", CountingEmbedder()
-    build_index(small_data, uri, embedder, ChunkConfig(64))
+    update_index(small_data, uri, embedder, ChunkConfig(64))
     before, embedder.batches = listing(uri), []
     for overwrite in (False, True):
-        build_index(small_data, uri, embedder, ChunkConfig(64), overwrite=overwrite)
+        update_index(small_data, uri, embedder, ChunkConfig(64), overwrite=overwrite)
     assert listing(uri) == before
     with pytest.raises(IndexMismatchError, match="other settings"):
-        build_index(small_data, uri, embedder, ChunkConfig(32))
+        update_index(small_data, uri, embedder, ChunkConfig(32))
     assert listing(uri) == before
     assert embedder.batches == []
-    assert len(build_index(small_data, uri, embedder, ChunkConfig(16), overwrite=True)) > 20
+    assert len(update_index(small_data, uri, embedder, ChunkConfig(16), overwrite=True).index) > 20
 
 
 def test_a_corpus_without_text_is_refused(tmp_path):
     folder = write_folder(tmp_path / "data", [{"id": "a", "title": "A", "text": ""}], [QUERIES[8] | {"candidates": []}])
     with pytest.raises(DataError, match="no chunks to index"):
-        build_index(folder, tmp_path / "index", corag.embedder(), ChunkConfig())
+        update_index(folder, tmp_path / "index", corag.embedder(), ChunkConfig())
     assert not (tmp_path / "index").exists()
 
 
