@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from corag.checks import check_budget, check_count, check_query
 from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
-from corag.naming import Part
+from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
@@ -176,11 +176,10 @@ class BudgetedSelector(Part, ABC):
                 break
             chosen = richer
         choice = chosen.choice
-        order = (
-            choice.order
-            if not chosen.spans
-            else tuple(index for _, index in sorted(zip(chosen.spans, choice.order, strict=True)))
-        )
+        order = choice.order
+        if chosen.spans:
+            # Units of a document stand in its order, whatever the order in which they were chosen.
+            order = tuple(index for _, index in sorted(zip(chosen.spans, order, strict=True)))
         trace: dict[str, Any] = {
             **choice.trace,
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in order],
@@ -259,7 +258,7 @@ class ComparingSelector(BudgetedSelector):
         embedder: Computes cosines where the candidates' similarities cannot be compared; name or object.
     """
 
-    embedder: str | Embedder | None = None
+    embedder: Spelling | Embedder | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

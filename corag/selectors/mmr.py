@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from corag.checks import check_count, check_range
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
+from corag.naming import Spelling
 from corag.selectors.base import BudgetedSelector, Choice, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.types import Embedder, FloatArray, Order
@@ -103,7 +104,7 @@ class Mmr(BudgetedSelector):
 
     relevance_weight: float = 0.5
     k: int | None = None
-    embedder: str | Embedder = "minilm"
+    embedder: Spelling | Embedder = "minilm"
     name = "mmr"
 
     def __post_init__(self) -> None:

@@ -102,7 +102,7 @@ class Corag(BudgetedSelector):
         window: WindowPolicy = DEFAULT_POLICY,
         agent: AgentSource = DEFAULT_AGENT,
         strict: bool = False,
-        embedder: Embedder | None = None,
+        embedder: Spelling | Embedder | None = None,
         tokens: Spelling | TokenCounter | None = None,
         unit: str = "passage",
         max_units: int = DEFAULT_MAX_UNITS,
