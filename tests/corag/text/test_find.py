@@ -7,6 +7,7 @@ from corag.cli.main import main
 from corag.errors import DataError
 from corag.text.data import DataFolder, read_corpus
 from corag.text.find import data_cache, find_data, folder_name
+from tests.corag.text.worlds import data_names
 from tests.experiments.worlds import write_folder
 from tests.paths import ROOT
 
@@ -88,14 +89,6 @@ def test_commands_take_a_name(places, capsys):
 
 @pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.stem)
 def test_shipped_configurations_name_data_sets_and_no_path(file):
-    def names(value):
-        if isinstance(value, dict):
-            yield from (value["data"],) if isinstance(value.get("data"), str) else ()
-            value = list(value.values())
-        if isinstance(value, list):
-            for one in value:
-                yield from names(one)
-
-    found = list(names(yaml.safe_load(file.read_text())))
+    found = list(data_names(yaml.safe_load(file.read_text())))
     assert all(name == folder_name(name) and not name.startswith(".") for name in found)
     assert found or "labels:" in file.read_text()

@@ -13,6 +13,7 @@ from experiments.data.get import GetConfig, get_data
 from experiments.data.sources.catalogue import SOURCES, find_source
 from experiments.data.sources.multihop import _joined
 from experiments.data.sources.source import Url
+from tests.corag.text.worlds import data_names
 from tests.experiments.data.source_files import WRITERS, hotpot_row, lines, text
 from tests.paths import ROOT
 
@@ -58,16 +59,8 @@ def test_a_source_tells_what_it_is(source):
 
 
 def test_shipped_configurations_use_sets_that_can_be_had():
-    def names(value):
-        if isinstance(value, dict):
-            yield from (value["data"],) if isinstance(value.get("data"), str) else ()
-            value = list(value.values())
-        if isinstance(value, list):
-            for one in value:
-                yield from names(one)
-
     files = (ROOT / "experiments" / "configs").rglob("*.yaml")
-    found = {name for file in files for name in names(yaml.safe_load(file.read_text()))}
+    found = {name for file in files for name in data_names(yaml.safe_load(file.read_text()))}
     assert "hotpotqa" in found
     assert found <= set(SOURCES)
 

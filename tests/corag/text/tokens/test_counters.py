@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import corag
 from corag.errors import InputError, ModelError
@@ -15,7 +14,7 @@ from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter, counts_exactly, load_tokenizer, model_folder
 from corag.text.tokens.files import LONG_WORD
 from corag.text.tokens.functions import estimated_tokens, most_tokens
-from tests.corag.text.tokens.worlds import AWKWARD, language_models, unigram, words
+from tests.corag.text.tokens.worlds import AWKWARD, language_models, save_word_tokenizer, unigram, words
 from tests.paths import DATA
 
 MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
@@ -23,14 +22,7 @@ MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
 
 @pytest.fixture
 def word_file(tmp_path) -> Path:
-    """A tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
-    tokenizer.enable_truncation(3)
-    tokenizer.enable_padding(length=8, pad_token="[PAD]", pad_id=2)
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    return tmp_path / "tokenizer.json"
+    return save_word_tokenizer(tmp_path)
 
 
 # --- Tokenizer files ---

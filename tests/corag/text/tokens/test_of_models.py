@@ -14,29 +14,22 @@ import pytest
 import tiktoken
 import tiktoken.load
 import tiktoken.registry
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from tokenizers import Tokenizer, models
 
 import corag
 from corag.errors import InputError, ModelError
 from corag.text.tokens import families, openai
 from corag.text.tokens.families import family, tokens_for_model
 from tests.corag.models.worlds import put_on_hub
-from tests.corag.text.tokens.worlds import byte_level, made_encoding
+from tests.corag.text.tokens.worlds import byte_level, made_encoding, save_word_tokenizer
 
 TEXTS = ["the river", "", "the the\n\nthe"]
 
 
 @pytest.fixture
 def word_file(tmp_path) -> Path:
-    """A tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
-    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
-    tokenizer.enable_truncation(3)
-    tokenizer.enable_padding(length=8, pad_token="[PAD]", pad_id=2)
     (tmp_path / "model").mkdir()
-    tokenizer.save(str(tmp_path / "model" / "tokenizer.json"))
-    return tmp_path / "model" / "tokenizer.json"
+    return save_word_tokenizer(tmp_path / "model")
 
 
 @pytest.fixture

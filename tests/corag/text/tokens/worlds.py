@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from corag.text.tokens import TokenizerCounter
 from corag.types import Answer, TokenCounter
@@ -147,3 +148,14 @@ class ChatReader:
     def answer(self, query: str, context: str) -> Answer:
         self.sent.append(self.prompt(query, context))
         return Answer("so it is", prompt_tokens=self.served)
+
+
+def save_word_tokenizer(folder: Path) -> Path:
+    """Save a tokenizer of white-space words whose file asks for special tokens, truncation to 3 and padding to 8."""
+    tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "[CLS]": 1, "[PAD]": 2}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    tokenizer.enable_truncation(3)
+    tokenizer.enable_padding(length=8, pad_token="[PAD]", pad_id=2)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder / "tokenizer.json"
