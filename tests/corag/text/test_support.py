@@ -1,0 +1,171 @@
+"""Which sentences support an answer, as data folders tell it in several ways."""
+
+import pytest
+
+from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.data import DataFolder, Query
+from corag.text.documents import Document, passage
+from corag.text.support import findable, places, sentences, support_recall, supporting_spans
+from corag.text.tokens import CallableCounter
+from corag.text.units import Unit, units
+from corag.types import Chunk
+from tests.paths import DATA
+
+LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
+MILL = Document("mill", "The mill stands by Lake Oro. It burnt down in 1931. Nobody knows why.", "Old mill")
+DOCUMENTS = {document.id: document for document in (LAKE, MILL)}
+
+
+def query(answers=("40 metres",), gold=("lake",), **extra):
+    return Query("q", "How deep is the lake by the mill?", tuple(answers), tuple(gold), "test", None, extra)
+
+
+def found(given):
+    return [
+        (DOCUMENTS[one.document].text[one.start : one.end], one.known) for one in supporting_spans(given, DOCUMENTS)
+    ]
+
+
+@pytest.mark.parametrize("facts", [[["mill", [0]], ["lake", [1]]], [["mill", 0], ["lake", 1], ["lake", 1]]])
+def test_facts_are_sentences_by_number_in_the_order_of_the_gold(facts):
+    given = query(gold=("lake", "mill"), supporting_facts=facts)
+    assert found(given) == [("The lake is 40 metres deep.", "fact"), ("The mill stands by Lake Oro.", "fact")]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [["lake", [3]]],  # there are three sentences
+        [["lake", [1, -1]]],
+        [["Lake Oro", [1]]],  # a title is no id
+        [["lake", [0]], ["mill", [1]]],  # the answer stands elsewhere: cut otherwise
+        [["lake", "1"]],
+        [["lake"]],
+        "lake",
+        [],
+        None,
+    ],
+)
+def test_facts_that_do_not_fit_leave_what_the_answer_tells(facts):
+    given = query(gold=("lake", "mill"), supporting_facts=facts)
+    assert found(given) == [("The lake is 40 metres deep.", "answer")]
+
+
+def test_spans_come_before_facts_and_stand_as_they_are_given():
+    given = query(supporting_spans=["mill#52-69", "lake#0-11"], supporting_facts=[["lake", [1]]])
+    assert found(given) == [("Nobody knows why.", "fact"), ("It is cold.", "fact")]
+    for wrong in (["lake#0-11", "lake#50-999"], ["Lake#0-11"], [None], "lake#0-11"):
+        given = query(supporting_spans=wrong, supporting_facts=[["lake", [1]]])
+        assert found(given) == [("The lake is 40 metres deep.", "fact")]
+
+
+def test_quoted_sentences_are_found_in_the_gold():
+    given = query(supporting_sentences=["Fish live  in it.", "Nobody knows why."])
+    assert found(given) == [("Fish live in it.", "fact")]
+    assert found(query(supporting_sentences=["Nothing of the kind."])) == [("The lake is 40 metres deep.", "answer")]
+
+
+def test_facts_need_no_answer_in_the_text():
+    for answers in (("yes",), ("60 metres",), ()):
+        assert [known for _, known in found(query(answers, supporting_facts=[["lake", [0]]]))] == ["fact"]
+
+
+def test_an_answer_in_the_title_of_a_fact_is_in_the_fact():
+    given = query(("Lake Oro",), ("lake", "mill"), supporting_facts=[["lake", [1]]])
+    assert found(given) == [("The lake is 40 metres deep.", "fact")]
+
+
+def test_offsets_say_which_sentence_holds_the_answer():
+    given = query(["it"], answer_starts=[LAKE.text.rindex("it")])
+    assert found(given) == [("Fish live in it.", "offset")]
+    both = query(["cold. The", "deep"], answer_starts=[6, LAKE.text.index("deep")])
+    assert found(both) == [("It is cold.", "offset"), ("The lake is 40 metres deep.", "offset")]
+
+
+@pytest.mark.parametrize("starts", [[3], [10**9], [None], [18, 19], [], "18"])
+def test_offsets_at_which_the_answer_does_not_stand_are_passed_over(starts):
+    assert found(query(answer_starts=starts)) == [("The lake is 40 metres deep.", "answer")]
+
+
+def test_answers_are_looked_for_in_gold_passages_alone():
+    assert found(query(("Lake Oro",), ("mill",))) == [("The mill stands by Lake Oro.", "answer")]
+    assert found(query(("Lake Oro",), ("lake",))) == []
+    assert found(query(("fish",))) == [("Fish live in it.", "answer")]
+    assert found(query(("is",))) == [("It is cold.", "answer"), ("The lake is 40 metres deep.", "answer")]
+    assert found(query(("40  metres",), ("lake#12-39",))) == [("The lake is 40 metres deep.", "answer")]
+
+
+@pytest.mark.parametrize("given", [query(("yes",)), query(("",)), query(()), query(gold=()), query(gold=("gone",))])
+def test_nothing_is_known_of_questions_without_an_answer_or_evidence(given):
+    assert found(given) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected"),
+    [
+        ("art", "a party of art", ["art"]),
+        ("US", "They told us of the US", ["US"]),
+        ("us army", "the US\nArmy", ["US\nArmy"]),
+        ("$4.5 (net)", "It was $4.5 (net).", ["$4.5 (net)"]),
+        ("4", "4.5 and 14", ["4"]),
+        ("北京", "首都是北京。", ["北京"]),
+        ("", "text", []),
+        (" ", "text", []),
+    ],
+)
+def test_places_of_an_answer(answer, text, expected):
+    assert [text[start:end] for start, end in places(answer, text)] == expected
+
+
+def test_all_facts_are_needed_and_one_place_of_the_answer_is_enough():
+    facts = supporting_spans(query(gold=("lake", "mill"), supporting_facts=[["lake", [1]], ["mill", [0]]]), DOCUMENTS)
+    lake, mill = passage(LAKE), passage(MILL)
+    first = units(mill, Unit(1))[0]
+    assert [support_recall(facts, chosen) for chosen in ([], [lake], [first], [lake, first], [lake, mill])] == [
+        0.0, 0.5, 0.5, 1.0, 1.0,
+    ]  # fmt: skip
+    assert support_recall(facts, [units(mill, Unit(1))[1]]) == 0.0
+    offsets = supporting_spans(query(["cold", "deep"], answer_starts=[6, LAKE.text.index("deep")]), DOCUMENTS)
+    assert [support_recall(offsets, chosen) for chosen in ([], units(lake, Unit(1))[:1], [lake])] == [0.0, 1.0, 1.0]
+    guessed = supporting_spans(query(), DOCUMENTS)
+    assert guessed
+    assert support_recall(guessed, [lake]) is None
+
+
+def test_a_chunk_holds_a_sentence_of_which_it_has_half():
+    [span] = supporting_spans(query(), DOCUMENTS)
+    pieces = chunk_document(Document("lake", LAKE.text), CallableCounter(len), ChunkConfig(max_tokens=30))
+    assert sum(span.is_held_by(piece) for piece in pieces) >= 1
+    middle = (span.start + span.end) // 2
+    assert span.is_held_by(Chunk("x", "", {"document": "lake", "start": 0, "end": middle + 1}))
+    assert not span.is_held_by(Chunk("x", "", {"document": "lake", "start": 0, "end": middle - 1}))
+    assert not span.is_held_by(Chunk("x", "", {"document": "mill", "start": 0, "end": 99}))
+    assert span.is_held_by(Chunk("lake", "whole"))
+
+
+def test_a_document_without_words_has_no_sentences():
+    assert sentences(Document("d", " \n", "Title")) == ()
+    assert sentences(Document("d", "")) == ()
+
+
+# --- Real data ---
+
+SETS = {"hotpotqa": "fact", "squad": "offset", "nq_qed": "answer", "policyqa": "answer", "musique": "answer"}
+
+
+@pytest.mark.parametrize(("name", "known"), SETS.items())
+def test_real_questions_have_supporting_sentences_that_hold_the_answer(name, known):
+    if not (DATA / name).is_dir():
+        pytest.skip(f"{name} is not there")
+    folder = DataFolder.open(DATA / name)
+    queries = folder.queries[:: max(1, len(folder.queries) // 100)]
+    spans = [supporting_spans(one, folder.documents) for one in queries]
+    assert sum(bool(one) and one[0].known == known for one in spans) >= 0.95 * len(queries)
+    for one, supporting in zip(queries, spans, strict=True):
+        answers = findable(one.answers)
+        held = []
+        for span in supporting:
+            text = folder.documents[span.document]
+            last = max(other.end for other in supporting if other.document == span.document)
+            held.append(f"{text.title}\n{text.text[span.start : last]}")
+        assert not supporting or not answers or any(places(answer, one) for answer in answers for one in held)
