@@ -90,6 +90,11 @@ class UnitChunk(Chunk):
         return _shift(self.source, self.body)
 
 
+def source_of(chunk: Chunk) -> Chunk:
+    """Return the chunk that a unit is part of; any other chunk as it is."""
+    return chunk.source if isinstance(chunk, UnitChunk) else chunk
+
+
 def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
     """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
 

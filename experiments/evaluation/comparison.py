@@ -42,6 +42,7 @@ from experiments.evaluation.rankings import (
     retriever_figures,
     write_runs,
 )
+from experiments.evaluation.support import counts
 from experiments.run.journal import (
     FIGURE,
     RESULT,
@@ -232,6 +233,7 @@ class _Run:
                         embedder=self._embedder,
                         judge=judge,
                         timed=not self._shared,
+                        documents=self._folder.documents,
                     )
                     # Those of an earlier, interrupted run stay.
                     before = journal.units.get(MODELS, [])
@@ -285,6 +287,7 @@ class _Run:
             "exact": self._budget(budget).counts_exactly(self._tokens) and not _estimated(rows),
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
+            **counts(units),
             "pool": self._pool.name,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
 from corag.readers.cached import CachedReader
 from corag.text.data import Query
-from corag.text.documents import SEPARATOR
+from corag.text.documents import SEPARATOR, Document
+from corag.text.units import source_of
 from corag.types import Answer, Candidate, Chunk, Embedder, FloatArray, Selection, Selector, TokenCounter
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.metrics import (
@@ -27,6 +29,7 @@ from experiments.evaluation.metrics import (
     trade_off_efficiency,
 )
 from experiments.evaluation.rankings import ranking_of
+from experiments.evaluation.support import Support
 from search import SearchError
 
 Row = Mapping[str, Any]
@@ -37,13 +40,17 @@ MEANS = (
     "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
 )  # fmt: skip
 """Figures that are averaged over the questions that have them; 0 where none has."""
-SOME_MEANS = ("diff_k", "redundancy", "change_in_tokens", "answer_similarity", "prompt_tokens", "served_tokens")
+SOME_MEANS = (
+    "sentence_recall", "full_sentences", "answer_in_context", "diff_k", "redundancy", "change_in_tokens",
+    "answer_similarity", "prompt_tokens", "served_tokens",
+)  # fmt: skip
 """The same, of which some methods have none at all: null then, not 0."""
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Figures that are null where nothing is read."""
 TOTALS = ("over_budget", "truncated", "empty", "failed")
 """Figures that are added up over questions."""
 
+NO_DOCUMENTS: Mapping[str, Document] = MappingProxyType({})
 FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
 """What one question may be too much for; a missing package, model or server is a reason to stop."""
 
@@ -69,6 +76,7 @@ def measure(
     embedder: Embedder,
     judge: Judge | None = None,
     timed: bool = True,
+    documents: Mapping[str, Document] = NO_DOCUMENTS,
 ) -> list[dict[str, dict[str, Any]]]:
     """Let every selector choose for each question, and return the rows of the questions, by selector.
 
@@ -84,6 +92,7 @@ def measure(
         embedder: Compares chunks and answers.
         judge: Grades the answers.
         timed: Whether selections are timed.
+        documents: The corpus, which tells the supporting sentences.
     """
     chosen = [_choose(*question, selectors, budget, timed=timed) for question in questions]
     pairs = [(one.query.question, context) for one in chosen for context in one.contexts]
@@ -94,7 +103,7 @@ def measure(
     rows = []
     for one in chosen:
         answers = {text: found[one.query.question, text] for text in one.contexts} if found else {}
-        rows.append(_figures(one, answers, budget, tokens, embedder, judge))
+        rows.append(_figures(one, answers, Support.of(one.query, documents), budget, tokens, embedder, judge))
     return rows
 
 
@@ -120,6 +129,7 @@ def _choose(
 def _figures(
     chosen: _Chosen,
     read: Mapping[str, Answer],
+    support: Support,
     budget: Budget,
     tokens: TokenCounter,
     embedder: Embedder,
@@ -138,6 +148,7 @@ def _figures(
         rows[name] |= {
             **selection_figures(query, selection, tokens, budget),
             **depth_figures(query, selection, chosen.ranking),
+            **support.figures(_shown(selection), selection.text),
             "redundancy": redundancy(_parts(selection), embedder),
             "ids": list(selection.ids),
             "ranking": ranking_of(_shown(selection), query.gold),
@@ -205,7 +216,8 @@ def reading_figures(query: Query, answer: str) -> dict[str, float]:
 def depth_figures(query: Query, selection: Selection, ranking: Sequence[Chunk]) -> dict[str, int]:
     """Return how deep in the ranking the evidence lies, and how far from it the number of chunks chosen is."""
     places = evidence_places(ranking, query.gold)
-    return {} if places is None else {"true_k": places[-1] + 1, "diff_k": abs(len(selection) - places[-1] - 1)}
+    num_chunks = len({source_of(chunk).id for chunk in selection.chunks})
+    return {} if places is None else {"true_k": places[-1] + 1, "diff_k": abs(num_chunks - places[-1] - 1)}
 
 
 def summary_figures(
@@ -233,13 +245,15 @@ def summary_figures(
 
 def _shown(selection: Selection) -> list[Chunk]:
     """Return the chunks whose text is there; of one that went into a summary nobody knows what is left."""
+    if selection.spans:
+        return list(selection.chunks)
     return [chunk for chunk in selection.chunks if chunk.text in selection.text]
 
 
 def _original(selection: Selection, ranking: Sequence[Chunk]) -> str:
     """Return the joined chunks that a selection was made from."""
     # In the order of the ranking, so that methods which sum up the same chunks share one answer.
-    sources = set(selection.ids)
+    sources = {source_of(chunk).id for chunk in selection.chunks}
     return SEPARATOR.join(chunk.text for chunk in ranking if chunk.id in sources)
 
 

@@ -25,6 +25,7 @@ class Figure:
     digits: int = 3
     better: int = 1  # -1 where less is better; 0 for neither: the values of two rerankers do not compare
     optional: bool = False  # some results lack it
+    of_some: bool = False  # only some data sets tell it; left out where no method has a value
 
     def text(self, value: float | None) -> str:
         """Return a value as tables show it; a dash for one that no question has."""
@@ -51,6 +52,9 @@ FIGURES = {
     "latency_ms_p95": Figure("ms, 95%", "ms 95%", digits=1, better=-1),
     "sub_em": Figure("substring match", "subEM", optional=True),
     "context_recall": Figure("context recall", "context", optional=True),
+    "sentence_recall": Figure("sentence recall", "sent.", optional=True, of_some=True),
+    "full_sentences": Figure("full sentences", "full s.", optional=True, of_some=True),
+    "answer_in_context": Figure("answer in context", "in ctx", optional=True, of_some=True),
     "tes": Figure("TES", "TES", optional=True),
     "diff_k": Figure("diff-k", "diff-k", digits=2, better=-1, optional=True),
     "redundancy": Figure("redundancy", "redund.", better=-1, optional=True),
@@ -61,8 +65,8 @@ FIGURES = {
     "failed": Figure("failed", "failed", better=-1, optional=True),
 }
 BRIEF = (
-    "full_evidence", "evidence_recall", "evidence_precision", "cost_tokens", "chunks", "f1", "em", "judge", "tes",
-    "diff_k", "latency_ms_median",
+    "full_evidence", "evidence_recall", "evidence_precision", "full_sentences", "answer_in_context", "cost_tokens",
+    "chunks", "f1", "em", "judge", "tes", "diff_k", "latency_ms_median",
 )  # fmt: skip
 """Figures of the Markdown tables, where the budgets stand side by side in a cell."""
 MOST_COLUMNS = 8
@@ -71,10 +75,13 @@ BEGIN, END = "<!-- table -->", "<!-- /table -->"
 
 
 def figures_of(result: Result) -> dict[str, Figure]:
-    """Return the figures that every method of a result has."""
+    """Return the figures that every method of a result has, and those of some data sets where there is a value."""
     measures = {name: Figure(name, name) for name in result.get("measures", ())}
     return {
-        name: figure for name, figure in (FIGURES | measures).items() if all(name in row for row in result["methods"])
+        name: figure
+        for name, figure in (FIGURES | measures).items()
+        if all(name in row for row in result["methods"])
+        and (not figure.of_some or any(row[name] is not None for row in result["methods"]))
     }
 
 
@@ -132,7 +139,7 @@ def remarks(results: Sequence[Result]) -> list[str]:
         if row.get("failed")
     }
     left_out = [f"{name} is left out: {reason}" for name, reason in results[0].get("left_out", {}).items()]
-    return [*_of_retriever(results[0]), *failures.values(), *left_out, *_unread(results[0])]
+    return [*_of_retriever(results[0]), *_of_support(results[0]), *failures.values(), *left_out, *_unread(results[0])]
 
 
 def _of_retriever(result: Result) -> list[str]:
@@ -144,6 +151,17 @@ def _of_retriever(result: Result) -> list[str]:
     names |= {name: name for name in result.get("measures", ())}
     shown = ", ".join(f"{names[name]} {found[name]:.3f}" for name in names)
     return [f"the retriever's {found['candidates']:.1f} candidates: {shown}"]
+
+
+def _of_support(result: Result) -> list[str]:
+    """Return how many questions the figures below the passage are of, where these are some of them."""
+    queries = result["queries"]
+    figures = {
+        "queries_with_sentences": "figures of sentences: of the {} of {} questions with marked sentences",
+        "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
+    }
+    known = {text: result.get(name, 0) for name, text in figures.items()}
+    return [text.format(number, queries) for text, number in known.items() if 0 < number < queries]
 
 
 def _unread(result: Result) -> list[str]:

@@ -201,8 +201,8 @@ def test_nothing_is_read_without_a_reader(tmp_path, small_data):
 
 def test_a_table_by_hand():
     row = dict.fromkeys(BRIEF, 0.5) | {"method": "a", "cost_tokens": 99.6, "latency_ms_median": None, "failed": 0}
-    del row["judge"]
-    row["f1"] = 1.0
+    del row["judge"], row["full_sentences"]
+    row |= {"f1": 1.0, "answer_in_context": 0.25}
     bad = row | {"method": "b", "failed": 2, "error": "InputError: no"}
     results = [
         {"budget_tokens": budget, "queries": 2, "methods": [row, bad], "left_out": {"c": "no package"}, "ceiling": 0.75}
@@ -211,13 +211,13 @@ def test_a_table_by_hand():
     assert markdown({"few": results}).splitlines() == [
         "### few: 2 questions at 64 / 128 tokens",
         "",
-        "| method | full evidence | evidence recall | evidence precision | tokens | chunks | F1 | exact match "
-        "| TES | diff-k |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        "| a | .500 / .500 | .500 / .500 | .500 / .500 | 99.6 / 99.6 | 0.50 / 0.50 | 1.000 / 1.000 | .500 / .500 "
-        "| .500 / .500 | 0.50 / 0.50 |",
-        "| b | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - |",
-        "| (evidence that fits) | .750 / .750 |  |  |  |  |  |  |  |  |",
+        "| method | full evidence | evidence recall | evidence precision | answer in context | tokens | chunks | F1 "
+        "| exact match | TES | diff-k |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| a | .500 / .500 | .500 / .500 | .500 / .500 | .250 / .250 | 99.6 / 99.6 | 0.50 / 0.50 | 1.000 / 1.000 "
+        "| .500 / .500 | .500 / .500 | 0.50 / 0.50 |",
+        "| b | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - | - / - |",
+        "| (evidence that fits) | .750 / .750 |  |  |  |  |  |  |  |  |  |",
         "",
         "b failed on 2 of 2 questions at 128 tokens; the first: InputError: no",
         "",

@@ -34,6 +34,7 @@ METHODS = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 MORE_KEYS = {
     "value", "empty", "sub_em", "context_recall", "tes", "diff_k", "redundancy", "change_in_tokens",
     "answer_similarity", "failed", "nDCG@10", "RR@10", "R@20", "prompt_tokens", "served_tokens",
+    "sentence_recall", "full_sentences", "answer_in_context",
 }  # fmt: skip
 FIGURES = DESIGN_KEYS - {"method"} | MORE_KEYS
 TIMINGS = ("latency_ms", "latency_ms_median", "latency_ms_p95")
@@ -71,7 +72,7 @@ def test_a_result_has_the_figures_of_every_method(tmp_path, small_data, small_in
     assert json.loads(out.read_text()) == result
     assert set(result) == TOP_KEYS | {
         "queries_without_gold", "left_out", "work", "measures", "retriever", "parts", "tokenizer", "exact",
-        "budget_for", "models",
+        "budget_for", "models", "queries_with_sentences", "queries_with_answer",
     }  # fmt: skip
     assert result["pool"] == pool
     assert (result["split"], result["budget_tokens"], result["seed"]) == ("dev", 48, 0)
