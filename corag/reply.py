@@ -19,6 +19,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
+from corag.readers.context import closest
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
@@ -72,9 +73,11 @@ class Reply:
                     "id": chunk.id,
                     "text": chunk.text,
                     "citation": citation(chunk),
+                    "marker": self.marker(place),
+                    "span": list(self.spans[place]) if self.spans else None,
                     "metadata": dict(chunk.metadata),
                 }
-                for chunk in selection.chunks
+                for place, chunk in enumerate(selection.chunks)
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
@@ -88,23 +91,41 @@ class Reply:
         answer = self.answer
         if answer.chunk is None:
             return None
-        return self._chunk_at(answer.spans[0][0] if answer.spans else self._begin_of(answer.chunk))
+        return self._chunk_at(answer.spans[0][0]) if answer.spans else self._chunk_of(answer.chunk)
 
     @property
     def citations(self) -> dict[str, str | None]:
-        """Return the id of the chunk that each citation marker of the answer stands for; None for a summary."""
-        return {f"[{part + 1}]": self._chunk_at(self._begin_of(part)) for part in self.answer.citations}
+        """Return the id of the chunk that each citation marker of the answer stands for; None for a summary.
 
-    def _begin_of(self, part: int) -> int:
-        """Return where a part of the context begins; a chunk that holds empty lines is several parts to a reader."""
-        return sum(len(text) + len(SEPARATOR) for text in self.selection.text.split(SEPARATOR)[:part])
+        A marker stands for a whole document where sentences are chosen. Of several, the one is named that shares most
+        words with the answer.
+        """
+        return {f"[{part + 1}]": self._chunk_of(part) for part in self.answer.citations}
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """Where each chunk stands in the context, in characters; none for a summary."""
+        text, spans = assemble(self.selection.chunks)
+        return tuple(spans) if self.selection.text == text else ()
+
+    def marker(self, chunk: int) -> str | None:
+        """Return the citation marker that the chunk at this place has in a context with markers; None for a summary."""
+        return f"[{self.selection.text.count(SEPARATOR, 0, self.spans[chunk][0]) + 1}]" if self.spans else None
+
+    def _chunk_of(self, part: int) -> str | None:
+        """Return the chunk in a part of the context; a chunk that holds empty lines is several parts to a reader."""
+        parts = self.selection.text.split(SEPARATOR)
+        begin = sum(len(text) + len(SEPARATOR) for text in parts[:part])
+        end = begin + len(parts[part])
+        within = [place for place, (start, _) in enumerate(self.spans) if begin <= start < end]
+        if len(within) < 2:
+            return self._chunk_at(begin)
+        texts = [self.selection.text[slice(*self.spans[place])] for place in within]
+        return self.selection.ids[within[closest(self.answer.text, texts)[0]]]
 
     def _chunk_at(self, place: int) -> str | None:
-        chunks = self.selection.chunks
-        text, spans = assemble(chunks)
-        if self.selection.text != text:
-            return None
-        return next((chunk.id for chunk, (_, end) in zip(chunks, spans, strict=True) if place < end), None)
+        chunks = self.selection.ids
+        return next((name for name, (_, end) in zip(chunks, self.spans, strict=False) if place < end), None)
 
 
 def ask(

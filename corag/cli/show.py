@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping
+from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
 from rich.panel import Panel
@@ -12,6 +12,7 @@ from rich.panel import Panel
 from corag.cli.console import plain, say, stdout, table
 from corag.reply import Reply
 from corag.text.documents import body, citation
+from corag.text.units import UnitChunk
 from corag.text.visible import visible
 
 if TYPE_CHECKING:
@@ -73,10 +74,8 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         value = "similarity" if trace.chunk_values is None else "value alone"
         columns = {"place": "#", "tokens": "tokens", "value": value, "text": "begins"}
         console.print(table(rows, columns))
-        for place, chunk in enumerate(selection.chunks, start=1):
-            cited = " ".join(marker for marker, name in reply.citations.items() if name == chunk.id)
-            from_here = f"  <- answer{f', cited as {cited}' if cited else ''}"
-            say(f"[{place}] {citation(chunk)}{from_here if cited or chunk.id == reply.answer_chunk else ''}")
+        for line in _origins(reply):
+            say(line)
     else:
         say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
     noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
@@ -94,6 +93,23 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         told = "" if served is None else f"; {served} as the model counted them"
         say(f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}{told}")
     say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))
+
+
+def _origins(reply: Reply) -> Iterator[str]:
+    """Yield where the chunks come from, and which of them the answer; sentences of one passage share a line."""
+    markers = reply.citations
+    origins = enumerate(reply.selection.chunks, start=1)
+    for (_, origin), group in groupby(origins, lambda one: (isinstance(one[1], UnitChunk) or one[0], citation(one[1]))):
+        places = {chunk.id: place for place, chunk in group}
+        first, last = min(places.values()), max(places.values())
+        line = f"[{first}-{last}] {origin}" if last > first else f"[{first}] {origin}"
+        cited = [marker for marker, name in markers.items() if name in places]
+        found = [f"[{place}]" for name, place in places.items() if name in (*markers.values(), reply.answer_chunk)]
+        if found:
+            line += "  <- answer"
+            line += f" in {', '.join(found)}" if last > first else ""
+            line += f", cited as {' '.join(cited)}" if cited else ""
+        yield line
 
 
 def show_update(update: IndexUpdate) -> None:

@@ -19,7 +19,7 @@ from corag.models.chat.ollama import DEFAULT_MODEL, OllamaSettings
 from corag.models.chat.openai import OpenAISettings
 from corag.models.chat.prompts import Prompt, prompt
 from corag.optional import warn_once
-from corag.readers.context import answer_chunk
+from corag.readers.context import MARKER, answer_chunk
 from corag.text.documents import SEPARATOR
 from corag.types import Answer, TokenCounter
 
@@ -29,7 +29,6 @@ NO_ANSWER = "I don't know"
 NUMBERED = "numbered_context"
 """The field of a prompt for a context whose parts have citation markers."""
 
-_CITATION = re.compile(r"\[(\d{1,4})\]")
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
@@ -177,7 +176,10 @@ class TransformersReader(ChatReader, LocalSettings):
 
 
 def numbered(context: str) -> str:
-    """Return a context whose parts, which empty lines divide, begin with `[1] `, `[2] `, ..."""
+    """Return a context whose parts, which empty lines divide, begin with `[1] `, `[2] `, ...
+
+    Chosen sentences of one document are one part.
+    """
     parts = enumerate(context.split(SEPARATOR), start=1)
     return SEPARATOR.join(f"[{number}] {part}" if part.strip() else part for number, part in parts)
 
@@ -185,7 +187,7 @@ def numbered(context: str) -> str:
 def citations(reply: str, context: str) -> tuple[int, ...]:
     """Return the parts of a context that a reply cites, counted from 0, each once, in the order of the reply."""
     num_parts = len(context.split(SEPARATOR))
-    found = (int(number) - 1 for number in _CITATION.findall(reply))
+    found = (int(number) - 1 for number in MARKER.findall(reply))
     return tuple(dict.fromkeys(place for place in found if 0 <= place < num_parts))
 
 

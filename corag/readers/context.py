@@ -1,19 +1,25 @@
 """The parts of a context: where its chunks, titles and texts begin, and which chunk an answer came from.
 
 A chunk begins with its title on a line of its own, which names the passage but is no answer. Running text differs from
-a title by its longer lines and its full stops.
+a title by its longer lines and its full stops. In a context of sentences a mark stands for what was left out.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from corag.text.documents import SEPARATOR
+from corag.text.units import GAP, LINE_GAP, Span
 
 MIN_OVERLAP = 0.5
 """Minimum share of an answer's words that its chunk must contain."""
 
+MARKER = re.compile(r"\[(\d{1,4})\]")
+"""What a language model writes to cite a part of the context."""
+
 _HEADING = re.compile(r"(?:\A|\n\n)([^\n]{0,59}[^\n.!?…:;,])\n(?=\S)")
+_GAP = re.compile(f"{GAP}|{LINE_GAP}")
 _WORD = re.compile(r"\w+")
 
 
@@ -23,9 +29,14 @@ def headings(context: str) -> dict[int, int]:
 
 
 def borders(context: str) -> list[int]:
-    """Return the offsets at which titles, texts and chunks begin, ascending; no answer crosses one."""
+    """Return the offsets at which titles, texts, chunks and marks of gaps begin and end; no answer crosses one."""
     empty = [match.end() for match in re.finditer(r"\n\n", context)]
-    return sorted({*empty, *headings(context).values()})
+    return sorted({*empty, *(place for gap in gaps(context) for place in gap), *headings(context).values()})
+
+
+def gaps(context: str) -> list[Span]:
+    """Return where marks stand for what was left out of a document."""
+    return [match.span() for match in _GAP.finditer(context)]
 
 
 def answer_chunk(answer: str, context: str) -> int | None:
@@ -35,17 +46,25 @@ def answer_chunk(answer: str, context: str) -> int | None:
     the answer as a phrase wins, then the earlier one. Only words are compared: an answer of yes or no, or in other
     words, has no chunk.
     """
-    phrase = _words(answer)
+    place, share = closest(answer, context.split(SEPARATOR))
+    return place if share >= MIN_OVERLAP else None
+
+
+def closest(answer: str, texts: Sequence[str]) -> tuple[int, float]:
+    """Return the text that contains most of an answer's words, see `answer_chunk`, and their share of its words.
+
+    There is at least one text. Citation markers are no words of an answer; one without words has a share of 0 in the
+    first text.
+    """
+    phrase = _words(MARKER.sub("", answer))
     words = set(phrase)
-    if not words:
-        return None
     held: list[tuple[float, bool]] = []
-    for chunk in context.split(SEPARATOR):
-        there = _words(chunk)
+    for text in texts:
+        there = _words(text)
         is_phrase = f" {' '.join(phrase)} " in f" {' '.join(there)} "
-        held.append((len(words.intersection(there)) / len(words), is_phrase))
+        held.append((len(words.intersection(there)) / max(len(words), 1), is_phrase and bool(words)))
     best = max(range(len(held)), key=held.__getitem__)
-    return best if held[best][0] >= MIN_OVERLAP else None
+    return best, held[best][0]
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.runtime import Backend
 from corag.naming import Part
-from corag.readers.context import headings
+from corag.readers.context import gaps, headings
 from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
@@ -37,9 +37,7 @@ class ExtractiveReader(Part):
         """Return the best sentences; an empty answer with confidence 0 for a context without text."""
         bodies = headings(context)
         spans = [
-            span
-            for start, end in sentence_spans(context)
-            if (span := _stripped(context, bodies.get(start, start), end))
+            span for start, end in _sentences(context) if (span := _stripped(context, bodies.get(start, start), end))
         ]
         if not spans:
             return Answer("", confidence=0.0)
@@ -55,6 +53,16 @@ class ExtractiveReader(Part):
         found = tuple(first[text] for text in chosen)
         confidence = float(np.clip(cosines[best[0]], 0.0, 1.0))
         return Answer(" ".join(chosen), confidence, found, chunk=context.count(SEPARATOR, 0, found[0][0]))
+
+
+def _sentences(context: str) -> list[Span]:
+    """Return the sentences of a context without the marks of gaps, which end a sentence."""
+    found: list[Span] = []
+    begin = 0
+    for start, end in [*gaps(context), (len(context), len(context))]:
+        found += [(begin + first, begin + last) for first, last in sentence_spans(context[begin:start])]
+        begin = end
+    return found
 
 
 def _stripped(text: str, start: int, end: int) -> Span | None:

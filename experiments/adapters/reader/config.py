@@ -18,7 +18,9 @@ class RowSettings:
         max_tokens: Maximum tokens of a row.
         unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
         distractor: Share of rows that hold such a passage beside the gold one.
-        hard: Number of most similar passages that a distractor is drawn from.
+        hard: Number of most similar passages that a distractor is drawn from; of twice as many for sentences.
+        sentences: Share of rows that hold chosen sentences of gold passages and distractors in place of the passages,
+            as a selector with `unit=sentence` leaves them. Questions of yes and no keep their passages.
     """
 
     min_tokens: int = 96
@@ -26,6 +28,12 @@ class RowSettings:
     unanswerable: float = 0.25
     distractor: float = 0.15
     hard: int = 4
+    sentences: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("unanswerable", "distractor", "sentences"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"{name} is a share, from 0 to 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

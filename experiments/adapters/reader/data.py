@@ -1,14 +1,15 @@
 """Training rows of the reader: data folders in, token rows with answer positions out.
 
-A passage stands in a row as in a prompt: title, line break, text; several joined by an empty line. WordPiece drops the
-white space between them, so their ids are laid side by side. Every epoch draws other windows and distractors.
+A passage, or what was chosen of its sentences, stands in a row as in a prompt: title, line break, text; several joined
+by an empty line. WordPiece drops the white space between them, so their ids are laid side by side. Every epoch draws
+other windows, distractors and sentences.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,16 +21,24 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from experiments.adapters.reader.config import RowSettings
+from experiments.adapters.reader.sentences import Source, occurrences, sentence_sources
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Token ids of a passage and, for a gold one, where its answers stand: token spans, end inclusive."""
+    """Token ids of a passage and, for a gold one, where its answers stand: token spans, end inclusive.
+
+    `source` is the same in characters.
+    """
 
     ids: Int64
     answers: tuple[Span, ...] = ()
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Example:
     """A question, as token ids without special tokens, with its passages.
 
     `gold` hold the answer; `others`, hardest first, are similar and do not. `kind` is an index in `KINDS`, `repeat` the
-    number of rows per epoch.
+    number of rows per epoch. `query` is needed for rows of sentences.
     """
 
     id: str
@@ -46,6 +55,7 @@ class Example:
     gold: tuple[Passage, ...]
     others: tuple[Passage, ...]
     repeat: int
+    query: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +93,32 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_othe
         return []
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     names = list(folder.documents)
-    texts = {name: passage(document).text for name, document in folder.documents.items()}
+    chunks = {name: passage(document) for name, document in folder.documents.items()}
+    texts = {name: chunk.text for name, chunk in chunks.items()}
     encoded = dict(zip(names, encode(tokenizer, list(texts.values()), offsets=True), strict=True))
     ids = {name: np.array(encoding.ids, dtype=np.int64) for name, encoding in encoded.items()}
     questions = encode(tokenizer, [query.question for query in queries])
     found = []
     for query, question, similar in zip(queries, questions, _similar(texts, queries, num_others), strict=True):
-        gold = tuple(
-            Passage(ids[name], _answer_tokens(texts[name], encoded[name].offsets, query, len(query.gold) == 1))
+        sources = {
+            name: Source(chunks[name], _answer_places(texts[name], query, len(query.gold) == 1))
             for name in query.gold
             if name in texts
+        }
+        gold = tuple(
+            Passage(ids[name], _answer_tokens(source.answers, encoded[name].offsets), source)
+            for name, source in sources.items()
         )
         kind = {"yes": _YES, "no": _NO}.get(query.answers[0].lower(), _SPAN) if query.answers else _NONE
         if not gold or kind == _NONE or (kind == _SPAN and not any(part.answers for part in gold)):
             continue
         others = tuple(
-            Passage(ids[name])
+            Passage(ids[name], source=Source(chunks[name]))
             for name in similar
-            if kind != _SPAN or not any(_occurrences(texts[name], answer) for answer in query.answers)
+            if kind != _SPAN or not occurrences(texts[name], query.answers)
         )
-        found.append(Example(query.id, np.array(question.ids[:64], dtype=np.int64), kind, gold, others, repeat))
+        asked = np.array(question.ids[:64], dtype=np.int64)
+        found.append(Example(query.id, asked, kind, gold, others, repeat, query))
     return found
 
 
@@ -121,27 +137,24 @@ def _similar(texts: Mapping[str, str], queries: Sequence[Query], number: int) ->
     return found
 
 
-def _occurrences(text: str, answer: str) -> list[Span]:
-    """Return where an answer stands in a text, as whole words, whatever its case."""
-    pattern = r"(?<!\w)" + re.escape(answer) + r"(?!\w)"
-    return [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-
-
-def _answer_tokens(text: str, offsets: Sequence[Span], query: Query, single: bool) -> tuple[Span, ...]:
-    """Return the token spans of the answers in a gold passage: those annotated, else all occurrences."""
+def _answer_places(text: str, query: Query, single: bool) -> tuple[Span, ...]:
+    """Return where the answers stand in a gold passage: where they are annotated, else wherever they occur."""
     starts = query.extra.get("answer_starts")
-    if single and starts:
-        # Offsets count in the passage's text, which stands at the end, after its title.
-        shift = len(text) - len(text.split("\n", 1)[-1])
-        spans = [
-            (shift + at, shift + at + len(answer))
-            for at, answer in zip(starts, query.answers, strict=False)
-            if text[shift + at : shift + at + len(answer)] == answer
-        ]
-    else:
-        spans = [span for answer in query.answers if answer for span in _occurrences(text, answer)]
+    if not (single and starts):
+        return occurrences(text, query.answers)
+    # Offsets count in the passage's text, which stands at the end, after its title.
+    shift = len(text) - len(text.split("\n", 1)[-1])
+    return tuple(
+        (shift + at, shift + at + len(answer))
+        for at, answer in zip(starts, query.answers, strict=False)
+        if text[shift + at : shift + at + len(answer)] == answer
+    )
+
+
+def _answer_tokens(places: Sequence[Span], offsets: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the token spans, end inclusive, of places in a text whose tokens have these offsets."""
     found = []
-    for start, end in spans:
+    for start, end in places:
         inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
         if inside:
             found.append((inside[0], inside[-1]))
@@ -151,18 +164,53 @@ def _answer_tokens(text: str, offsets: Sequence[Span], query: Query, single: boo
 def rows(examples_: Sequence[Example], settings: RowSettings, seed: Sequence[int]) -> list[Row]:
     """Return the rows of an epoch; the same seed gives the same rows."""
     random = np.random.default_rng(list(seed))
+    tokenizer = load_tokenizer(model_folder() / "tokenizer.json") if settings.sentences else None
     made = []
     for example in examples_:
         for _ in range(example.repeat):
-            parts = list(example.gold)
-            if example.others and random.random() < settings.distractor:
-                parts.append(_draw(example.others, settings.hard, random))
-            shuffled = [parts[i] for i in random.permutation(len(parts))]
-            made.append(_row(example.question, shuffled, example.kind, settings, random))
-            if example.others and random.random() < settings.unanswerable:
+            # What yes or no follows from is not known by sentence.
+            if example.kind == _SPAN and tokenizer and random.random() < settings.sentences:
+                made.append(_sentence_row(example, settings, tokenizer, random, answered=True))
+            else:
+                parts = list(example.gold)
+                if example.others and random.random() < settings.distractor:
+                    parts.append(_draw(example.others, settings.hard, random))
+                shuffled = [parts[i] for i in random.permutation(len(parts))]
+                made.append(_row(example.question, shuffled, example.kind, settings, random))
+            if not (example.others and random.random() < settings.unanswerable):
+                continue
+            if example.kind == _SPAN and tokenizer and random.random() < settings.sentences:
+                made.append(_sentence_row(example, settings, tokenizer, random, answered=False))
+            else:
                 other = _draw(example.others, settings.hard, random)
                 made.append(_row(example.question, [other], _NONE, settings, random))
     return made
+
+
+def _sentence_row(
+    example: Example, settings: RowSettings, tokenizer: Tokenizer, random: np.random.Generator, *, answered: bool
+) -> Row:
+    """Return a row with sentences of gold passages, and of others as far as they fit."""
+    sources = sources_of(example, settings, random, answered=answered)
+    parts: list[Passage] = []
+    left = settings.max_tokens - len(example.question) - 3
+    for place, encoding in enumerate(encode(tokenizer, [source.text for source in sources], offsets=True)):
+        source = sources[place]
+        left -= len(encoding.ids)
+        if left >= 0 or place < (len(example.gold) if answered else 1):
+            answers = _answer_tokens(source.answers, encoding.offsets) if answered else ()
+            parts.append(Passage(np.array(encoding.ids, dtype=np.int64), answers, source))
+    shuffled = [parts[i] for i in random.permutation(len(parts))]
+    return _row(example.question, shuffled, _SPAN if answered else _NONE, settings, random, cut=False)
+
+
+def sources_of(example: Example, settings: RowSettings, random: np.random.Generator, *, answered: bool) -> list[Source]:
+    """Return what a selector of sentences might leave of an example's passages; see `sentence_sources`."""
+    assert example.query is not None
+    gold, others = (
+        [part.source for part in parts if part.source] for parts in (example.gold, example.others[: 2 * settings.hard])
+    )
+    return sentence_sources(example.query, gold, others, random, answered=answered)
 
 
 def _draw(others: Sequence[Passage], hard: int, random: np.random.Generator) -> Passage:
@@ -170,8 +218,15 @@ def _draw(others: Sequence[Passage], hard: int, random: np.random.Generator) -> 
 
 
 def _row(
-    question: Int64, parts: Sequence[Passage], kind: int, settings: RowSettings, random: np.random.Generator
+    question: Int64,
+    parts: Sequence[Passage],
+    kind: int,
+    settings: RowSettings,
+    random: np.random.Generator,
+    *,
+    cut: bool = True,
 ) -> Row:
+    """Return a row with these passages; `cut` to a random length, or only where they are too long."""
     room = settings.max_tokens - len(question) - 3
     if kind in (_YES, _NO):
         # Both sides of a comparison have to be seen: the ends of the passages go.
@@ -185,7 +240,7 @@ def _row(
         for start, end in part.answers
         if end - start < room
     ]
-    if kind in (_SPAN, _NONE):
+    if cut and kind in (_SPAN, _NONE):
         low = min(settings.min_tokens - len(question) - 3, room)
         room = int(random.integers(max(low, 1), room + 1))
     first = _window_start(len(context), room, spans, random)

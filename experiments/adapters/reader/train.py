@@ -24,8 +24,8 @@ from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import FloatArray
 from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
 from experiments.adapters.reader.card import reader_card
-from experiments.adapters.reader.config import ReaderTraining
-from experiments.adapters.reader.data import Example, examples
+from experiments.adapters.reader.config import ReaderTraining, RowSettings
+from experiments.adapters.reader.data import Example, examples, sources_of
 from experiments.adapters.reader.loop import learn
 from experiments.adapters.reader.network import engine_of, export
 from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
@@ -71,6 +71,9 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     plain = ReaderSettings(window_tokens=config.window_tokens)
     checks = {part.name: gold_cases(part.folder, part.held[: config.validation]) for part in parts}
+    if config.rows.sentences:
+        made = {part.name: sentence_cases(part.folder, part.held[: config.validation], config.seed) for part in parts}
+        checks |= {f"{name} by sentence": cases for name, cases in made.items()}
 
     def validate(network: SpanNetwork) -> dict[str, float]:
         network.eval()
@@ -122,12 +125,19 @@ def _measure(
     figures: dict[str, dict[str, float]] = {}
     seen: list[tuple[float, float, bool]] = []
     for part in parts:
-        for cases in (gold_cases(part.folder, part.held), foreign_cases(part.folder, part.held, config.seed)):
+        groups = {
+            f"{part.name}, held out": gold_cases(part.folder, part.held),
+            "foreign": foreign_cases(part.folder, part.held, config.seed),
+        }
+        if config.rows.sentences:
+            groups[f"{part.name}, held out, by sentence"] = sentence_cases(part.folder, part.held, config.seed)
+            groups["lacking"] = sentence_cases(part.folder, part.held, config.seed, answered=False)
+        for name, cases in groups.items():
             if not cases:
                 continue
             readings, scores = read(reader, cases)
             if cases[0].answers:
-                figures[f"{part.name}, held out"] = _figures(scores)
+                figures[name] = _figures(scores)
             seen += [
                 (reading.margin, match, bool(case.answers))
                 for case, reading, match in zip(cases, readings, scores[:, 1].tolist(), strict=True)
@@ -135,8 +145,11 @@ def _measure(
             ]
     for test in config.tests:
         folder = DataFolder.open(Path(config.data) / test.data)
-        cases = gold_cases(folder, drawn(folder.split(test.split), test.limit or None, config.seed))
-        figures[f"{test.data}, {test.split}"] = _figures(read(reader, cases)[1])
+        queries = drawn(folder.split(test.split), test.limit or None, config.seed)
+        figures[f"{test.data}, {test.split}"] = _figures(read(reader, gold_cases(folder, queries))[1])
+        if config.rows.sentences:
+            cases = sentence_cases(folder, queries, config.seed)
+            figures[f"{test.data}, {test.split}, by sentence"] = _figures(read(reader, cases)[1])
     margins, right, answerable = np.array(seen, dtype=np.float64).reshape(-1, 3).T.copy()
     settings, figures["calibration"] = _calibrated(reader.settings, margins, right, answerable.astype(bool))
     return settings, figures
@@ -204,6 +217,27 @@ def foreign_cases(folder: DataFolder, queries: Sequence[Query], seed: int = 0) -
         ]
         if others:
             cases.append(ReadingCase(query.question, _context(folder, [others[int(random.integers(len(others)))]]), ()))
+    return cases
+
+
+def sentence_cases(
+    folder: DataFolder, queries: Sequence[Query], seed: int = 0, *, answered: bool = True
+) -> list[ReadingCase]:
+    """Return each question with sentences of its gold passages and of others; see `sentence_sources`.
+
+    Questions whose answer does not stand in their gold passages are left out. Not `answered`: no sentence holds the
+    answer.
+    """
+    cases = []
+    for example in examples(folder, queries, 1):
+        if example.kind != KINDS.index("span") or example.query is None:
+            continue
+        random = np.random.default_rng([seed, *example.id.encode()])
+        sources = sources_of(example, RowSettings(), random, answered=answered)
+        shown = [sources[place].text for place in random.permutation(len(sources)).tolist()]
+        cases.append(
+            ReadingCase(example.query.question, SEPARATOR.join(shown), example.query.answers if answered else ())
+        )
     return cases
 
 

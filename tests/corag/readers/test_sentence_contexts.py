@@ -1,0 +1,118 @@
+"""Readers on contexts of chosen sentences: one marker for each document, answers and citations of single sentences."""
+
+from itertools import pairwise
+
+import pytest
+
+import corag
+from corag.cli.show import show_reply
+from corag.readers.chat import OllamaReader, numbered
+from corag.readers.context import borders, closest
+from corag.readers.extractive import ExtractiveReader
+from corag.reply import Reply
+from corag.text.documents import Document, passage
+from corag.text.units import GAP, LINE_GAP, Unit, assemble, units
+from corag.types import Answer, Selection
+from tests.chat_server import ChatServer
+from tests.chat_server import Reply as Sent
+from tests.corag.test_ask import COUNTS
+
+QUESTION = "Who built the mill?"
+MILL = Document(
+    "mill",
+    "The mill stands in Aldorf. It burned in 1830. Otto Brunner built it in 1790.\n\nToday it is a museum.",
+    "Mill",
+)
+LAKE = Document("lake", "The lake is cold. Nobody swims there.", "Lake")
+CHOSEN = [units(passage(LAKE), Unit(1))[0], *(units(passage(MILL), Unit(1))[place] for place in (0, 2, 3))]
+TEXT = (
+    f"Lake\nThe lake is cold.\n\nMill\nThe mill stands in Aldorf.{GAP}Otto Brunner built it in 1790."
+    "\n\nToday it is a museum."
+)
+
+
+def replied(answer):
+    text, spans = assemble(CHOSEN)
+    assert text == TEXT
+    return Reply(QUESTION, answer, Selection(tuple(CHOSEN), text, 30, 64, 0.5, "some", spans=tuple(spans)), {}, COUNTS)
+
+
+def test_a_document_has_one_marker_however_many_of_its_sentences_were_chosen():
+    documents = [{"id": one.id, "title": one.title, "text": one.text.replace("\n\n", " ")} for one in (MILL, LAKE)]
+    with ChatServer(Sent("Otto Brunner [1].")) as server:
+        reader = OllamaReader(host=server.host, prompt="cited")
+        selector = corag.selector("full", unit="sentence")
+        reply = corag.ask(QUESTION, documents, selector=selector, reader=reader, budget_tokens=2000)
+        sent = server.chats[0]["messages"][1]["content"]
+    assert len(reply.selection) == 6
+    assert "[1] Mill\nThe mill stands in Aldorf. It burned" in sent and "[2] Lake\nThe lake is cold. Nobody" in sent
+    assert "[3]" not in sent
+    assert reply.citations == {"[1]": "mill#46-76"}
+    assert MILL.text[46:76] == "Otto Brunner built it in 1790."
+    said = reply.to_dict()["chunks"]
+    assert [chunk["marker"] for chunk in said] == ["[1]"] * 4 + ["[2]"] * 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "chunk", "cited"),
+    [
+        (Answer("Otto Brunner [2]", chunk=1, citations=(1,)), "Otto Brunner built it in 1790.", {"[2]": 2}),
+        (Answer("In Aldorf, by the cold lake [2][1]", chunk=1, citations=(1, 0)), None, {"[2]": 1, "[1]": 0}),
+        (Answer("It is shown [3]", chunk=2, citations=(2,)), "Today it is a museum.", {"[3]": 3}),
+        (Answer("Someone [2]", chunk=1, citations=(1,)), "The mill stands in Aldorf.", {"[2]": 1}),
+        (Answer("1790", spans=(tuple(TEXT.index("1790") + i for i in (0, 4)),), chunk=1), "Otto Brunner built", {}),
+        (Answer("Mill", spans=((TEXT.index("Mill"), TEXT.index("Mill") + 4),), chunk=1), "The mill stands", {}),
+    ],
+)
+def test_citations_lead_to_the_sentence_that_says_it(answer, chunk, cited):
+    reply = replied(answer)
+    assert reply.citations == {marker: CHOSEN[place].id for marker, place in cited.items()}
+    if chunk is not None:
+        (found,) = (one for one in reply.selection.chunks if one.id == reply.answer_chunk)
+        assert found.text.split("\n", 1)[1].startswith(chunk)
+
+
+def test_json_says_where_each_sentence_stands():
+    said = replied(Answer("")).to_dict()["chunks"]
+    assert [chunk["marker"] for chunk in said] == ["[1]", "[2]", "[2]", "[3]"]
+    for chunk, unit in zip(said, CHOSEN, strict=True):
+        start, end = chunk["span"]
+        assert TEXT[start:end] == unit.source.text[slice(*unit.span)]
+
+
+def test_a_summary_has_neither_markers_nor_places():
+    summary = Selection(tuple(CHOSEN), "Short.", 2, 9, 0.5, "some")
+    reply = Reply("?", Answer("a [1]", citations=(0,)), summary, {}, COUNTS)
+    assert [(chunk["marker"], chunk["span"]) for chunk in reply.to_dict()["chunks"]] == [(None, None)] * 4
+    assert reply.citations == {"[1]": None}
+
+
+def test_sentences_of_a_document_share_a_line_on_the_screen(capsys):
+    show_reply(replied(Answer("Otto Brunner [2]", chunk=1, citations=(1,))))
+    shown = capsys.readouterr().out
+    assert "[1] lake: Lake\n[2-4] mill: Mill  <- answer in [3], cited as [2]\n" in shown
+
+
+def test_an_answer_crosses_no_gap():
+    context = f"Mill\nIt burned.{GAP}Otto built it.{LINE_GAP}- a wheel"
+    cuts = [0, *borders(context), len(context)]
+    parts = [context[start:end].strip() for start, end in pairwise(cuts)]
+    assert [part for part in parts if part] == ["Mill", "It burned.", "…", "Otto built it.", "…", "- a wheel"]
+
+
+def test_the_extractive_reader_quotes_no_mark():
+    context = f"Mill\nThe mill burned{GAP}Otto Brunner built the mill.{LINE_GAP}- Who built the wheel is not known"
+    answer = ExtractiveReader(sentences=3).answer(QUESTION, context)
+    assert [context[start:end] for start, end in answer.spans] == [
+        "The mill burned", "Otto Brunner built the mill.", "- Who built the wheel is not known",
+    ]  # fmt: skip
+    assert "…" not in answer.text
+
+
+def test_the_text_closest_to_an_answer():
+    assert closest("b c [1]", ["a 1", "b", "b c", "c b"]) == (2, 1.0)
+    assert closest("[1]", ["1", "b"]) == (0, 0.0)
+
+
+def test_marks_of_gaps_get_no_number():
+    assert numbered(f"A\nOne.{LINE_GAP}Two.\n\nB\nThree.") == f"[1] A\nOne.{LINE_GAP}Two.\n\n[2] B\nThree."
