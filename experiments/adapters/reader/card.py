@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import fields
+from pathlib import Path
 
 import torch
 import transformers
 
+from corag.models.trained import load_adapter
+from corag.models.trained.folder import CARD_FILE
 from corag.readers.span_reader import ReaderSettings
 from experiments.adapters.reader.config import ReaderTraining
 from experiments.adapters.reader.state import Progress
@@ -30,8 +34,9 @@ answer.text, answer.confidence, answer.spans, answer.chunk
 
 ## Results
 
-The gold passages are the context; the weights have the precision that is shipped. F1 and exact match as in SQuAD 1.1,
-in percent. Held out: a share of the training questions, split between documents.
+The gold passages are the context{by_sentence}; the weights
+have the precision that is shipped. F1 and exact match as in SQuAD 1.1, in percent. Held out: a share of the training
+questions, split between documents.
 
 {figures}
 
@@ -50,7 +55,7 @@ F1 / exact match on at most {validation} held-out questions of each source.
 ## How it was made
 
 {facts}
-
+{earlier}
 ## Licence
 
 The weights derive from all-MiniLM-L6-v2 (Apache-2.0) and are Apache-2.0. Training data: SQuAD 1.1 (CC BY-SA 4.0),
@@ -61,6 +66,10 @@ _CALIBRATION = """\
 Confidence was calibrated on {questions} held-out questions, {without_answer} of them with a context that holds no
 answer; {right:.0%} were answered correctly. Its cross-fitted expected calibration error is {calibration_error:.3f}. A
 question with an answer in its context has a larger margin than one without in {separation:.1%} of all pairs."""
+_BY_SENTENCE = (
+    ", or, by sentence, what a selector of sentences might leave of them: some sentences\nof the gold passages and of "
+    "similar ones"
+)
 _OWN_TABLES = {"data", "out", "sources", "tests", "quiet", "logger", "save_every_s", "threads"}
 
 
@@ -72,7 +81,7 @@ def reader_card(
     num_examples: int,
 ) -> str:
     """Return the card as Markdown; `figures` hold F1 and exact match by set of questions, and `calibration`."""
-    names = [source.data for source in config.sources if f"{source.data}_f1" in (progress.curve or [{}])[-1]]
+    names = [name.removesuffix("_f1") for name in (progress.curve or [{}])[-1] if name.endswith("_f1")]
     facts = {
         "questions learned from": num_examples,
         "sources": ", ".join(f"{source.data}/{source.split}" for source in config.sources),
@@ -100,9 +109,21 @@ def reader_card(
         for point in progress.curve
     ]
     return _TEMPLATE.format(
+        by_sentence=_BY_SENTENCE if config.rows.sentences else "",
         figures=markdown_table(("Questions", "Number", "F1", "Exact match"), answers),
         calibration=_CALIBRATION.format(**calibration) if calibration else "The confidence was not fitted.",
         curve=markdown_table(("Batches", "Tokens", *names), curve),
         validation=config.validation,
         facts=markdown_table(("Fact", "Value"), facts.items()),
+        earlier=_earlier(config.init_from) if config.init_from else "",
     )
+
+
+def _earlier(folder: str) -> str:
+    """Return how the adapter that a training went on with was made, from its card."""
+    adapter = load_adapter(folder)
+    card = Path(folder) / CARD_FILE
+    text = card.read_text(encoding="utf-8") if card.is_file() else ""
+    made = re.search(r"^## How it was made\n\n(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    facts = made[1] if made else "No card tells how it was made.\n"
+    return f"\nIt went on with an adapter (weights {adapter.weights_sha256[:12]}) that was made so:\n\n{facts}"

@@ -172,6 +172,21 @@ def test_goes_on_from_an_adapter(small_data, tmp_path, trained):
     before, after = (load_adapter(report.adapter).tensors for report in (trained, more))
     for name, tensor in before.items():
         np.testing.assert_allclose(after[name], tensor, atol=1e-6, err_msg=name)
+    first, second = ((report.adapter / "README.md").read_text() for report in (trained, more))
+    assert "went on with" not in first
+    assert f"weights {load_adapter(trained.adapter).weights_sha256[:12]}) that was made so" in second
+    facts = first.split("## How it was made\n\n")[1].split("\n\n## Licence")[0]
+    assert facts in second and second.count("| commit |") == 2
+
+
+def test_sentences_are_learned_from_and_measured(small_data, tmp_path):
+    rows_of_sentences = replace(small_training(small_data, "").rows, sentences=0.5)
+    report = train_reader(small_training(small_data, tmp_path / "run", rows=rows_of_sentences))
+    name = small_data.name
+    assert report.figures[f"{name}, dev, by sentence"]["n"] <= report.figures[f"{name}, dev"]["n"]
+    card = (report.adapter / "README.md").read_text()
+    assert f"| {name}, held out, by sentence |" in card and f"| {name} by sentence |" in card
+    assert "lacking" not in report.figures and "sentences=0.5" in card
 
 
 def test_an_adapter_of_other_sizes_is_refused(small_data, tmp_path, trained):
