@@ -105,8 +105,11 @@ class Reply:
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
         """Where each chunk stands in the context, in characters; none for a summary."""
-        text, spans = assemble(self.selection.chunks)
-        return tuple(spans) if self.selection.text == text else ()
+        selection = self.selection
+        if selection.spans:
+            return selection.spans
+        text, spans = assemble(selection.chunks)  # a selector that is not one of this project may tell no places
+        return tuple(spans) if selection.text == text else ()
 
     def marker(self, chunk: int) -> str | None:
         """Return the citation marker that the chunk at this place has in a context with markers; None for a summary."""

@@ -118,12 +118,13 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
 def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
     """Return the text of chosen chunks, and where each of them stands in it.
 
-    Units of one document stand in its order below one title, at the place of the first that was chosen. Neighbours are
-    joined as they are in the document, and what was left out between others is marked. Other chunks stay as they are.
+    Units of one document stand in its order below one title, at the place of the first that was chosen; those of its
+    parts with titles of their own, such as headings, stand below these. Neighbours are joined as they are in the
+    document, and what was left out between others is marked. Other chunks stay as they are.
     """
-    by_document: dict[str, list[int]] = {}
+    by_document: dict[tuple[str, str] | int, list[int]] = {}
     for place, chunk in enumerate(chosen):
-        key = f"unit {chunk.document}" if isinstance(chunk, UnitChunk) else f"chunk {place}"
+        key = (chunk.document, chunk.source.text[: chunk.body]) if isinstance(chunk, UnitChunk) else place
         by_document.setdefault(key, []).append(place)
     text = ""
     spans: list[Span] = [(0, 0)] * len(chosen)

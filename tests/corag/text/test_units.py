@@ -116,6 +116,18 @@ def test_documents_stand_in_the_order_in_which_they_were_chosen():
     assert text == "B\nOne. Two.\n\nA\nOne.\n\nWhole."
 
 
+def test_units_stand_below_the_heading_of_their_own_part():
+    sections = [
+        Chunk(f"d#{start}-{end}", f"{title}\n{text}", {"document": "d", "title": title, "start": start, "end": end})
+        for title, text, start, end in (("Start", "Open it. Wait.", 0, 14), ("Stop", "Close it. Go.", 16, 29))
+    ]
+    (opened, waited), (closed, gone) = (units(chunk, SENTENCE) for chunk in sections)
+    text, spans = assemble([gone, waited, closed])
+    assert text == "Stop\nClose it. Go.\n\nStart\nWait."
+    assert [text[start:end] for start, end in spans] == ["Go.", "Wait.", "Close it."]
+    assert assemble([opened, gone])[0] == "Start\nOpen it.\n\nStop\nGo."
+
+
 def test_units_of_neighbouring_chunks_are_joined():
     text = "One here. Two here. Three here."
     chunks = [
