@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import chain, combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,16 @@ from numpy.typing import NDArray
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 from corag.types import FloatArray
 
-MAX_PAIRED = 64
-"""Chunks beyond so many, by what they are worth alone, are in no hypothesis of several chunks."""
-MAX_COMBINED = 20
-"""Chunks beyond so many, by what they are worth alone and in pairs, are in no hypothesis of three or more."""
+MAX_LISTED = 20
+"""Of up to so many chunks all sets of up to four are hypotheses; of more, those that are most promising."""
+HEADS = 24
+"""One of each pair is among so many of the strongest chunks: the other may be weak by itself."""
+CORES = {3: 16, 4: 15, 5: 11}
+"""By size: how many of the strongest chunks all sets are made of."""
+GROWN = 15
+"""How many of the best sets of one size are extended by a chunk, for the next."""
+PARTNERS = 30
+"""How many of the strongest chunks they are extended by."""
 MAX_SIZE = 4
 """No question of the training data has more evidence."""
 
@@ -56,22 +62,55 @@ class Hypotheses:
 def weigh(signals: Signals, max_size: int, logits: Callable[[FloatArray], FloatArray]) -> Hypotheses:
     """List the hypotheses of at most `max_size` chunks and weigh their features, `[N, NUM_FEATURES]` to `[N]`.
 
-    All sets of one and two chunks are weighed first; larger ones are made of the chunks that did best in these.
+    Of many chunks not all sets are listed, see `promising`: of 60 about 4,400 sets of up to five.
     """
     num_candidates = len(signals.singles)
     found: list[tuple[Sets, FloatArray]] = [(np.zeros((1, 0), dtype=np.intp), np.zeros(1))]
     strength = np.zeros(num_candidates)
     for size in range(1, min(max_size, num_candidates) + 1):
-        limit = (num_candidates, MAX_PAIRED, MAX_COMBINED, MAX_COMBINED)[size - 1]
-        sets = sets_of(size, strongest(strength, limit))
+        sets = promising(size, strength, *found[-1])
         found.append((sets, logits(features(signals, sets))))
         if size <= 2:
             strength = _strength(found, num_candidates)
     return Hypotheses(
-        sets=tuple(tuple(row) for sets, _ in found for row in sets.tolist()),
+        sets=tuple(chain.from_iterable(map(tuple, sets.tolist()) for sets, _ in found)),
         members=np.concatenate([_members(sets, num_candidates) for sets, _ in found]),
         logits=np.concatenate([of_size for _, of_size in found]),
     )
+
+
+def promising(size: int, strength: FloatArray, smaller: Sets, logits: FloatArray) -> Sets:
+    """Return the sets of a size that are hypotheses, each once, in lexical order, `[sets, size]`.
+
+    All sets over the few strongest chunks, and the best sets that are smaller by one chunk, extended by more.
+
+    Args:
+        size: From 1.
+        strength: How promising each chunk is, `[n]`: by itself for pairs, by itself and in pairs for larger sets.
+        smaller: The hypotheses of one chunk less, `[M, size - 1]`.
+        logits: How plausible these are, `[M]`.
+    """
+    num_candidates = len(strength)
+    if size == 1 or (num_candidates <= MAX_LISTED and size <= 4):
+        return sets_of(size, range(num_candidates))
+    if size == 2:
+        return extended(smaller[strongest(strength, HEADS)], range(num_candidates), num_candidates)
+    core = sets_of(size, strongest(strength, CORES[size]))
+    grown = extended(smaller[strongest(logits, GROWN)], strongest(strength, PARTNERS), num_candidates)
+    return _distinct(np.concatenate([core, grown]), num_candidates)
+
+
+def extended(sets: Sets, partners: Sequence[int], num_candidates: int) -> Sets:
+    """Return each set with each partner that it does not hold, each result once, in lexical order."""
+    longer = np.column_stack([np.repeat(sets, len(partners), axis=0), np.tile(partners, len(sets))])
+    longer = longer[(longer[:, :-1] != longer[:, -1:]).all(axis=1)]
+    return _distinct(np.sort(longer, axis=1), num_candidates)
+
+
+def _distinct(sets: Sets, num_candidates: int) -> Sets:
+    # One number for each set; 64 bits hold five indices below 6,000.
+    numbers = sets @ num_candidates ** np.arange(sets.shape[1])[::-1]
+    return np.asarray(sets[np.unique(numbers, return_index=True)[1]])
 
 
 def strongest(strength: FloatArray, limit: int) -> list[int]:

@@ -82,10 +82,10 @@ class Ensemble:
     def __call__(self, features: FloatArray) -> FloatArray:
         """Return the logit of each row, `[N, F]` to `[N]`."""
         x = np.clip((features - self.mean) / self.scale, -CLIP, CLIP)
-        total = x @ self.linear.mean(axis=0) + self.bias.mean()
-        for hidden, bias, output in zip(self.hidden, self.hidden_bias, self.output, strict=True):
-            total = total + gelu(x @ hidden.T + bias) @ output / len(self.hidden)
-        return np.asarray(total)
+        # The members side by side: one product instead of one for each.
+        units = gelu(x @ self.hidden.reshape(-1, self.num_features).T + self.hidden_bias.ravel())
+        linear = x @ self.linear.mean(axis=0) + self.bias.mean()
+        return np.asarray(linear + units @ (self.output.ravel() / len(self.hidden)))
 
     def on(self, device: str) -> Callable[[FloatArray], FloatArray]:
         """Return the network as it runs on a device: on the CPU as it is, else through PyTorch in fp32."""
@@ -99,7 +99,6 @@ class Ensemble:
 
         mean, scale = there(self.mean), there(self.scale)
         linear, bias = there(self.linear.mean(axis=0)), float(self.bias.mean())
-        # The members side by side: one product instead of one for each.
         hidden, hidden_bias = there(self.hidden.reshape(-1, self.num_features).T), there(self.hidden_bias.ravel())
         output = there(self.output.ravel() / len(self.hidden))
 
@@ -114,4 +113,5 @@ class Ensemble:
 
 def gelu(x: FloatArray) -> FloatArray:
     """Gaussian error linear unit in the form with tanh (Hendrycks and Gimpel, 2016)."""
-    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+    # NumPy raises to powers forty times as slowly as it multiplies.
+    return np.asarray(0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * x * (1 + 0.044715 * x * x))))

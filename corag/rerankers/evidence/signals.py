@@ -184,7 +184,7 @@ def _pairs(
         "names": _shared_names(question, passages),
         "gain": _gain(nearest, question.weights),
         "lexical_gain": _gain(held, question.weights),
-        "same_title": np.array([[bool(a.title) and a.title == b.title for b in passages] for a in passages]),
+        "same_title": _same_title(passages),
         "new_link": link * (1 - named),
         "link_tokens": link_tokens,
         "rest": (left @ nearest.T) / np.maximum(left.sum(axis=1), 1e-9)[:, None],
@@ -200,20 +200,43 @@ def _links(passages: Sequence[Passage]) -> tuple[FloatArray, FloatArray, FloatAr
     """Whether a names b's title, which share of its words, how near b's title tokens are to a's; each `[n, n]`."""
     n = len(passages)
     whole, words, tokens = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
-    titled = [column for column in range(n) if passages[column].num_title]
-    title_tokens = [passages[column].tokens[: passages[column].num_title] for column in titled]
-    starts = np.cumsum([0, *map(len, title_tokens)])[:-1]
-    lengths = np.array([len(of_title) for of_title in title_tokens])
-    for row, passage in enumerate(passages):
-        if titled and len(passage.ids):
-            nearest = (np.concatenate(title_tokens) @ passage.tokens.T).max(axis=1)
-            tokens[row, titled] = np.add.reduceat(nearest, starts) / lengths
-        for column, other in enumerate(passages):
-            if len(other.title) > 2 and other.title != passage.title:
-                whole[row, column] = f" {other.title} " in passage.body
-                if other.title_words:
-                    words[row, column] = np.mean([word in passage.words for word in other.title_words])
+    with_tokens: dict[bytes, list[int]] = {}
+    with_title: dict[str, list[int]] = {}
+    # Units of one passage share its title, and what is said of that.
+    for column, passage in enumerate(passages):
+        if passage.num_title:
+            with_tokens.setdefault(passage.tokens[: passage.num_title].tobytes(), []).append(column)
+        if len(passage.title) > 2:
+            with_title.setdefault(passage.title, []).append(column)
+    if with_tokens:
+        tokens = _nearest_tokens(passages, list(with_tokens.values()))
+    for title, columns in with_title.items():
+        others = [row for row, passage in enumerate(passages) if passage.title != title]
+        where = np.ix_(others, columns)
+        whole[where] = np.array([f" {title} " in passages[row].body for row in others])[:, None]
+        if of_title := passages[columns[0]].title_words:
+            held = [sum(word in passages[row].words for word in of_title) / len(of_title) for row in others]
+            words[where] = np.array(held)[:, None]
     return whole, words, tokens
+
+
+def _nearest_tokens(passages: Sequence[Passage], with_tokens: Sequence[Sequence[int]]) -> FloatArray:
+    """How near the title tokens of each passage are to those of each other, `[n, n]`.
+
+    `with_tokens` lists the passages that have the same title tokens, each once.
+    """
+    found = np.zeros((len(passages), len(passages)))
+    title_tokens = [passages[columns[0]].tokens[: passages[columns[0]].num_title] for columns in with_tokens]
+    lengths = np.array([len(of_title) for of_title in title_tokens])
+    starts = np.cumsum([0, *lengths])[:-1]
+    titles = np.concatenate(title_tokens)
+    columns = np.concatenate([np.array(same) for same in with_tokens])
+    repeated = np.repeat(np.arange(len(with_tokens)), [len(same) for same in with_tokens])
+    for row, passage in enumerate(passages):
+        if len(passage.ids):
+            nearest = (titles @ passage.tokens.T).max(axis=1)
+            found[row, columns] = (np.add.reduceat(nearest, starts) / lengths)[repeated]
+    return found
 
 
 def _bridge(question: QuestionFeatures, passage: Passage, titles: Float32, starts: Float32) -> tuple[Float32, Float32]:
@@ -234,6 +257,12 @@ def _shared_names(question: QuestionFeatures, passages: Sequence[Passage]) -> Fl
         table[row, [column[name] for name in passage.names if name in column]] = 1.0
     weights = np.array([1.0 / (holders[name] - 1) for name in telling])
     return np.asarray(np.minimum((table * weights) @ table.T, 3.0))
+
+
+def _same_title(passages: Sequence[Passage]) -> NDArray[np.bool_]:
+    """Whether the titles of two passages are the same, `[n, n]`."""
+    titles = np.array([passage.title for passage in passages])
+    return np.asarray((titles[:, None] == titles) & (titles != ""))
 
 
 def _gain(covered: FloatArray, weights: FloatArray) -> FloatArray:

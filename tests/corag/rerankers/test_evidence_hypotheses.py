@@ -1,13 +1,21 @@
 """Which sets are hypotheses, how they are described, and what the network makes of them."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corag.errors import ModelError
 from corag.rerankers.evidence.hypotheses import (
-    MAX_COMBINED,
-    MAX_PAIRED,
+    CORES,
+    HEADS,
+    MAX_LISTED,
+    MAX_SIZE,
     NUM_FEATURES,
+    PARTNERS,
+    extended,
     features,
     sets_of,
     strongest,
@@ -40,17 +48,40 @@ def test_all_sets_up_to_the_size_are_hypotheses(num_candidates, max_size, expect
         assert tuple(np.flatnonzero(members)) == chosen
 
 
-def test_many_candidates_are_cut_to_the_strongest():
-    num_candidates = MAX_PAIRED + 10
+def test_of_many_candidates_the_most_promising_sets_are_hypotheses():
+    num_candidates = MAX_LISTED + 40
     given = signals_of(num_candidates)
     given.singles[:, SINGLES.index("cosine")] = np.linspace(0, 1, num_candidates)  # the worse-ranked are the better
-    found = weigh(given, 3, by_cosine)
-    of_size = {size: [chosen for chosen in found.sets if len(chosen) == size] for size in range(4)}
+    found = weigh(given, MAX_SIZE, by_cosine)
+    assert len(found.sets) == len(set(found.sets)) == len(found.logits) < 5000
+    of_size = {size: {chosen for chosen in found.sets if len(chosen) == size} for size in range(MAX_SIZE + 1)}
     assert len(of_size[1]) == num_candidates
-    assert {index for chosen in of_size[2] for index in chosen} == set(range(10, num_candidates))
-    assert {index for chosen in of_size[3] for index in chosen} == set(
-        range(num_candidates - MAX_COMBINED, num_candidates)
+    heads = range(num_candidates - HEADS, num_candidates)
+    assert of_size[2] == {pair for pair in combinations(range(num_candidates), 2) if pair[1] in heads}
+    for size in range(3, MAX_SIZE + 1):
+        core = set(combinations(range(num_candidates - CORES[size], num_candidates), size))
+        assert core <= of_size[size]
+        best = max(of_size[size - 1], key=lambda chosen: found.logits[found.sets.index(chosen)])
+        partners = set(range(num_candidates - PARTNERS, num_candidates)) - {*best}
+        assert {tuple(sorted((*best, partner))) for partner in partners} <= of_size[size]
+
+
+@settings(deadline=None)
+@given(
+    st.integers(1, 70).flatmap(
+        lambda n: st.tuples(
+            st.just(n),
+            st.sets(st.frozensets(st.integers(0, n - 1), min_size=min(2, n), max_size=min(2, n)), max_size=20),
+            st.lists(st.integers(0, n - 1), unique=True),
+        )
     )
+)
+def test_sets_are_extended_by_each_partner_that_they_lack(world):
+    num_candidates, sets, partners = world
+    size = min(2, num_candidates)
+    rows = np.array([sorted(chosen) for chosen in sets], dtype=np.intp).reshape(-1, size)
+    expected = sorted({tuple(sorted({*chosen, one})) for chosen in sets for one in partners if one not in chosen})
+    assert [tuple(row) for row in extended(rows, partners, num_candidates).tolist()] == expected
 
 
 def test_of_equally_strong_candidates_the_better_ranked_stay():

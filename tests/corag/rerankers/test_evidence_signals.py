@@ -1,11 +1,15 @@
 """What passages and signals say, worked out by hand in a world where every word is a direction of its own."""
 
+from itertools import product
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from corag.models.minilm import unit
 from corag.rerankers.evidence.passages import PassageReader, plain, split_title
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, _links, _same_title, read_question, signals
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 
 RARITY = np.ones(30522)
@@ -192,3 +196,34 @@ def test_questions_that_compare_are_marked(question, compares, both):
     found = described(question, ["a"])
     assert found.flags[FLAGS.index("compares")] == compares
     assert found.flags[FLAGS.index("both")] == both
+
+
+# --- Links of many passages ---
+
+TITLES = st.sampled_from(["", "Lake Oro", "Lake Oro (film)", "Oro", "The Mill", "(x)", "It"])
+WORDS = st.lists(st.sampled_from(["lake", "oro", "the", "mill", "is", "cold.", "Film", "it"]), max_size=6).map(" ".join)
+
+
+def links_one_by_one(passages):
+    """What `_links` finds, for each pair by itself."""
+    n = len(passages)
+    whole, words, tokens = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    for row, column in product(range(n), range(n)):
+        a, b = passages[row], passages[column]
+        if b.num_title and len(a.ids):
+            tokens[row, column] = (b.tokens[: b.num_title] @ a.tokens.T).max(axis=1).mean()
+        if len(b.title) > 2 and a.title != b.title:
+            whole[row, column] = f" {b.title} " in a.body
+            if b.title_words:
+                words[row, column] = np.mean([word in a.words for word in b.title_words])
+    return whole, words, tokens
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(TITLES, WORDS), min_size=1, max_size=7))
+def test_links_are_those_of_each_pair(texts):
+    passages = PassageReader(WordEncoder())([f"{title}\n{body}" if title else body for title, body in texts])
+    for found, expected in zip(_links(passages), links_one_by_one(passages), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    same = [[bool(a.title) and a.title == b.title for b in passages] for a in passages]
+    np.testing.assert_array_equal(_same_title(passages), same)
