@@ -12,7 +12,7 @@ from itertools import chain, combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
+from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.types import FloatArray
 
 MAX_LISTED = 20
@@ -25,8 +25,10 @@ GROWN = 15
 """How many of the best sets of one size are extended by a chunk, for the next."""
 PARTNERS = 30
 """How many of the strongest chunks they are extended by."""
-MAX_SIZE = 4
-"""No question of the training data has more evidence."""
+MAX_SIZE = 5
+"""No question of the training data has more passages, and few have more sentences."""
+SIZES = 4
+"""Sizes that features tell apart; larger sets count as of the last."""
 
 Sets = NDArray[np.intp]
 """Sets of one size, the indices of each ascending, `[sets, size]`."""
@@ -34,7 +36,9 @@ Sets = NDArray[np.intp]
 _CROSSED_SINGLES = ("named", "cosine")
 _CROSSED_PAIRS = ("link", "new_link", "rest_vector", "link_tokens", "similar", "titles")
 _NUM_CROSSED = len(_CROSSED_SINGLES) + len(_CROSSED_PAIRS) + 2
-NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + MAX_SIZE + MAX_SIZE * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+NUM_FEATURES = 3 * len(SINGLES) + 3 * len(PAIRS) + 4 + SIZES + SIZES * len(FLAGS) + _NUM_CROSSED * len(FLAGS) + 2
+NUM_WITH_PLACES = NUM_FEATURES + 3 * len(UNIT_SINGLES) + 3 * len(UNIT_PAIRS)
+"""Features of a set where the places of units are known; the first are those without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +128,14 @@ def sets_of(size: int, indices: Sequence[int]) -> Sets:
 
 
 def features(signals: Signals, sets: Sets) -> FloatArray:
-    """Describe sets of one size, `[N, NUM_FEATURES]`.
+    """Describe sets of one size, `[N, NUM_FEATURES]`, or `[N, NUM_WITH_PLACES]` where places are known.
 
     Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
     covers of the question; its size; flags of the question, crossed with the size and with some of the others.
     """
     num_sets, size = sets.shape
-    of_chunks = signals.singles[sets]
-    singles = np.concatenate([of_chunks.mean(axis=1), of_chunks.min(axis=1), of_chunks.max(axis=1)], axis=1)
+    singles = _single_features(signals.singles, sets)
     pairs = _pair_features(signals.pairs, sets)
     nearest = signals.nearest[sets].max(axis=1)
     held = signals.held[sets].max(axis=1)
@@ -141,10 +144,13 @@ def features(signals: Signals, sets: Sets) -> FloatArray:
         covered = np.stack(
             [nearest @ signals.weights, nearest.mean(axis=1), held @ signals.weights, nearest.min(axis=1)], axis=1
         )
-    sizes = np.zeros((num_sets, MAX_SIZE))
-    sizes[:, size - 1] = 1.0
+    sizes = np.zeros((num_sets, SIZES))
+    sizes[:, min(size, SIZES) - 1] = 1.0
     crossed = _crossed(singles, pairs)
     flags = signals.flags[None, None]
+    of_places = []
+    if signals.places is not None:
+        of_places = [_single_features(signals.places.singles, sets), _pair_features(signals.places.pairs, sets)]
     return np.concatenate(
         [
             singles,
@@ -154,16 +160,23 @@ def features(signals: Signals, sets: Sets) -> FloatArray:
             (sizes[:, :, None] * flags).reshape(num_sets, -1),
             (crossed[:, :, None] * flags).reshape(num_sets, -1),
             crossed[:, -2:],
+            *of_places,
         ],
         axis=1,
     )
 
 
+def _single_features(singles: FloatArray, sets: Sets) -> FloatArray:
+    """Return mean, least and largest of each figure in each set, `[N, 3 * figures]`."""
+    of_chunks = singles[sets]
+    return np.concatenate([of_chunks.mean(axis=1), of_chunks.min(axis=1), of_chunks.max(axis=1)], axis=1)
+
+
 def _pair_features(pairs: FloatArray, sets: Sets) -> FloatArray:
-    """Return mean, largest, and least best of the pairs in each set, `[N, 3 * len(PAIRS)]`; zeros for single chunks."""
+    """Return mean, largest, and least best of the pairs in each set, `[N, 3 * figures]`; zeros for single chunks."""
     num_sets, size = sets.shape
     if size == 1:
-        return np.zeros((num_sets, 3 * len(PAIRS)))
+        return np.zeros((num_sets, 3 * pairs.shape[2]))
     either = np.maximum(pairs, pairs.transpose(1, 0, 2))
     within = either[sets[:, :, None], sets[:, None, :]]  # [N, size, size, len(PAIRS)]
     first, second = np.triu_indices(size, 1)

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.models.trained import load_adapter
-from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, weigh
+from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.passages import Passage
-from corag.rerankers.evidence.signals import PAIRS, SINGLES, QuestionFeatures, Signals, signals
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, Places, QuestionFeatures, Signals, signals
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.types import FloatArray
 
@@ -51,10 +51,10 @@ class EvidenceParts:
     def __post_init__(self) -> None:
         if not isinstance(self.max_size, int) or not 1 <= self.max_size <= MAX_SIZE:
             raise ModelError(f"max_size is {self.max_size!r}; it has to be a whole number from 1 to {MAX_SIZE}")
-        if self.network.num_features != NUM_FEATURES:
+        if self.network.num_features not in (NUM_FEATURES, NUM_WITH_PLACES):
             raise ModelError(
-                f"the network wants {self.network.num_features} features, but this release makes {NUM_FEATURES}; train "
-                "the adapter again"
+                f"the network wants {self.network.num_features} features, but this release makes {NUM_FEATURES}, or "
+                f"{NUM_WITH_PLACES} with the places of units; train the adapter again"
             )
         for name, length in (("rarity", VOCABULARY), ("reading_order", len(SINGLES) + len(PAIRS))):
             tensor = getattr(self, name)
@@ -84,6 +84,11 @@ class EvidenceParts:
         except ModelError as error:
             raise ModelError(f"{folder}: {error}; copy the adapter again or train it again") from error
 
+    @property
+    def knows_places(self) -> bool:
+        """Whether the network looks at the places of units."""
+        return self.network.num_features == NUM_WITH_PLACES
+
     def settings(self) -> dict[str, Any]:
         """Return what an adapter's configuration holds."""
         return {"max_size": self.max_size, "weights": asdict(self.weights)}
@@ -100,12 +105,15 @@ class EvidenceParts:
         question: QuestionFeatures,
         passages: Sequence[Passage],
         logits: Callable[[FloatArray], FloatArray] | None = None,
+        places: Places | None = None,
     ) -> EvidenceScorer:
         """Weigh the hypotheses about a question and its candidates, and return what values orders of these.
 
-        `logits` is the network where it runs elsewhere; see `Ensemble.on`.
+        `logits` is the network where it runs elsewhere; see `Ensemble.on`. A network that knows places takes candidates
+        without any for passages.
         """
-        found = signals(question, passages, with_pairs=self.max_size > 1)
+        places = places or Places.unknown(len(passages)) if self.knows_places else None
+        found = signals(question, passages, with_pairs=self.max_size > 1, places=places)
         return EvidenceScorer(
             weigh(found, self.max_size, logits or self.network),
             tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),

@@ -104,6 +104,10 @@ class PassageReader:
             found[row] = passage
         return found
 
+    def sources(self, chunks: Sequence[Chunk]) -> list[Passage]:
+        """Return the features of the passage that each chunk is part of, or is."""
+        return self([chunk.source.text if isinstance(chunk, UnitChunk) else chunk.text for chunk in chunks])
+
     def _read(self, keys: list[Key]) -> list[Passage]:
         texts = list(dict.fromkeys(text for text, _ in keys))
         tokens = self._encoder.tokenize(texts, offsets=True)

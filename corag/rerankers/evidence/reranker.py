@@ -14,9 +14,11 @@ from corag.models.runtime import Backend, Precision, place
 from corag.models.trained import shipped_adapter
 from corag.naming import Part
 from corag.rerankers.evidence.parts import EvidenceParts
-from corag.rerankers.evidence.passages import PassageReader
-from corag.rerankers.evidence.signals import read_question
+from corag.rerankers.evidence.passages import Passage, PassageReader
+from corag.rerankers.evidence.places import places
+from corag.rerankers.evidence.signals import Places, QuestionFeatures, read_question
 from corag.rerankers.evidence.values import EvidenceScorer
+from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
 
 
@@ -85,7 +87,15 @@ class EvidenceReranker(Part):
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
+        passages = self._read.of_chunks(chunks)
+        return self.parts.scorer(question, passages, self._logits, self._places(question, chunks, passages))
+
+    def _places(
+        self, question: QuestionFeatures, chunks: Sequence[Chunk], passages: Sequence[Passage]
+    ) -> Places | None:
+        if not self.parts.knows_places or not any(isinstance(chunk, UnitChunk) for chunk in chunks):
+            return None
+        return places(question, chunks, passages, self._read.sources(chunks))
 
 
 minilm_multihop = partial(EvidenceReranker, "minilm-multihop")

@@ -40,6 +40,18 @@ not hold; what they cover of the question together beyond the better one, by tok
 titles are the same; whether a names a title that the question does not; how near b's title tokens are to a's tokens;
 which share of what a leaves uncovered b covers."""
 
+UNIT_SINGLES = (
+    "is_unit", "source_cosine", "source_maxsim", "source_rank", "place", "opens", "refers", "number", "name",
+)  # fmt: skip
+"""What is known of a chunk that is a unit of a passage, besides: that it is one; cosine, rare_maxsim and rank of that
+passage; where in it the unit begins, as a share; whether it opens it; whether it begins with a word that points back;
+1 if it holds a number, or a name that the question lacks, and the question wants one, -1 if it does not, 0 if none is
+wanted."""
+
+UNIT_PAIRS = ("same_source", "next", "refers_to")
+"""What is known of two units, a then b, besides: whether they stand in one passage; whether b follows a; whether it
+does and points back."""
+
 FLAGS = ("compares", "names_many", "length", "names_one", "both")
 """What is known of a question."""
 
@@ -77,6 +89,25 @@ class QuestionFeatures:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """What is known of units besides their text; zero for passages.
+
+    Attributes:
+        singles: `[n, len(UNIT_SINGLES)]`.
+        pairs: `[n, n, len(UNIT_PAIRS)]`.
+    """
+
+    singles: FloatArray
+    pairs: FloatArray
+
+    @classmethod
+    def unknown(cls, num_candidates: int) -> Places:
+        """Return the places of passages, of which nothing is known."""
+        n = num_candidates
+        return cls(np.zeros((n, len(UNIT_SINGLES))), np.zeros((n, n, len(UNIT_PAIRS))))
+
+
+@dataclass(frozen=True, slots=True)
 class Signals:
     """All that hypotheses are described by.
 
@@ -87,6 +118,7 @@ class Signals:
         held: Whether each chunk holds each question token, `[n, Q]`.
         weights: Of the question's tokens, `[Q]`.
         flags: Of the question, `[len(FLAGS)]`.
+        places: Of units; None for a network that does not know them.
     """
 
     singles: FloatArray
@@ -95,6 +127,7 @@ class Signals:
     held: FloatArray
     weights: FloatArray
     flags: FloatArray
+    places: Places | None = None
 
 
 def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating]) -> QuestionFeatures:
@@ -114,7 +147,13 @@ def read_question(encoder: TextEncoder, text: str, rarity: NDArray[np.floating])
     )
 
 
-def signals(question: QuestionFeatures, passages: Sequence[Passage], *, with_pairs: bool = True) -> Signals:
+def signals(
+    question: QuestionFeatures,
+    passages: Sequence[Passage],
+    *,
+    with_pairs: bool = True,
+    places: Places | None = None,
+) -> Signals:
     """Compare passages with a question and, unless `with_pairs` is False, with each other; zeros if not."""
     nearest = np.zeros((len(passages), len(question.ids)))
     held = np.zeros((len(passages), len(question.ids)))
@@ -129,7 +168,7 @@ def signals(question: QuestionFeatures, passages: Sequence[Passage], *, with_pai
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if with_pairs and len(passages) > 1:
         pairs = _pairs(question, passages, nearest, held, named)
-    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64))
+    return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), places)
 
 
 def _singles(

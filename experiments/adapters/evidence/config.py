@@ -9,6 +9,7 @@ from agent.config import Tracker
 from corag.errors import InputError
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
 from corag.rerankers.evidence.values import Weights
+from corag.text.units import Unit
 
 Within = Literal["candidates", "article", "corpus"]
 Part = Literal["training", "held-out", "all"]
@@ -26,6 +27,7 @@ class EvidenceSource:
         within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
             (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
         num_candidates: Candidates of a question that has none of its own; 0 for all there are.
+        unit: What is chosen: the passages (`passage`), or their `sentence`s or `window(n)`s.
         limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
         unanswerable: Share of the questions that are repeated without their evidence.
         weight: Weight of a question in the loss.
@@ -37,6 +39,7 @@ class EvidenceSource:
     part: Part = "training"
     within: Within = "candidates"
     num_candidates: int = 10
+    unit: str = "passage"
     limit: int = 0
     unanswerable: float = 0.2
     weight: float = 1.0
@@ -48,6 +51,7 @@ class EvidenceSource:
         for name in ("num_candidates", "limit"):
             if getattr(self, name) < 0:
                 raise InputError(f"{name} of source {self.data!r} must not be negative, got {getattr(self, name)}")
+        Unit.parse(self.unit)
         if not self.weight > 0:
             raise InputError(f"weight of source {self.data!r} must be above 0, got {self.weight}")
 
@@ -105,7 +109,7 @@ class EvidenceTraining:
         out: Folder for the adapter (`adapter/`), the log, and the state of an unfinished training.
         sources: Training data.
         tests: Test data; none of it is trained on.
-        max_size: Maximum number of passages that the evidence is spread over.
+        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
         fit: Training of the network.
         weights: Weights of the parts of a value; temperature, slope and offset are fitted.
@@ -130,6 +134,11 @@ class EvidenceTraining:
     seed: int = 0
     logger: Tracker = "wandb"
     quiet: bool = False
+
+    @property
+    def units(self) -> bool:
+        """Whether it learns from units of passages."""
+        return any(source.unit != "passage" for source in self.sources)
 
     def __post_init__(self) -> None:
         if not self.sources:

@@ -1,7 +1,8 @@
 """Fits the parts of an evidence reranker: the weights of hypotheses, and the reading order.
 
 The loss of a question is the cross-entropy of its true hypothesis among all (the empty one for a question whose
-evidence was taken away). Larger sets are many and drawn; those drawn stand for all, their weight corrected.
+evidence was taken away). Where several may be true, since only the passages of the evidence are known and not its
+sentences, it is that of their sum. Larger sets are many and drawn; those drawn stand for all, their weight corrected.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from corag.rerankers.evidence.hypotheses import features, sets_of
+from corag.rerankers.evidence.hypotheses import Sets, features, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
 from corag.types import FloatArray
 from experiments.adapters.calibration import minimised
 from experiments.adapters.evidence.config import FitSettings
 
+LISTED = 100_000
+"""Sets of one size beyond so many are drawn without listing them."""
 MEMBER_TENSORS = ("linear", "bias", "hidden", "hidden_bias", "output")
 """Parameters of a network, by their names in `Ensemble`."""
 
@@ -30,13 +34,13 @@ MEMBER_TENSORS = ("linear", "bias", "hidden", "hidden_bias", "output")
 class Example:
     """A question to learn from: signals of its candidates, and its weight in the loss.
 
-    `gold` are the indices of the evidence, ascending, empty if it is not among the candidates; `ordered` are the same
-    in reading order, empty where the data gives none.
+    `golds` are the sets each of which may be the evidence, of ascending indices: one where it is known, none if it is
+    not among the candidates. `ordered` is the evidence in reading order, empty where the data gives none.
     """
 
     id: str
     signals: Signals
-    gold: tuple[int, ...]
+    golds: tuple[tuple[int, ...], ...]
     ordered: tuple[int, ...] = ()
     weight: float = 1.0
 
@@ -45,34 +49,52 @@ class Example:
 class Table:
     """The hypotheses of an example, H of them, without the empty one.
 
-    The true one is first, unless it is the empty one: that of an example without evidence. `corrections` are logarithms
-    of how many sets each stands for.
+    Those that may be true are first, unless it is the empty one: that of an example without evidence. `corrections` are
+    logarithms of how many sets each stands for.
     """
 
     example: Example
+    num_true: int
     features: NDArray[np.float32]  # [H, F]
     corrections: NDArray[np.float32]  # [H]
 
 
 def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:
     """Return the hypotheses of an example, or None where its evidence is larger than any hypothesis."""
-    if len(example.gold) > max_size:
+    golds = [gold for gold in example.golds if len(gold) <= max_size]
+    if example.golds and not golds:
         return None
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(example.id.encode()).digest()[:8], "big"))
     num_candidates = len(example.signals.singles)
-    blocks = [features(example.signals, np.array([example.gold], dtype=np.intp))] if example.gold else []
-    corrections = [np.zeros(1)] if example.gold else []
+    true: list[FloatArray] = []
+    others: list[FloatArray] = []
+    corrections = [np.zeros(len(golds))]
     for size in range(1, min(max_size, num_candidates) + 1):
-        sets = sets_of(size, range(num_candidates))
-        if size == len(example.gold):
-            sets = sets[(sets != np.array(example.gold)).any(axis=1)]
-        total = len(sets)
-        if size > 2 and total > settings.max_drawn:
-            sets = sets[rng.choice(total, settings.max_drawn, replace=False)]
+        of_size = [gold for gold in golds if len(gold) == size]
+        if of_size:
+            true.append(features(example.signals, np.array(of_size, dtype=np.intp)))
+        sets, total = _other_sets(num_candidates, size, set(of_size), settings.max_drawn, rng)
         if total:
-            blocks.append(features(example.signals, sets))
+            others.append(features(example.signals, sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
-    return Table(example, np.concatenate(blocks).astype(np.float32), np.concatenate(corrections).astype(np.float32))
+    rows = np.concatenate([*true, *others]).astype(np.float32)
+    return Table(example, len(golds), rows, np.concatenate(corrections).astype(np.float32))
+
+
+def _other_sets(
+    num_candidates: int, size: int, golds: set[tuple[int, ...]], most: int, rng: np.random.Generator
+) -> tuple[Sets, int]:
+    """Return at most so many sets of a size that are no evidence, and how many there are."""
+    total = comb(num_candidates, size)
+    if total > LISTED:
+        # Too many to list; drawn one by one, and equal ones are rare.
+        drawn = {tuple(sorted(rng.choice(num_candidates, size, replace=False).tolist())) for _ in range(most)} - golds
+        return np.array(sorted(drawn), dtype=np.intp).reshape(-1, size), total - len(golds)
+    sets = sets_of(size, range(num_candidates))
+    if golds:
+        sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
+    total = len(sets)
+    return (sets[rng.choice(total, most, replace=False)] if total > most else sets), total
 
 
 def standards(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:
@@ -124,7 +146,8 @@ def fit_member(
             losses = []
             for table, part, (_, corrections) in zip(batch, parts, drawn, strict=True):
                 weighed = torch.cat([part.new_zeros(1), part + torch.from_numpy(corrections).to(device)])
-                losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[int(bool(table.example.gold))])
+                true = slice(1, 1 + table.num_true) if table.num_true else slice(0, 1)
+                losses.append(-table.example.weight * torch.log_softmax(weighed, 0)[true].logsumexp(0))
             return torch.stack(losses).sum() / sum(table.example.weight for table in batch)
 
         for _ in range(settings.epochs):
@@ -141,8 +164,8 @@ def fit_member(
 
 
 def _draw(table: Table, most: int, rng: np.random.Generator) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return at most so many hypotheses, the true one among them, with their corrections."""
-    kept = int(bool(table.example.gold))
+    """Return at most so many hypotheses, those that may be true among them, with their corrections."""
+    kept = table.num_true
     others = len(table.features) - kept
     if len(table.features) <= most:
         return table.features, table.corrections

@@ -25,7 +25,9 @@ class Pooled:
     """A question with its candidates, by cosine, best first.
 
     `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
-    of what is found, as the data orders it; `num_gold` counts the passages of the evidence, found or not.
+    of what is found, as the data orders it; `num_gold` counts the passages of the evidence, found or not. `golds` are
+    the sets each of which may be the evidence: several where the data tells which passages hold it and not which of
+    their sentences.
     """
 
     id: str
@@ -35,6 +37,7 @@ class Pooled:
     similarities: tuple[float, ...]
     ordered: tuple[int, ...]
     num_gold: int
+    golds: tuple[tuple[int, ...], ...]
 
 
 @dataclass
@@ -132,14 +135,16 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
     ranked = [names[row] for row in ranking]
     place = {name: index for index, name in enumerate(ranked)}
     found = [place[name] for name in query.gold if name in place]
+    gold = tuple(sorted(found)) if len(found) == len(query.gold) else ()
     return Pooled(
         id=query.id,
         question=query.question,
         chunks=tuple(passage(corpus.folder.documents[name]) for name in ranked),
-        gold=tuple(sorted(found)) if len(found) == len(query.gold) else (),
+        gold=gold,
         similarities=tuple(cosines[ranking].tolist()),
         ordered=tuple(found),
         num_gold=len(query.gold),
+        golds=(gold,) if gold else (),
     )
 
 

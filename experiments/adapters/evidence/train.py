@@ -24,12 +24,24 @@ from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader
+from corag.rerankers.evidence.places import places
 from corag.rerankers.evidence.reranker import EvidenceReranker
-from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, read_question, signals
+from corag.rerankers.evidence.signals import (
+    FLAGS,
+    PAIRS,
+    SINGLES,
+    UNIT_PAIRS,
+    UNIT_SINGLES,
+    QuestionFeatures,
+    Signals,
+    read_question,
+    signals,
+)
 from corag.rerankers.evidence.values import EvidenceScorer
 from corag.text.data import DataFolder
 from corag.text.documents import passage
-from corag.types import FloatArray, Order
+from corag.text.units import Unit
+from corag.types import Chunk, FloatArray, Order
 from experiments.adapters.calibration import Reliability, fit_sigmoid, reliability
 from experiments.adapters.evidence.card import evidence_card, reliability_figure
 from experiments.adapters.evidence.config import EvidenceSource, EvidenceTraining
@@ -52,6 +64,7 @@ from experiments.adapters.evidence.fit import (
     to_ensemble,
 )
 from experiments.adapters.evidence.pools import Corpus, Pooled, pools, questions_of
+from experiments.adapters.evidence.sentences import cut
 from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
 from experiments.run.journal import fingerprint, write_atomically
 
@@ -93,7 +106,7 @@ def train_evidence(config: EvidenceTraining) -> AdapterReport:
         figures, reliabilities = _measured(config, EvidenceReranker(adapter=draft, encoder=encoder), encoder)
         facts: dict[str, Any] = {
             "questions": len({pooled.id for pooled, _ in training}),
-            "without evidence": sum(not pooled.gold for pooled, _ in training),
+            "without evidence": sum(not pooled.golds for pooled, _ in training),
             **{f"calibration: {name}": value for name, value in fitted.items()},
             **{f"reading order: {name}": value for name, value in order_found.items()},
             "hours": round((time.perf_counter() - started) / 3600, 2),
@@ -126,7 +139,7 @@ def _fitted(config: EvidenceTraining, training: Training, tracker: Logger | None
     # Other tests, or other weights of a value, need no other networks.
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
     described = {name: settings[name] for name in names} | {"precision": place("embedder").precision}
-    work = fingerprint([described, SINGLES, PAIRS, FLAGS])
+    work = fingerprint([described, SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS])
     (device, *_) = place("reranker").devices
 
     def fit(name: str, rows: Sequence[int], seed: int) -> Ensemble:
@@ -178,25 +191,38 @@ def _training_questions(config: EvidenceTraining, encoder: TextEncoder, rarity: 
         with progress(f"describe {source.data}", quiet=config.quiet) as told:
             for number, pooled in enumerate(questions, start=1):
                 question = read_question(encoder, pooled.question, rarity)
-                passages = read([chunk.text for chunk in pooled.chunks])
                 example = Example(
                     f"{pooled.id} {len(pooled.chunks)}",
-                    signals(question, passages, with_pairs=config.max_size > 1),
-                    pooled.gold,
+                    _signals(config, read, question, pooled.chunks),
+                    pooled.golds,
                     pooled.ordered if source.data in config.order_sources and pooled.gold else (),
                     source.weight,
                 )
                 if (table := tabulate(example, config.max_size, config.fit)) is not None:
                     found.append((pooled, table))
                 told(number, len(questions))
-    if not any(table.example.gold for _, table in found):
+    if not any(table.num_true for _, table in found):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
     return found
 
 
+def _signals(
+    config: EvidenceTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
+) -> Signals:
+    passages = read.of_chunks(chunks)
+    known = places(question, chunks, passages, read.sources(chunks)) if config.units else None
+    return signals(question, passages, with_pairs=config.max_size > 1, places=known)
+
+
 def _questions(config: EvidenceTraining, source: EvidenceSource, encoder: TextEncoder) -> list[Pooled]:
     corpus = Corpus(DataFolder.open(Path(config.data) / source.data), encoder)
-    return pools(corpus, source, questions_of(corpus.folder, source))
+    queries = questions_of(corpus.folder, source)
+    found = pools(corpus, source, queries)
+    unit = Unit.parse(source.unit)
+    if unit.size is None:
+        return found
+    by_id = {query.id: query for query in queries}
+    return [of_units for one in found if (of_units := cut(one, by_id[one.id], corpus.folder, unit)) is not None]
 
 
 def _fold(name: str, config: EvidenceTraining) -> int:
@@ -218,7 +244,7 @@ def _calibrated(
     """Fit temperature, slope and offset on questions that the networks in question have not seen."""
     cases = [(pooled, table, found) for (pooled, table), found in zip(training, predicted, strict=True)]
     losses = [
-        float(np.mean([_loss(found, pooled.gold, temperature) for pooled, _, found in cases]))
+        float(np.mean([_loss(found, pooled.golds, temperature) for pooled, _, found in cases]))
         for temperature in TEMPERATURES.tolist()
     ]
     temperature = float(TEMPERATURES[int(np.argmin(losses))])
@@ -244,10 +270,11 @@ def _calibrated(
     }
 
 
-def _loss(found: Hypotheses, gold: tuple[int, ...], temperature: float) -> float:
+def _loss(found: Hypotheses, golds: tuple[tuple[int, ...], ...], temperature: float) -> float:
     # A set that is too weak to be among the hypotheses counts as one in a million.
-    probabilities = found.probabilities(temperature)
-    return -float(np.log(max(probabilities[found.sets.index(gold)] if gold in found.sets else 0.0, 1e-6)))
+    true = set(golds or [()])
+    rows = [row for row, chosen in enumerate(found.sets) if chosen in true]
+    return -float(np.log(max(found.probabilities(temperature)[rows].sum(), 1e-6)))
 
 
 def _measured(
@@ -281,5 +308,5 @@ def _met(scorer: EvidenceScorer, pooled: Pooled, budgets: Sequence[int], seed: i
     """Return orders that searches meet, and whether each holds all of the evidence."""
     costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]  # about four characters a token in English
     orders = [order for budget in budgets for order in met_orders(scorer, costs, budget, ORDERS_MET, seed)]
-    gold = set(pooled.gold)
-    return orders, np.array([float(bool(gold) and gold.issubset(order)) for order in orders])
+    golds = [set(gold) for gold in pooled.golds]
+    return orders, np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders])

@@ -79,7 +79,7 @@ def train_head(world: World, stage: Stage) -> None:
         question = read_question(reranker.encoder, query.question, reranker.parts.rarity)
         ids = [candidate.chunk.id for candidate in pool]
         gold = tuple(sorted(ids.index(name) for name in query.gold if name in ids))
-        example = Example(query.id, signals(question, read([one.chunk.text for one in pool])), gold)
+        example = Example(query.id, signals(question, read([one.chunk.text for one in pool])), (gold,) if gold else ())
         if (table := tabulate(example, reranker.parts.max_size, settings)) is not None:
             tables.append(table)
     described_s = time.perf_counter() - started
