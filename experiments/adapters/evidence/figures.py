@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -15,23 +16,28 @@ from corag.selectors.base import BudgetedSelector
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import Naive
 from corag.selectors.simple import TopK
+from corag.text.units import assemble
 from corag.types import Candidate, FloatArray, Order, Selection
 from experiments.adapters.evidence.pools import Pooled
 
 Figures = Mapping[str, float]
 
 
-def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], budget: int) -> dict[str, Figures]:
+def selection_figures(
+    reranker: EvidenceReranker, questions: Sequence[Pooled], budget: int, unit: str = "passage"
+) -> dict[str, Figures]:
     """Return the figures of filling by cosine, of filling by the reranker, of `corag` with it, and of the ceiling.
 
-    The ceiling is the share of the questions whose evidence fits the budget at all.
+    The ceiling is the share of the questions whose evidence fits the budget at all. Selectors cut passages to units by
+    themselves; the evidence are then the units that the questions name.
     """
-    candidates = [list(map(Candidate, pooled.chunks, pooled.similarities)) for pooled in questions]
+    wholes = [pooled.whole or pooled for pooled in questions]
+    candidates = [list(map(Candidate, whole.chunks, whole.similarities)) for whole in wholes]
     texts = [pooled.question for pooled in questions]
     selectors: dict[str, BudgetedSelector] = {
-        "naive, minilm-cosine": TopK(k=1000),
-        f"naive, {reranker.name}": Naive(reranker=reranker),
-        f"corag, {reranker.name}": Corag(reranker=reranker),
+        "naive, minilm-cosine": TopK(k=1000, unit=unit),
+        f"naive, {reranker.name}": Naive(reranker=reranker, unit=unit),
+        f"corag, {reranker.name}": Corag(reranker=reranker, unit=unit),
     }
     found = {
         name: _average(questions, selector.select_many(texts, candidates, budget))
@@ -39,7 +45,7 @@ def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], b
     }
     tokens = make_tokens()
     fits = [
-        bool(pooled.gold) and int(tokens.count([pooled.chunks[i].text for i in pooled.gold]).sum()) <= budget
+        any(int(tokens.count([assemble([pooled.chunks[i] for i in gold])[0]])[0]) <= budget for gold in pooled.golds)
         for pooled in questions
     ]
     baseline = found["naive, minilm-cosine"]["cost_tokens"]
@@ -51,13 +57,13 @@ def selection_figures(reranker: EvidenceReranker, questions: Sequence[Pooled], b
 def _average(questions: Sequence[Pooled], selections: Sequence[Selection]) -> dict[str, float]:
     rows = []
     for pooled, selection in zip(questions, selections, strict=True):
-        gold = {pooled.chunks[index].id for index in pooled.gold}
-        hits = len(gold.intersection(selection.ids))
+        golds = [{pooled.chunks[index].id for index in gold} for gold in pooled.golds]
+        chosen = set(selection.ids)
         rows.append(
             (
-                bool(gold) and hits == len(gold),
-                hits / max(1, pooled.num_gold),
-                hits / max(1, len(selection)),
+                any(gold <= chosen for gold in golds),
+                max((len(gold & chosen) / len(gold) for gold in golds), default=0.0),
+                len(chosen.intersection(chain(*golds))) / max(1, len(selection)),
                 selection.cost_tokens,
                 len(selection),
                 selection.trace.orders_scored,

@@ -84,7 +84,7 @@ def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | 
 def _other_sets(
     num_candidates: int, size: int, golds: set[tuple[int, ...]], most: int, rng: np.random.Generator
 ) -> tuple[Sets, int]:
-    """Return at most so many sets of a size that are no evidence, and how many there are."""
+    """Return at most so many sets of a size that are no evidence, all of one candidate, and how many there are."""
     total = comb(num_candidates, size)
     if total > LISTED:
         # Too many to list; drawn one by one, and equal ones are rare.
@@ -94,7 +94,7 @@ def _other_sets(
     if golds:
         sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
     total = len(sets)
-    return (sets[rng.choice(total, most, replace=False)] if total > most else sets), total
+    return (sets[rng.choice(total, most, replace=False)] if total > most and size > 1 else sets), total
 
 
 def standards(tables: Sequence[Table]) -> tuple[FloatArray, FloatArray]:

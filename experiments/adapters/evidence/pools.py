@@ -25,9 +25,9 @@ class Pooled:
     """A question with its candidates, by cosine, best first.
 
     `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
-    of what is found, as the data orders it; `num_gold` counts the passages of the evidence, found or not. `golds` are
-    the sets each of which may be the evidence: several where the data tells which passages hold it and not which of
-    their sentences.
+    of what is found, as the data orders it. `golds` are the sets each of which may be the evidence: several where the
+    data tells which passages hold it and not which of their sentences. `whole` is the question with its passages, where
+    the candidates are units of these.
     """
 
     id: str
@@ -36,8 +36,8 @@ class Pooled:
     gold: tuple[int, ...]
     similarities: tuple[float, ...]
     ordered: tuple[int, ...]
-    num_gold: int
     golds: tuple[tuple[int, ...], ...]
+    whole: Pooled | None = None
 
 
 @dataclass
@@ -143,7 +143,6 @@ def _pooled(corpus: Corpus, query: Query, vector: Float32, names: Sequence[str])
         gold=gold,
         similarities=tuple(cosines[ranking].tolist()),
         ordered=tuple(found),
-        num_gold=len(query.gold),
         golds=(gold,) if gold else (),
     )
 

@@ -7,7 +7,6 @@ each is, and nobody knows which: every such set that holds the answer may be tru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 
 from corag.registry import tokens as make_tokens
@@ -32,7 +31,7 @@ def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled 
         return None
     similarities = tuple(float(value) for value in problem.relevance)
     gold = golds[0] if golds else ()
-    return replace(pooled, chunks=chunks, similarities=similarities, gold=gold, ordered=(), golds=golds)
+    return Pooled(pooled.id, pooled.question, chunks, gold, similarities, (), golds, pooled)
 
 
 def _golds(query: Query, folder: DataFolder, chunks: Sequence[Chunk]) -> tuple[tuple[int, ...], ...]:

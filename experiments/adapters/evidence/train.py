@@ -286,11 +286,12 @@ def _measured(
         source = replace(test.source, unanswerable=0.0)
         questions = _questions(config, source, encoder)
         name = f"{source.data}, {source.split}" + (", held out" if source.part == "held-out" else "")
+        name += "" if source.unit == "passage" else f", by {source.unit}"
         if test.kind == "ranking":
             figures[name] = ranking_figures(reranker, questions)
         else:
             for budget in test.budgets:
-                figures[f"{name}, {budget} tokens"] = selection_figures(reranker, questions, budget)
+                figures[f"{name}, {budget} tokens"] = selection_figures(reranker, questions, budget, source.unit)
         # The calibration is judged on the first 300 questions of a test.
         scorers = [reranker.scorer(pooled.question, pooled.chunks) for pooled in questions[:300]]
         met = [
