@@ -16,7 +16,8 @@ class TrainAdapterConfig(Runtime):
     """Train an adapter; an interrupted training resumes.
 
     Attributes:
-        evidence: Train a reranker that values combinations: minilm-multihop, minilm-factoid, minilm-longform.
+        evidence: Train a reranker that values combinations: minilm-multihop, minilm-factoid, minilm-longform,
+            minilm-sentence.
         reader: Train a reader: minilm-reader.
     """
 
