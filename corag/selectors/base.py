@@ -28,9 +28,6 @@ from corag.text.tokens import counts_exactly
 from corag.text.units import Span, Unit
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
-MAX_REFUNDS = 3
-"""How often what chosen units saved by standing together is spent on more of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -43,12 +40,14 @@ class Choice:
         trace: What a user may want to know about the decision.
         text: The prompt's text, if it is not the joined chunks but, for example, a summary of them. Its tokens,
             counted as a whole, must be at most the budget.
+        spent: Whether what units save by standing below one title is spent already.
     """
 
     order: Order
     value: float = 0.0
     trace: Mapping[str, Any] = field(default_factory=dict)
     text: str | None = None
+    spent: bool = False
 
 
 class _Chosen(NamedTuple):
@@ -89,6 +88,8 @@ class BudgetedSelector(Part, ABC):
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
+    max_refunds: ClassVar[int] = 3
+    """How often it chooses again, with what chosen units saved by standing below one title."""
 
     def __post_init__(self) -> None:
         self.tokens = make_tokens(self.tokens or "minilm")
@@ -171,7 +172,7 @@ class BudgetedSelector(Part, ABC):
         started = time.perf_counter()
         warn_if_few_fit(problem)
         chosen = self._settled(problem, choice)
-        for _ in range(MAX_REFUNDS if self._unit.size else 0):
+        for _ in range(self.max_refunds if self._unit.size else 0):
             if (richer := self._richer(problem, chosen)) is None:
                 break
             chosen = richer
@@ -211,10 +212,11 @@ class BudgetedSelector(Part, ABC):
     def _richer(self, problem: SelectionProblem, chosen: _Chosen) -> _Chosen | None:
         """Return a choice that also spends what the chosen units save by sharing titles; None where there is none."""
         saved = chosen.summed - chosen.cost
-        if chosen.choice.text is not None or len(chosen.choice.order) == len(problem.chunks):
+        choice = chosen.choice
+        if choice.text is not None or choice.spent or len(choice.order) == len(problem.chunks):
             return None
         # The next unit may share a title as well; if it does not, its title is paid.
-        for refund in dict.fromkeys((saved + problem.title_tokens, saved)):
+        for refund in dict.fromkeys((saved + problem.title_tokens, saved)) if self.max_refunds > 1 else (saved,):
             if refund > chosen.refund:
                 offered = problem.with_refund(refund)
                 other = _Chosen.of(offered, self._choose(offered), self.tokens)

@@ -11,7 +11,7 @@ import numpy as np
 
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import PASSAGE, Unit, UnitChunk, units
-from corag.types import Candidate, FloatArray, TokenCounter
+from corag.types import Candidate, FloatArray, Order, TokenCounter
 
 DEFAULT_MAX_UNITS = 60
 """20 chunks of 128 tokens have about 100 sentences."""
@@ -38,6 +38,9 @@ class UnitProblem(SelectionProblem):
 
     Attributes:
         passages: The problem as it is without units.
+        documents: The document that each unit is part of, `[n]`.
+        title_costs: Tokens of what stands before each unit besides its own text, `[n]`, about which units of one
+            document share.
     """
 
     def __init__(
@@ -51,13 +54,23 @@ class UnitProblem(SelectionProblem):
     ) -> None:
         self._passages = SelectionProblem(query, candidates, tokens, budget_tokens)
         super().__init__(query, unit_candidates(self._passages, unit, max_units), tokens, budget_tokens)
-        titles = {chunk.source.text[: chunk.body] for chunk in self.chunks if isinstance(chunk, UnitChunk)}
-        self.title_tokens = int(tokens.count([*titles]).max(initial=0))
+        self._tokens = tokens
+        titles = [chunk.source.text[: chunk.body] if isinstance(chunk, UnitChunk) else "" for chunk in self.chunks]
+        distinct = list(dict.fromkeys(titles))
+        counts = dict(zip(distinct, tokens.count(distinct).tolist(), strict=True))
+        self.title_costs: list[int] = [counts[title] for title in titles]
+        self.title_tokens = max(self.title_costs, default=0)
+        self.documents = [chunk.document if isinstance(chunk, UnitChunk) else chunk.id for chunk in self.chunks]
 
     @property
     def passages(self) -> SelectionProblem:
         """The problem as it is without units."""
         return self._passages
+
+    def text_tokens(self, orders: Sequence[Order]) -> list[int]:
+        """Return what the text of each order really costs, 0 for the empty one."""
+        counts: list[int] = self._tokens.count([self.text(order) for order in orders]).tolist()
+        return [count if order else 0 for count, order in zip(counts, orders, strict=True)]
 
 
 def selection_problem(

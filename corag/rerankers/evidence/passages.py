@@ -19,6 +19,9 @@ from corag.types import Chunk
 MAX_TITLE = 150
 """Characters; a longer first line is text."""
 
+ENCODED_BYTES = 32 * 10**6
+"""About 80 texts of 128 tokens."""
+
 _STOP_WORDS = """
 a an the of in on at to for from by with and or is are was were be been being do does did has have had that which who
 whom whose what when where why how this these those it its he she his her their they them as than then there also not
@@ -81,6 +84,8 @@ class PassageReader:
     def __init__(self, encoder: TextEncoder, cache_mb: float = 400) -> None:
         self._encoder = encoder
         self._cache: Memory[Key, Passage] = Memory(megabytes(cache_mb))
+        # Of a question's texts, whose units are asked for after the texts themselves or the other way round.
+        self._encoded: Memory[str, _Encoded] = Memory(ENCODED_BYTES)
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
         """Return the features of each text."""
@@ -109,61 +114,92 @@ class PassageReader:
         return self([chunk.source.text if isinstance(chunk, UnitChunk) else chunk.text for chunk in chunks])
 
     def _read(self, keys: list[Key]) -> list[Passage]:
-        texts = list(dict.fromkeys(text for text, _ in keys))
+        texts = self._encoded.get_many([text for text, _ in keys], self._encode)
+        return [_passage(text, spans) for text, (_, spans) in zip(texts, keys, strict=True)]
+
+    def _encode(self, texts: list[str]) -> list[_Encoded]:
         tokens = self._encoder.tokenize(texts, offsets=True)
-        states = self._encoder.states(tokens.ids)
-        rows = {text: row for row, text in enumerate(texts)}
-        return [
-            _passage(text, spans, tokens.ids[row], tokens.starts[row], states[row], bool(tokens.truncated[row]))
-            for text, spans in keys
-            for row in [rows[text]]
-        ]
+        given = zip(texts, tokens.ids, tokens.starts, self._encoder.states(tokens.ids), tokens.truncated, strict=True)
+        return [_Encoded.of(*one) for one in given]
 
 
-def _passage(
-    text: str,
-    chosen: tuple[Span, ...],
-    ids: NDArray[np.int64],
-    starts: NDArray[np.int64],
-    states: Float32,
-    truncated: bool,
-) -> Passage:
-    """Return what the features know of a text whose tokens begin at the characters `starts`, `[T]`.
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """A text with the states of its T tokens, which all of its units share.
 
-    With `chosen`, only of these spans, which lie in order behind the title.
+    Attributes:
+        text: The text.
+        body: Where its body begins, behind the title.
+        name: The title's words in lower case without a qualifier in brackets.
+        ids: Token ids, `[T]`.
+        starts: The characters at which the tokens begin, ascending, `[T]`.
+        states: The last layer, special tokens included, `[T + 2, 384]`.
+        tokens: Unit vectors of the tokens, `[T, 384]`.
+        num_title: How many of the tokens are those of the title.
+        title_vector: Mean of their states, a unit vector, `[384]`; None without a title.
+        truncated: Whether the text did not fit the encoder's window.
     """
-    title, body_start = split_title(text)
+
+    text: str
+    body: int
+    name: str
+    ids: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    states: Float32
+    tokens: Float32
+    num_title: int
+    title_vector: Float32 | None
+    truncated: bool
+
+    @classmethod
+    def of(
+        cls, text: str, ids: NDArray[np.int64], starts: NDArray[np.int64], states: Float32, truncated: bool
+    ) -> _Encoded:
+        title, body = split_title(text)
+        inner = states[1:-1]
+        num_title = int((starts < body).sum())
+        title_vector = unit(inner[:num_title].mean(axis=0)) if num_title else None
+        name = plain(_QUALIFIER.sub("", title))
+        return cls(text, body, name, ids, starts, states, unit(inner), num_title, title_vector, bool(truncated))
+
+    def rows(self, spans: Sequence[Span]) -> list[Span]:
+        """Return the tokens of each span, those that begin in it, as first and last + 1."""
+        ends = np.searchsorted(self.starts, np.array(spans, dtype=np.int64).reshape(-1, 2)).tolist()
+        return [(first, last) for first, last in ends]
+
+
+def _passage(encoded: _Encoded, chosen: tuple[Span, ...]) -> Passage:
+    """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
+    text, num_title = encoded.text, encoded.num_title
+    ids, tokens, states = encoded.ids, encoded.tokens, encoded.states
+    parts = chosen or ((encoded.body, len(text)),)
     if chosen:
-        parts = chosen
-        kept = (starts < body_start) | np.any([(starts >= start) & (starts < end) for start, end in parts], axis=0)
-        ids, starts, truncated = ids[kept], starts[kept], False
+        kept = np.zeros(len(ids), dtype=bool)
+        for first, last in [(0, num_title), *encoded.rows(parts)]:
+            kept[first:last] = True
+        ids, tokens = ids[kept], tokens[kept]
         states = states[np.concatenate([[True], kept, [True]])]
-    else:
-        parts = ((body_start, len(text)),)
-    inner = states[1:-1]
-    num_title = int((starts < body_start).sum())
     vector = unit(states.mean(axis=0))
     spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
-    sentences = [
-        inner[inside].mean(axis=0) for start, end in spans if (inside := (starts >= start) & (starts < end)).any()
-    ]
-    name = plain(_QUALIFIER.sub("", title))
+    inner = encoded.states[1:-1]
+    sentences = [inner[first:last].mean(axis=0) for first, last in encoded.rows(spans) if first < last]
     words = plain(" ".join(text[start:end] for start, end in parts)) if len(ids) > num_title or not chosen else ""
     # Sentence by sentence, so that a name ends where its sentence does.
-    names = {plain(found) for start, end in spans for found in _NAME.findall(text[start:end])} | {name}
+    found = {name for start, end in spans for name in _NAME.findall(text[start:end])}
+    names = {plain(name) for name in found} | {encoded.name}
     return Passage(
         ids=ids,
         vector=vector,
-        tokens=unit(inner),
+        tokens=tokens,
         num_title=num_title,
-        title_vector=unit(inner[:num_title].mean(axis=0)) if num_title else vector,
+        title_vector=vector if encoded.title_vector is None else encoded.title_vector,
         sentences=unit(np.array(sentences)) if sentences else vector[None],
-        title=name,
-        title_words=tuple(word for word in name.split() if word not in STOP_WORDS),
+        title=encoded.name,
+        title_words=tuple(word for word in encoded.name.split() if word not in STOP_WORDS),
         body=f" {words} ",
         words=frozenset(words.split()),
         names=frozenset(name for name in names if len(name) > 2 and name not in STOP_WORDS),
-        truncated=truncated,
+        truncated=encoded.truncated and not chosen,
     )
 
 

@@ -12,13 +12,17 @@ import search
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Choice
+from corag.selectors.corag.completion import completed
 from corag.selectors.problem import Limits, SelectionProblem
-from corag.types import FloatArray, Order, Reranker
+from corag.selectors.units import UnitProblem
+from corag.types import FloatArray, Order, PolicyReranker, Reranker
 
 Scale = Literal["query", "raw"]
 
 SCALE_FREE: tuple[search.Policy, ...] = ("bayesian", "beam", "greedy", "random")
 """Policies that choose the same orders when all values are shifted or stretched."""
+ENDING: tuple[search.Policy, ...] = ("beam", "greedy")
+"""Policies that end by themselves when no chunk fits any more, for rerankers whose values cost next to nothing."""
 NO_BOUND = 10**6
 """More rounds than there are chunks."""
 FLAT = 1e-6
@@ -55,11 +59,22 @@ class Searched:
     limits: Limits
     result: search.SearchResult
 
+    @property
+    def completes(self) -> bool:
+        """Whether what units save by sharing titles is spent on those that are worth most, since values are cheap."""
+        config, reranker = self.plan.config, self.plan.reranker
+        wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) else config.policy
+        return isinstance(self.problem, UnitProblem) and wanted in ENDING and config.max_scored is None
+
     def choice(self) -> Choice:
         """Return the order found, with its value and a trace."""
         result, config, scorer = self.result, self.plan.config, self.scorer
-        value = float(scorer([result.order])[0]) if result.order else 0.0
-        singles = [(index,) for index in result.order]
+        order = result.order
+        if self.completes:
+            assert isinstance(self.problem, UnitProblem)
+            order = completed(self.problem, order, scorer)
+        value = float(scorer([order])[0]) if order else 0.0
+        singles = [(index,) for index in order]
         surrogate: dict[str, Any] = {}
         if self.plan.surrogate is not None:
             surrogate = {
@@ -81,10 +96,11 @@ class Searched:
             **surrogate,
             # If the window binds, the tree's costs are in the unit of `limits`; the result's are always tokens.
             "result": replace(result, cost=int(self.problem.costs[list(result.order)].sum())),
+            **({"completed": len(order) - len(result.order)} if self.completes else {}),
             **self.problem.window_trace(scorer, self.limits),
             **self.plan.trace,
         }
-        return Choice(result.order, value, trace)
+        return Choice(order, value, trace, spent=self.completes)
 
 
 def search_problems(

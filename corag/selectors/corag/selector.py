@@ -27,7 +27,7 @@ from corag.selectors.corag.agents import (
     shipped_agent,
 )
 from corag.selectors.corag.features import agent_features
-from corag.selectors.corag.search import NO_BOUND, Scale, SearchPlan, search_problems
+from corag.selectors.corag.search import ENDING, NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 DEFAULT_SURROGATE = "minilm-pooled"
 
-ENDING: tuple[search.Policy, ...] = ("beam", "greedy")
-"""Policies that end by themselves when no chunk fits any more."""
 DEFAULT_ITERATIONS = 10
 DEFAULT_COST_WEIGHT = 0.1
 DEFAULT_EXPLORATION = 0.3
@@ -86,6 +84,7 @@ class Corag(BudgetedSelector):
     """
 
     name = "corag"
+    max_refunds = 1
 
     def __init__(
         self,

@@ -1,0 +1,49 @@
+"""What chosen units save by standing together below one title, spent on more of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corag.rerankers.scorers import CachedScorer
+from corag.selectors.units import UnitProblem
+from corag.types import Order
+
+TRIED = 4
+"""Of the units that a combination would gain most by, so many are looked at: whether their text still fits."""
+SLACK = 2
+"""Tokens by which the cost of a joined text may be overestimated from the costs of its parts."""
+
+
+def completed(problem: UnitProblem, order: Order, scorer: CachedScorer) -> Order:
+    """Return an order with further units, each the one that is worth most, while the whole text fits the budget.
+
+    A search pays the title of every unit, since it knows one cost for each. What the text really costs is counted here.
+    """
+    left = problem.budget_tokens - problem.text_tokens([order])[0]
+    while True:
+        extended = [(*order, index) for index in _affordable(problem, order, left) if _visible(scorer, (*order, index))]
+        value = scorer([order])[0] if order else -np.inf
+        values = scorer(extended)
+        best = [int(place) for place in np.argsort(-values, kind="stable")[:TRIED] if values[place] > value]
+        costs = problem.text_tokens([extended[place] for place in best])
+        fitting = [place for place, cost in zip(best, costs, strict=True) if cost <= problem.budget_tokens]
+        if not fitting:
+            return order
+        order = extended[fitting[0]]
+        left = problem.budget_tokens - costs[best.index(fitting[0])]
+
+
+def _affordable(problem: UnitProblem, order: Order, left: int) -> list[int]:
+    """Return the units that cost about so many tokens or less beside those of an order, best first."""
+    titled = {problem.documents[index] for index in order}
+    saved = [title if name in titled else 0 for title, name in zip(problem.title_costs, problem.documents, strict=True)]
+    affordable = np.flatnonzero(problem.costs - np.array(saved, dtype=np.int64) <= left + SLACK)
+    return [index for index in affordable.tolist() if index not in order]
+
+
+def _visible(scorer: CachedScorer, order: Order) -> bool:
+    """Return whether the reranker sees all of an order, or its policy values what it does not see."""
+    window = scorer.window
+    if window is None or scorer.policy != "forbid":
+        return True
+    return int(window.lengths[list(order)].sum()) <= window.tokens + window.separator_tokens
