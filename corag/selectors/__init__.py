@@ -20,6 +20,9 @@ if typing.TYPE_CHECKING:
     from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.mmr import Mmr as Mmr
     from corag.selectors.problem import SelectionProblem as SelectionProblem
+    from corag.selectors.pruning.peers import ExtractiveCompression as ExtractiveCompression
+    from corag.selectors.pruning.peers import SentenceThreshold as SentenceThreshold
+    from corag.selectors.pruning.prune import Prune as Prune
     from corag.selectors.raptor.selector import Raptor as Raptor
     from corag.selectors.reranking import Naive as Naive
     from corag.selectors.reranking import Upper as Upper

@@ -185,6 +185,21 @@ class SelectionProblem:
         """Return the text of an order, and where each of its chunks stands in it; see `corag.text.units.assemble`."""
         return assemble([self.chunks[index] for index in order])
 
+    def subset(self, indices: Sequence[int], budget_tokens: int | None = None) -> SelectionProblem:
+        """Return the problem of choosing among some of the candidates, in this order, with values of its own.
+
+        `budget_tokens` replaces the budget.
+        """
+        rows = list(indices)
+        other = copy.copy(self)
+        other.chunks = [self.chunks[row] for row in rows]
+        other.given_similarities = [self.given_similarities[row] for row in rows]
+        other.relevance, other.costs = self.relevance[rows], self.costs[rows]
+        other.ranks = None if self.ranks is None else self.ranks[rows]
+        other._scorers = {}
+        other.budget_tokens = self.budget_tokens if budget_tokens is None else budget_tokens
+        return other
+
     def with_refund(self, tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with more to spend on summed costs.
 

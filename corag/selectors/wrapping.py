@@ -15,7 +15,7 @@ from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.problem import SelectionProblem
-from corag.types import Reader, TokenCounter
+from corag.types import Candidate, Reader, TokenCounter
 
 Item = TypeVar("Item")
 
@@ -54,8 +54,12 @@ class Reorder(BudgetedSelector):
     ) -> None:
         super().__init__(tokens=make_tokens(tokens or "minilm"))
         check_choice("by", by, By)
-        self.inner, self.by = _built(selector, self.tokens, settings), by
+        self.inner, self.by = built(selector, self.tokens, settings), by
         self.unit, self.max_units, self._unit = self.inner.unit, self.inner.max_units, self.inner._unit
+
+    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+        """Return what the selector chooses from."""
+        return self.inner.problem(query, candidates, budget_tokens)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
@@ -100,8 +104,8 @@ class SelfRoute(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_range("min_confidence", self.min_confidence, 0, 1, "0.5 is usual")
-        self.part = self._part = _built(self.part, self.tokens)
-        self.full = self._full = _built(self.full, self.tokens)
+        self.part = self._part = built(self.part, self.tokens)
+        self.full = self._full = built(self.full, self.tokens)
         self.reader = self._reader = make_reader(self.reader)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
@@ -122,7 +126,7 @@ def _routed(choice: Choice, selector: BudgetedSelector, **trace: Any) -> Choice:
     return replace(choice, trace={**choice.trace, "routed": selector.name, **trace})
 
 
-def _built(
+def built(
     selector: Spelling | BudgetedSelector, tokens: TokenCounter, settings: Mapping[str, Any] = NO_SETTINGS
 ) -> BudgetedSelector:
     """Return a selector given by name or as an object, which takes no more settings."""

@@ -1,0 +1,244 @@
+"""Selectors that choose sentences after passages, or one by one: what they keep, in which order, and at which cost."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import InputError
+from corag.rerankers import JoinedTextScorer
+from corag.selectors import BudgetedSelector, Choice
+from corag.selectors.pruning.order import units_of
+from corag.selectors.pruning.prune import eliminate
+from corag.selectors.units import UnitProblem
+from corag.text.documents import Document, passage
+from corag.text.tokens import CallableCounter
+from corag.text.units import Unit
+from corag.types import Candidate
+from tests.corag.worlds import CHARACTERS
+
+WORDS = CallableCounter(str.split, name="words")
+LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it. Nobody swims there.", "Lake Oro")
+MILL = Document("mill", "The mill stands still. It burnt down in 1931.", "Old mill")
+SEA = Document("sea", "The sea is salty. The sea is 90 metres deep.", "The sea")
+OFFERED = [Candidate(passage(one), 0.9 - place / 10) for place, one in enumerate((MILL, LAKE, SEA))]
+QUESTION = "How deep is the lake?"
+PRUNERS = ["prune", "prune(refill=true)", "prune(tolerance=0.3)", "sentence-threshold", "extractive-compression"]
+
+
+class Counting:
+    """Values a text by the wanted words in it, less something for each word."""
+
+    name = "counting"
+
+    def __init__(self, *wanted, price=0.0):
+        self.wanted, self.price = wanted, price
+
+    def score(self, query, texts):
+        return np.array([sum(w in text for w in self.wanted) / 10 - self.price * len(text.split()) for text in texts])
+
+    def scorer(self, query, chunks):
+        return JoinedTextScorer(self, query, chunks)
+
+
+EVERYTHING = Counting(price=-0.001)
+
+
+def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
+    kind = {"embedder": "minilm"} if "extractive" in name else {"reranker": "bm25"}
+    return corag.selector(name, **{**kind, "tokens": WORDS, **given}).select(query, offered, budget)
+
+
+# --- Backward elimination ---
+
+
+def values_of(table, default=0.0):
+    return lambda orders: np.array([table.get(frozenset(order), default) for order in orders])
+
+
+def test_what_the_value_does_not_miss_is_dropped():
+    score = values_of({frozenset({0, 1, 2}): 0.5, frozenset({0, 2}): 0.8, frozenset({0}): 0.7})
+    assert eliminate((2, 1, 0), score, lambda _: True) == ((2, 0), 0.8)
+    assert eliminate((2, 1, 0), score, lambda _: True, tolerance=0.15) == ((0,), 0.7)
+    assert eliminate((2, 1, 0), score, lambda order: len(order) < 2) == ((0,), 0.7)
+    assert eliminate((2, 1, 0), score, lambda _: False) == ((), 0.0)
+    assert eliminate((), score, lambda _: True) == ((), 0.0)
+
+
+def test_of_equally_useless_ones_the_last_is_dropped_first():
+    assert eliminate((0, 1, 2), values_of({}, 0.5), lambda _: True) == ((0,), 0.5)
+
+
+@given(st.integers(1, 60))
+def test_long_orders_take_few_values(count):
+    asked = []
+
+    def score(orders):
+        asked.extend(orders)
+        return np.array([-abs(len(order) - count / 2) for order in orders])
+
+    kept, _ = eliminate(tuple(range(count)), score, lambda _: True)
+    assert len(kept) <= count and list(kept) == sorted(kept)
+    assert len(asked) <= 5 * count + 20
+
+
+# --- prune ---
+
+
+def test_sentences_of_the_chosen_passages_are_dropped():
+    selection = select("prune", selector="top-k(k=2)")
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep."
+    assert selection.ids == ("lake#12-39",)
+    details = selection.trace.details
+    assert (details["selector"], details["passages"], details["dropped"]) == ("top-k", ["mill", "lake"], 5)
+    assert selection.trace.reranker == "bm25" and selection.trace.orders_scored > 0
+
+
+def test_sources_and_sentences_keep_their_order():
+    selection = select("prune", reranker=EVERYTHING, selector="full")
+    assert selection.text == "\n\n".join(f"{one.title}\n{one.text}" for one in (MILL, LAKE, SEA))
+
+
+def test_a_text_that_does_not_fit_loses_sentences_until_it_does():
+    selection = select("prune", reranker=EVERYTHING, selector="top-k(k=1)", budget=6)
+    assert selection.text == "Old mill\nThe mill stands still."
+
+
+def test_where_no_passage_fits_the_best_ranked_is_pruned():
+    selection = select("prune", selector="top-k(k=1)", budget=8, offered=[OFFERED[1]])
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep."
+    nothing = select("prune", selector="top-k(k=1)", budget=2, offered=[OFFERED[1]])
+    assert nothing.text == "" and nothing.trace.reason
+
+
+def test_freed_tokens_buy_more_passages():
+    offered, wanted = OFFERED[1:], Counting("40 metres", "90 metres", price=0.001)
+    plain = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21)
+    more = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21, refill=True)
+    assert (plain.trace.details["passages"], plain.ids) == (["lake"], ("lake#12-39",))
+    assert (more.trace.details["passages"], more.ids) == (["lake", "sea"], ("lake#12-39", "sea#18-44"))
+
+
+def test_an_empty_choice_stays_empty():
+    selection = select("prune", selector="none")
+    assert selection.text == "" and "never takes anything" in selection.trace.reason
+    assert select("prune", offered=[]).trace.reason == "there are no candidates"
+
+
+class Written(BudgetedSelector):
+    """Writes a text of its own."""
+
+    name = "written"
+
+    def _choose(self, problem):
+        return Choice((1,), text="A lake.")
+
+
+def test_a_text_that_the_selector_wrote_stays_as_it_is():
+    selection = select("prune", selector=Written(tokens=WORDS))
+    assert selection.text == "A lake."
+    assert {chunk.source.id for chunk in selection.chunks} == {"lake"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"selector": "top-k(unit=sentence)"}, "leave the unit out"),
+        ({"selector": "nothing"}, "is unknown"),
+        ({"tolerance": 2}, "tolerance must be from 0 to 1, got 2"),
+        ({"max_units": 0}, "max_units must be a whole number of at least 1"),
+        ({"window": "shut"}, "window is 'shut'"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message):
+    with pytest.raises(InputError, match=message):
+        corag.selector("prune", **{"reranker": "bm25", **settings})
+
+
+def test_prune_is_spelled_like_other_parts_and_can_be_wrapped():
+    made = corag.selector("prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)")
+    assert str(made) == "prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)"
+    assert corag.selector("prune", reranker="bm25", k=2).inner.k == 2
+    reordered = corag.selector("reorder(selector=prune(reranker=bm25, selector=top-k(k=2)))", tokens=WORDS)
+    assert reordered.select(QUESTION, OFFERED, 60).text == select("prune", selector="top-k(k=2)").text
+
+
+def test_many_questions_are_pruned_like_one():
+    pruner = corag.selector("prune(reranker=bm25, selector=naive(reranker=bm25))", tokens=WORDS)
+    queries = [QUESTION, "When did the mill burn down?"]
+    together = pruner.select_many(queries, [OFFERED, OFFERED[::-1]], 30)
+    alone = [
+        pruner.select(query, offered, 30) for query, offered in zip(queries, (OFFERED, OFFERED[::-1]), strict=True)
+    ]
+    assert [one.text for one in together] == [one.text for one in alone]
+
+
+def test_units_that_passages_share_belong_to_each():
+    whole = corag.Chunk("d#0-30", "One is here. Two is here.", {"document": "d", "start": 0, "end": 25})
+    later = corag.Chunk("d#13-40", "Two is here. Three is here.", {"document": "d", "start": 13, "end": 40})
+    problem = UnitProblem("Two?", [Candidate(whole, 0.9), Candidate(later, 0.5)], WORDS, 60, Unit(1))
+    assert [problem.chunks[index].id for index in units_of(problem, [1])] == ["d#13-25", "d#26-40"]
+    assert len(units_of(problem, [0, 1])) == len(problem.chunks) == 3
+
+
+# --- sentence-threshold, extractive-compression ---
+
+
+def test_every_sentence_of_a_high_value_stays_in_rank_order():
+    selection = select("sentence-threshold", threshold=0.5)
+    assert selection.text == "Lake Oro\nThe lake is 40 metres deep.\n\nThe sea\nThe sea is 90 metres deep."
+    assert selection.trace.details["passing"] == 2
+    assert select("sentence-threshold", threshold=1.0).ids == ("lake#12-39",)
+    assert select("sentence-threshold", threshold=0.0).cost_tokens == sum(
+        len(f"{one.title} {one.text}".split()) for one in (MILL, LAKE, SEA)
+    )
+
+
+def test_only_the_first_passages_are_looked_at():
+    assert select("sentence-threshold", threshold=0.0, k=1).text == f"{MILL.title}\n{MILL.text}"
+
+
+def test_a_sentence_is_kept_where_none_passes():
+    assert select("sentence-threshold", threshold=1.0, relative=False).ids == ("lake#12-39",)
+    empty = select("sentence-threshold", threshold=1.0, relative=False, at_least=0)
+    assert empty.text == "" and empty.trace.reason.startswith("no sentence has a value of at least 1; the best has")
+    assert select("sentence-threshold", threshold=1.0, budget=4, k=1).text == ""
+
+
+def test_the_most_similar_sentences_stay_in_the_order_of_their_passages():
+    one = select("extractive-compression", k=1)
+    assert one.ids == ("lake#12-39",)
+    first = Candidate(passage(SEA), 1.0)
+    two = select("extractive-compression", k=2, offered=[first, *OFFERED[:2]])
+    assert two.ids == ("sea#18-44", "lake#12-39")  # the ranking of the passages
+    assert len(select("extractive-compression", k=99).chunks) == 8
+
+
+@pytest.mark.parametrize("name", PRUNERS)
+def test_nothing_is_chosen_from_nothing_and_within_no_budget(name):
+    assert select(name, offered=[]).text == ""
+    assert select(name, budget=1).text == ""
+
+
+WORD = st.sampled_from(["deep", "lake", "cold.", "1931", "Mill", "é", "今天。", "- item", "\n", "!", "| a | b |"])
+BODIES = st.lists(WORD, min_size=1, max_size=25).map(" ".join)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(BODIES, min_size=1, max_size=4),
+    st.integers(1, 60),
+    st.sampled_from([CHARACTERS, WORDS, corag.tokens("minilm")]),
+    st.sampled_from(PRUNERS),
+)
+def test_no_budget_is_exceeded_and_every_span_is_the_sources_text(bodies, budget, tokens, name):
+    documents = {f"d{row}": Document(f"d{row}", body, "Title" * (row % 2)) for row, body in enumerate(bodies)}
+    offered = [Candidate(passage(document), 0.5) for document in documents.values()]
+    selection = select(name, budget, offered, tokens=tokens)
+    assert int(tokens.count([selection.text])[0]) == selection.cost_tokens <= budget
+    assert len(selection.spans) == len(selection.chunks)
+    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+        if "#" in chunk.id:
+            body = documents[chunk.document].text[chunk.metadata["start"] : chunk.metadata["end"]]
+            assert selection.text[start:end].encode() == body.encode()
