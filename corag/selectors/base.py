@@ -177,12 +177,14 @@ class BudgetedSelector(Part, ABC):
                 break
             chosen = richer
         choice = chosen.choice
-        order = choice.order
+        order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
             # Units of a document stand in its order, whatever the order in which they were chosen.
-            order = tuple(index for _, index in sorted(zip(chosen.spans, order, strict=True)))
-        trace: dict[str, Any] = {
-            **choice.trace,
+            places = sorted(range(len(order)), key=chosen.spans.__getitem__)
+            order = tuple(order[place] for place in places)
+            if "chunk_values" in trace:
+                trace["chunk_values"] = [trace["chunk_values"][place] for place in places]
+        trace |= {
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in order],
             "chunk_similarities": [problem.given_similarities[index] for index in order],
         }

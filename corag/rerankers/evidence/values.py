@@ -105,6 +105,7 @@ class EvidenceScorer(ChunkScorer):
         kept = probabilities >= NEGLIGIBLE
         self.probabilities: FloatArray = probabilities[kept]
         self._members = hypotheses.members[1:][kept].astype(np.float64)
+        self._masks = _packed(hypotheses.members[1:][kept])
         self._costs = tokens / 256
         self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
         # How much it matters that one chunk is read before another: as probable as it is that both are evidence.
@@ -122,8 +123,11 @@ class EvidenceScorer(ChunkScorer):
 
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
-        lacking = self._members @ (1 - self._chosen(orders)).T
-        return np.asarray(self.probabilities @ (lacking == 0))
+        chosen = _packed(self._chosen(orders) > 0)
+        lacking = np.zeros((len(self._masks), len(orders)), dtype=bool)
+        for of_members, of_orders in zip(self._masks.T, chosen.T, strict=True):
+            lacking |= (of_members[:, None] & ~of_orders) != 0
+        return np.asarray(self.probabilities @ ~lacking)
 
     def _utilities(self, orders: Sequence[Order]) -> FloatArray:
         weights = self._weights
@@ -147,3 +151,10 @@ class EvidenceScorer(ChunkScorer):
             first, second = np.triu_indices(chunks.shape[1], 1)
             sums[rows] = self._before[chunks[:, first], chunks[:, second]].sum(axis=1)
         return sums
+
+
+def _packed(rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """Return rows of booleans as bits, 64 to a number, `[rows, ceil(n / 64)]`."""
+    padded = np.zeros((len(rows), -(-rows.shape[1] // 64) * 64), dtype=bool)
+    padded[:, : rows.shape[1]] = rows
+    return np.packbits(padded, axis=1).view(np.uint64)

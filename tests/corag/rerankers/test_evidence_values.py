@@ -41,6 +41,20 @@ def test_values_by_hand():
     np.testing.assert_allclose(utility(values), 0.8 * np.array(expected))
 
 
+@given(st.integers(0, 150), st.data())
+def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(num_candidates, data):
+    index = st.integers(0, max(0, num_candidates - 1))
+    sets = st.frozensets(index, min_size=1, max_size=5) if num_candidates else st.nothing()
+    found = data.draw(st.lists(sets, unique=True, max_size=6) if num_candidates else st.just([]))
+    scorer = scorer_of(
+        {(): 0.5, **{tuple(sorted(one)): 0.1 * (row + 1) for row, one in enumerate(found)}}, num_candidates
+    )
+    orders = data.draw(st.lists(st.lists(index, unique=True, max_size=8).map(tuple), max_size=5)) if found else [()]
+    total = sum(0.1 * (row + 1) for row in range(len(found))) or 1.0
+    expected = [sum(0.1 * (row + 1) for row, one in enumerate(found) if one <= {*order}) / total for order in orders]
+    np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
+
+
 def test_values_fall_with_distractors_and_rise_with_evidence():
     scorer = scorer_of({(): 0.1, (0, 1): 0.9}, 4)
     one, both, with_distractor, two_distractors = scorer([(0,), (0, 1), (0, 1, 2), (0, 1, 2, 3)])
