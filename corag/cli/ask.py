@@ -28,8 +28,8 @@ class AskConfig(Runtime):
         method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
             agent, unless a reranker or prefilter is given; `none`, fixed settings.
-        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), or windows of n
-            sentences (window(n)).
+        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
+            sentences (window(n)), or passages or sentences as each question decides (auto).
         strict: Fail if the agent, or a reranker that it names, cannot be used, instead of taking the next best.
         reranker: Reranker of methods that use one, in place of the agent's.
         window: What happens to combinations longer than the reranker's window: not allowed (forbid), scored in

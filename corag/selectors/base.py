@@ -23,7 +23,7 @@ from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.units import DEFAULT_MAX_UNITS, selection_problem
+from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
 from corag.text.tokens import counts_exactly
 from corag.text.units import Span, Unit
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
@@ -77,7 +77,8 @@ class BudgetedSelector(Part, ABC):
     Args:
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
-            these (`window(n)`). Sentences stand below the title of their document, in its order.
+            these (`window(n)`). Sentences stand below the title of their document, in its order. With `auto` each
+            question decides between passages and sentences; see `corag.selectors.auto`.
         max_units: The most sentences or windows to choose from.
     """
 
@@ -172,7 +173,7 @@ class BudgetedSelector(Part, ABC):
         started = time.perf_counter()
         warn_if_few_fit(problem)
         chosen = self._settled(problem, choice)
-        for _ in range(self.max_refunds if self._unit.size else 0):
+        for _ in range(self.max_refunds if isinstance(problem, UnitProblem) else 0):
             if (richer := self._richer(problem, chosen)) is None:
                 break
             chosen = richer
@@ -190,6 +191,9 @@ class BudgetedSelector(Part, ABC):
         }
         if not choice.order:
             trace.setdefault("reason", self._reason(problem))
+        if problem.unit_reason:
+            trace |= {"unit": "sentence" if isinstance(problem, UnitProblem) else "passage"}
+            trace |= {"unit_reason": problem.unit_reason}
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
         if not counts_exactly(self.tokens, chosen.text):

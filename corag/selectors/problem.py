@@ -47,6 +47,7 @@ class SelectionProblem:
         costs: Tokens of each chunk plus one separator, `[n]`.
         separator_tokens: Tokens of one separator.
         title_tokens: The most tokens that two units of one document save by standing below one title; 0 for passages.
+        unit_reason: Why these are passages, or sentences, where the question decided; else None.
         num_duplicates: Candidates left out because their id or text had occurred before.
 
     Raises:
@@ -71,6 +72,7 @@ class SelectionProblem:
         self.costs: Int64 = counts[1:] + self.separator_tokens
         self.budget_tokens = int(budget_tokens)
         self.refund = self.title_tokens = 0
+        self.unit_reason: str | None = None
         self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
 
     @property

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from corag.selectors.auto import decided
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import PASSAGE, Unit, UnitChunk, units
 from corag.types import Candidate, FloatArray, Order, TokenCounter
@@ -35,6 +36,7 @@ class UnitProblem(SelectionProblem):
         unit: What is chosen.
         max_units: The most units to choose from: those that share most words with the question and stand in passages
             of high rank, and their neighbours.
+        passages: The problem as it is without units, where it is set up already.
 
     Attributes:
         passages: The problem as it is without units.
@@ -51,8 +53,10 @@ class UnitProblem(SelectionProblem):
         budget_tokens: int,
         unit: Unit,
         max_units: int = DEFAULT_MAX_UNITS,
+        *,
+        passages: SelectionProblem | None = None,
     ) -> None:
-        self._passages = SelectionProblem(query, candidates, tokens, budget_tokens)
+        self._passages = passages or SelectionProblem(query, candidates, tokens, budget_tokens)
         super().__init__(query, unit_candidates(self._passages, unit, max_units), tokens, budget_tokens)
         self._tokens = tokens
         titles = [chunk.source.text[: chunk.body] if isinstance(chunk, UnitChunk) else "" for chunk in self.chunks]
@@ -66,6 +70,14 @@ class UnitProblem(SelectionProblem):
     def passages(self) -> SelectionProblem:
         """The problem as it is without units."""
         return self._passages
+
+    def subset(self, indices: Sequence[int], budget_tokens: int | None = None) -> SelectionProblem:
+        """Return the problem of choosing among some of the units; see `SelectionProblem.subset`."""
+        other = super().subset(indices, budget_tokens)
+        assert isinstance(other, UnitProblem)
+        other.title_costs = [self.title_costs[index] for index in indices]
+        other.documents = [self.documents[index] for index in indices]
+        return other
 
     def text_tokens(self, orders: Sequence[Order]) -> list[int]:
         """Return what the text of each order really costs, 0 for the empty one."""
@@ -82,9 +94,17 @@ def selection_problem(
     max_units: int = DEFAULT_MAX_UNITS,
 ) -> SelectionProblem:
     """Return what a selector chooses from: the candidates, or their units; see `UnitProblem`."""
-    if unit.size is None:
-        return SelectionProblem(query, candidates, tokens, budget_tokens)
-    return UnitProblem(query, candidates, tokens, budget_tokens, unit, max_units)
+    passages, reason = None, None
+    if unit.auto or unit.size is None:
+        passages = SelectionProblem(query, candidates, tokens, budget_tokens)
+    if unit.auto and passages is not None:
+        unit, reason = decided(passages)
+        passages.unit_reason = reason
+    if unit.size is None and passages is not None:
+        return passages
+    problem = UnitProblem(query, candidates, tokens, budget_tokens, unit, max_units, passages=passages)
+    problem.unit_reason = reason
+    return problem
 
 
 def unit_candidates(problem: SelectionProblem, unit: Unit, max_units: int) -> list[Candidate]:

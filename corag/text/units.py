@@ -39,21 +39,27 @@ _WINDOW = re.compile(r"window\(\s*(\d+)\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one."""
+    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one.
+
+    With `auto`, each question decides between passages and sentences; see `corag.selectors.auto`.
+    """
 
     size: int | None = None
+    auto: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Unit:
-        """Return the unit that `passage`, `sentence` or `window(n)` means; anything else is an `InputError`."""
+        """Return the unit that `passage`, `sentence`, `window(n)` or `auto` means; else raise `InputError`."""
         window = _WINDOW.fullmatch(text) if isinstance(text, str) else None
-        if text == "passage":
-            return cls()
+        if text in ("passage", "auto"):
+            return cls(auto=text == "auto")
         if text == "sentence" or (window and int(window[1]) > 0):
             return cls(1 if window is None else int(window[1]))
-        raise InputError(f"unit is {text!r}; it must be passage, sentence, or window(n) with n sentences, n at least 1")
+        raise InputError(f"unit is {text!r}; it must be passage, sentence, window(n) with n sentences, or auto")
 
     def __str__(self) -> str:
+        if self.auto:
+            return "auto"
         return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
 
 

@@ -89,8 +89,8 @@ class SelectionSettings(CandidateSettings, Runtime):
         budget: Token budget of a prompt, chat template and question included; of the context alone with a reader that
             has no prompt, such as `minilm-reader`, or with `budget_for: context`.
         budget_for: What the budget is for: the whole prompt, or the context.
-        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), or windows of n
-            sentences (window(n)).
+        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
+            sentences (window(n)), or passages or sentences as each question decides (auto).
         window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
         reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.

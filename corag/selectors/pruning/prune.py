@@ -18,6 +18,7 @@ from corag.selectors.pruning.order import units_of
 from corag.selectors.reranking import default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS, selection_problem
 from corag.selectors.wrapping import built
+from corag.text.units import Unit
 from corag.types import Candidate, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 DROPPED_AT_ONCE = 0.25
@@ -87,6 +88,7 @@ class Prune(BudgetedSelector):
     """
 
     name = "prune"
+    max_refunds = 0  # the tokens of whole texts are counted, so shared titles leave nothing to spend
 
     def __init__(
         self,
@@ -102,7 +104,7 @@ class Prune(BudgetedSelector):
     ) -> None:
         super().__init__(unit="sentence", max_units=max_units, tokens=make_tokens(tokens or "minilm"))
         self.inner = built(selector, self.tokens, settings)
-        if self.inner.unit != "passage":
+        if Unit.parse(self.inner.unit).size is not None:
             raise InputError(
                 f"selector {str(self.inner)!r} has the unit {self.inner.unit!r}; prune cuts the passages that it "
                 "chooses into sentences: leave the unit out"
@@ -187,6 +189,3 @@ class Prune(BudgetedSelector):
 
     def _cost(self, problem: SelectionProblem, order: Order) -> int:
         return int(self.tokens.count([problem.text(order)])[0]) if order else 0
-
-    def _richer(self, problem: SelectionProblem, chosen: Any) -> None:
-        """Return None: the tokens of whole texts are counted, so shared titles leave nothing to spend."""

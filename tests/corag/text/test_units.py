@@ -163,7 +163,7 @@ def test_windows_and_passages():
 
 @pytest.mark.parametrize("text", ["", "word", "window", "window(0)", "window(-1)", "window(x)", None, 3])
 def test_what_is_no_unit(text):
-    with pytest.raises(InputError, match="must be passage, sentence, or window"):
+    with pytest.raises(InputError, match="must be passage, sentence, window"):
         Unit.parse(text)
 
 
