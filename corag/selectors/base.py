@@ -25,7 +25,7 @@ from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
 from corag.text.tokens import counts_exactly
-from corag.text.units import Span, Unit
+from corag.text.units import Span, Unit, UnitChunk
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
 
@@ -194,6 +194,8 @@ class BudgetedSelector(Part, ABC):
         if problem.unit_reason:
             trace |= {"unit": "sentence" if isinstance(problem, UnitProblem) else "passage"}
             trace |= {"unit_reason": problem.unit_reason}
+        if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in map(problem.chunks.__getitem__, order)):
+            trace["sentences_cut"] = cut
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
         if not counts_exactly(self.tokens, chosen.text):

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 from corag.errors import InputError
 from corag.text.documents import SEPARATOR, with_title
+from corag.text.visible import well_formed
 from corag.types import Chunk
 
 GAP = " … "
@@ -31,8 +33,11 @@ COLONS = (":", "：")  # noqa: RUF001
 _LINE = re.compile(r"[^\n]*\n?")
 _FENCE = re.compile(r"\s*(```|~~~)")
 _ROW = re.compile(r"\s*\|.*\||[^|\n]+\|[^|\n]+\|")
-_ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-zA-Z][.)])\s+\S")  # noqa: RUF001
+# "A. Smith" is a name.
+_ITEM = re.compile(r"\s*(?:[-*+•‣▪–]|\d{1,3}[.)]|[a-z][.)]|[A-Z]\))\s+\S")  # noqa: RUF001
 _CLAUSE = re.compile(r"[;:,،、，；—–]\s*(?=\S)")  # noqa: RUF001
+_CELL = re.compile(r"\|\s*(?=\S)")
+_BREAK = re.compile(r"\n\s*(?=\S)")
 _SPACE = re.compile(r"\s+(?=\S)")
 _WINDOW = re.compile(r"window\(\s*(\d+)\s*\)")
 
@@ -78,12 +83,14 @@ class UnitChunk(Chunk):
         span: Its place in the text of `source`, without white space at its ends.
         leads: Places there of what has to stand before it, besides the title.
         body: Where the text of `source` begins, behind the title.
+        cut: Whether it is a part of something longer than `MAX_CHARACTERS`.
     """
 
     source: Chunk
     span: Span
     leads: tuple[Span, ...] = ()
     body: int = 0
+    cut: bool = False
 
     @property
     def document(self) -> str:
@@ -105,7 +112,7 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
     """Return the units of a chunk in its order; the chunk itself for unit `passage`, or where it has no words.
 
     Sentences end where sentencex (https://github.com/wikimedia/sentencex) says. A row of a table, an item of a list and
-    a block of code are each one unit, whatever ends in them.
+    a block of code are each one unit, whatever ends in them, unless they are longer than `MAX_CHARACTERS`.
     """
     if unit.size is None:
         return [chunk]
@@ -115,9 +122,9 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
     made: list[Chunk] = []
     for first in range(0, len(found), unit.size):
         window = found[first : first + unit.size]
-        span = (window[0][0][0], window[-1][0][1])
-        leads = tuple(dict.fromkeys(lead for _, of_piece in window for lead in of_piece if lead[1] <= span[0]))
-        made.append(_unit(chunk, span, leads, body))
+        span = (window[0].span[0], window[-1].span[1])
+        leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
+        made.append(_unit(chunk, span, leads, body, cut=any(piece.cut for piece in window)))
     return made or [chunk]
 
 
@@ -183,13 +190,14 @@ def _joint(last: UnitChunk | None, unit: UnitChunk) -> str:
     return " " if whole and meet and start >= end else LINE_GAP
 
 
-def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int) -> UnitChunk:
+def _unit(chunk: Chunk, span: Span, leads: tuple[Span, ...], body: int, *, cut: bool) -> UnitChunk:
     document = chunk.metadata["document"] if _has_place(chunk) else chunk.id
     start, end = (place + _shift(chunk, body) for place in span)
     lines = [chunk.text[first:last] for first, last in leads]
     text = chunk.text[:body] + "\n".join([*lines, chunk.text[span[0] : span[1]]])
     metadata = {**chunk.metadata, "start": start, "end": end}
-    return UnitChunk(f"{document}#{start}-{end}", text, metadata, source=chunk, span=span, leads=leads, body=body)
+    name = f"{document}#{start}-{end}"
+    return UnitChunk(name, text, metadata, source=chunk, span=span, leads=leads, body=body, cut=cut)
 
 
 def _shift(chunk: Chunk, body: int) -> int:
@@ -201,8 +209,12 @@ def _has_place(chunk: Chunk) -> bool:
     return isinstance(chunk.metadata.get("start"), int) and "document" in chunk.metadata
 
 
-Piece = tuple[Span, tuple[Span, ...]]
-"""Where a unit stands, and what has to stand before it."""
+class Piece(NamedTuple):
+    """Where a unit stands, what has to stand before it, and whether it is a part of something longer."""
+
+    span: Span
+    leads: tuple[Span, ...] = ()
+    cut: bool = False
 
 
 @lru_cache(maxsize=4096)
@@ -212,7 +224,7 @@ def _pieces(text: str, body: int) -> tuple[Piece, ...]:
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
     blocks.finish()
-    return tuple(piece for piece in blocks.found if piece[0][0] < piece[0][1])
+    return tuple(piece for piece in blocks.found if piece.span[0] < piece.span[1])
 
 
 class _Blocks:
@@ -223,6 +235,9 @@ class _Blocks:
         self._text = text
         self._prose: Span | None = None
         self._header: Span | None = None
+        self._ruled = False
+        self._label: Span | None = None
+        self._rows_from = 0
         self._lead: Span | None = None
         self._fence: int | None = None
 
@@ -231,7 +246,7 @@ class _Blocks:
         line, span = self._text[start:end], _stripped(self._text, start, end)
         if self._fence is not None:
             if _FENCE.match(line):
-                self._add(_stripped(self._text, self._fence, end))
+                self._add(_stripped(self._text, self._fence, end), breaks=(_BREAK, _SPACE))
                 self._fence = None
         elif _FENCE.match(line):
             self._end()
@@ -242,7 +257,8 @@ class _Blocks:
         elif _ITEM.match(line):
             self._end_table()
             self._end_prose()
-            self._add(span, *([self._lead] if self._lead else []))
+            for part in [span] if span[1] - span[0] <= MAX_CHARACTERS else _sentences(self._text, span):
+                self._add(part, *([self._lead] if self._lead else []))
         elif span[0] == span[1]:
             self._end()
         else:
@@ -255,15 +271,23 @@ class _Blocks:
         """End what is open."""
         self._end()
         if self._fence is not None:
-            self._add(_stripped(self._text, self._fence, len(self._text)))
+            self._add(_stripped(self._text, self._fence, len(self._text)), breaks=(_BREAK, _SPACE))
 
     def _read_row(self, line: str, span: Span) -> None:
+        rows = len(self.found) - self._rows_from
         if self._header is None:
-            self._header = span
-        elif line.strip(" |:-+\r\n"):
-            self._add(span, self._header)
+            self._header, self._label, self._ruled, self._rows_from = span, None, False, len(self.found)
+        elif not line.strip(" |:-+\r\n"):
+            if not self._ruled:  # all lines above the first rule are the header
+                self._header, self._ruled = (self._header[0], span[1]), True
+                del self.found[self._rows_from :]
+        elif not (labelled := _is_labelled(line)) and not rows and not self._ruled:
+            self._header = (self._header[0], span[1])  # a header of several lines
         else:
-            self._header = (self._header[0], span[1])  # the line below the header
+            # A cell that spans rows stands in the first of them.
+            above = [self._label] if self._label is not None and not labelled else []
+            self._add(span, self._header, *above, breaks=(_CELL, _CLAUSE, _SPACE))
+            self._label = span if labelled else self._label
 
     def _end(self) -> None:
         self._end_table()
@@ -275,37 +299,45 @@ class _Blocks:
         for sentence in _sentences(self._text, self._prose):
             self._add(sentence)
         self._prose = None
-        last = self.found[-1][0] if self.found else None
+        last = self.found[-1].span if self.found else None
         self._lead = last if last and self._text[last[1] - 1] in COLONS else None
 
     def _end_table(self) -> None:
-        if self._header is not None and not any(self._header in leads for _, leads in self.found[-1:]):
-            self._add(self._header)  # a header without rows
+        if self._header is not None and not any(self._header in piece.leads for piece in self.found[-1:]):
+            self._add(self._header, breaks=(_CELL, _CLAUSE, _SPACE))  # a header without rows
         self._header = None
 
-    def _add(self, span: Span, *leads: Span) -> None:
-        self.found.append((span, leads))
+    def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
+        borders = _cuts(self._text, span, breaks)
+        parts = [_stripped(self._text, *part) for part in pairwise(borders)]
+        self.found += [Piece(part, leads, len(parts) > 1) for part in parts]
+
+
+def _is_labelled(row: str) -> bool:
+    """Return whether the first cell of a row says something."""
+    text = row.strip()
+    bordered = text.startswith("|") and text.endswith("|")
+    return bool(text[bordered:].partition("|")[0].strip())
 
 
 def _sentences(text: str, prose: Span) -> Iterator[Span]:
-    """Yield the sentences of running text, long ones in parts."""
+    """Yield the sentences of running text."""
     import sentencex
 
     start, end = prose
-    for boundary in sentencex.get_sentence_boundaries("en", text[start:end]):
+    for boundary in sentencex.get_sentence_boundaries("en", well_formed(text[start:end])):
         sentence = _stripped(text, start + boundary["start_index"], start + boundary["end_index"])
         if sentence[0] < sentence[1]:
-            yield from (_stripped(text, *part) for part in pairwise(_cuts(text, sentence)))
+            yield sentence
 
 
-def _cuts(text: str, sentence: Span) -> list[int]:
-    """Return the borders of the parts of a sentence, its own included."""
+def _cuts(text: str, sentence: Span, breaks: Sequence[re.Pattern[str]]) -> list[int]:
+    """Return the borders of the parts of a sentence, its own included; `breaks` are where to cut, best first."""
     borders = [sentence[0]]
     while sentence[1] - borders[-1] > MAX_CHARACTERS:
         start, limit = borders[-1], borders[-1] + MAX_CHARACTERS
-        ends = [match.end() for match in _CLAUSE.finditer(text, start + 1, limit)]
-        ends = ends or [match.end() for match in _SPACE.finditer(text, start + 1, limit)]
-        borders.append(ends[-1] if ends else limit)
+        found = ([match.end() for match in one.finditer(text, start + 1, limit)] for one in breaks)
+        borders.append(next((ends[-1] for ends in found if ends), limit))
     return [*borders, sentence[1]]
 
 

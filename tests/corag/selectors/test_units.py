@@ -133,7 +133,7 @@ def test_a_sentence_behind_the_window_is_encoded_by_itself():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"unit": "word"}, "unit is 'word'; it must be passage, sentence, or window"),
+        ({"unit": "word"}, "unit is 'word'; it must be passage, sentence, window"),
         ({"max_units": 0}, "max_units must be a whole number of at least 1"),
     ],
 )
