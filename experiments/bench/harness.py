@@ -33,12 +33,17 @@ class Timing:
     rounds: int
     clock: Clock = "wall"
 
+    @property
+    def now(self) -> Callable[[], float]:
+        """The clock."""
+        return CLOCKS[self.clock]
+
     def run(self, runs: Mapping[str, Callable[[], T]]) -> tuple[dict[str, float], dict[str, T]]:
         """Return the median seconds of each setting, and what its last run returned.
 
         Every round runs all settings in turn, so that a slow moment of the machine affects them alike.
         """
-        now = CLOCKS[self.clock]
+        now = self.now
         times: dict[str, list[float]] = {name: [] for name in runs}
         found: dict[str, T] = {}
         for _ in range(self.rounds):

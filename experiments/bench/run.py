@@ -11,7 +11,7 @@ from typing import Any, Literal
 from corag.cli.console import stdout, table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
-from experiments.bench import agent, orders, real, scoring, search, selectors
+from experiments.bench import agent, orders, real, scoring, search, selectors, units
 from experiments.bench.harness import Clock, Timing
 from experiments.run.journal import versions, write_atomically
 
@@ -27,15 +27,17 @@ class BenchConfig(Runtime):
             value that each policy reaches on real questions; an hour the first time, when every order is scored, and
             seconds with the values cached in `out`. `selectors`: work of the simpler selectors without their models,
             and memory of clusters of up to 10,000 chunks. `orders`: orders a second of each reranker in a search, and
-            its load time. `agent`: a prediction beside the embedding of its question.
+            its load time. `agent`: a prediction beside the embedding of its question. `units`: a question with
+            sentences beside one with passages to choose from, part by part; some minutes.
         rounds: Interleaved runs of each timed setting; the median counts. By default 51 for `search`, 3 for
-            `scoring` and `orders`, and 11 for `selectors` and `agent`.
+            `scoring`, `orders` and `units`, and 11 for `selectors` and `agent`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
         questions: Questions searched with every setting; `scoring` only.
         queries: Questions that `select_many` gets at once; `scoring` only.
-        clock: `wall` time, or `cpu` time of all threads together for a shared machine; `scoring`, `selectors`, `orders`
-            and `agent` only, best with one thread.
-        data: Folder of the data folders hotpotqa and 2wikimultihopqa; by default found by name; `real` only.
+        clock: `wall` time, or `cpu` time of all threads together for a shared machine; not for `search` and `real`,
+            best with one thread.
+        data: Folder of the data folders hotpotqa and 2wikimultihopqa, or squad; by default found by name; `real` and
+            `units` only.
         model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
             in its head.
         rerankers: What `orders` measures, separated by commas: names, folders, `name(key=value)`; `all` stands for
@@ -43,7 +45,7 @@ class BenchConfig(Runtime):
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search", "scoring", "real", "selectors", "orders", "agent"]
+    part: Literal["search", "scoring", "real", "selectors", "orders", "agent", "units"]
     rounds: int | None = None
     seeds: int = 5
     questions: int = 2
@@ -65,6 +67,7 @@ class BenchConfig(Runtime):
 
 PARTS: dict[str, Any] = {
     "search": search, "scoring": scoring, "real": real, "selectors": selectors, "orders": orders, "agent": agent,
+    "units": units,
 }  # fmt: skip
 """Each module has `bench_PART`, which returns `rows`, the lines of the table, and what the figure shows; the table's
 `COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
@@ -81,6 +84,7 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         "search": {"num_seeds": config.seeds},
         "scoring": {"questions": config.questions, "queries": config.queries, "model": model},
         "real": {"root": config.data, "values": folder / "bench-real-values.sqlite"},
+        "units": {"root": config.data},
         "orders": {"rerankers": config.rerankers, "model": model},
     }
     measured = getattr(part, f"bench_{config.part}")(timing, **settings.get(config.part, {}))

@@ -11,7 +11,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.models.engine.replicas import Replicas
-from experiments.bench import agent, orders, real, scoring, search, selectors
+from experiments.bench import agent, orders, real, scoring, search, selectors, units
 from experiments.bench.harness import Timing
 from experiments.bench.run import BenchConfig, bench
 from tests.corag.worlds import HashReranker
@@ -41,13 +41,18 @@ def tiny(tmp_path, monkeypatch):
         (selectors, "CAR_CANDIDATES", 8),
         (selectors, "bench_selectors", partial(selectors.bench_selectors, raptor_chunks=(100,))),
         (real, "bench_real", partial(real.bench_real, **tiny_real)),
+        (units, "bench_units", partial(units.bench_units, sets=["small"], num_questions=1)),
     ):
         monkeypatch.setattr(module, name, value)
-    return {"orders": {"rerankers": "bm25,minilm-factoid"}, "real": {"data": str(tmp_path)}}
+    return {
+        "orders": {"rerankers": "bm25,minilm-factoid"},
+        "real": {"data": str(tmp_path)},
+        "units": {"data": str(tmp_path)},
+    }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real"])
+@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real", "units"])
 def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, capsys):
     result = bench(BenchConfig(part, rounds=1, seeds=1, out=str(tmp_path), **tiny.get(part, {})))
     assert json.loads((tmp_path / f"bench-{part}.json").read_text()) == result
@@ -79,6 +84,15 @@ def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, caps
             for policy in ("paper", own)
         ]
         assert all(0 < row["orders"] <= 12 and 0 < row["per_s_cold"] <= row["per_s"] for row in rows[:-1])
+    if part == "units":
+        passages, sentences = rows
+        assert (passages["setting"], sentences["setting"]) == ("small, passage", "small, sentence")
+        assert passages["cold_ratio"] == passages["warm_ratio"] == 1
+        for row in rows:
+            # One question, one round: the parts of its time add up to it.
+            assert sum(row[step] for step in units.STEPS) == pytest.approx(row["cold_ms"], rel=1e-6)
+            assert row["cold_ratio"] == pytest.approx(row["cold_ms"] / passages["cold_ms"])
+            assert row["encode"] > 0 and row["hypotheses"] > 0
     if part == "real":
         assert all(0 < row["worst"] <= row["value"] <= 1 + 1e-6 for row in rows)
         assert all(row["total_share"] == pytest.approx(row["orders"] / row["feasible"]) for row in rows)
