@@ -164,6 +164,7 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-multihop": "corag.rerankers.evidence.reranker:minilm_multihop",
         "minilm-factoid": "corag.rerankers.evidence.reranker:minilm_factoid",
         "minilm-longform": "corag.rerankers.evidence.reranker:minilm_longform",
+        "minilm-sentence": "corag.rerankers.evidence.reranker:minilm_sentence",
         "cross-encoder": "corag.rerankers.cross_encoder:CrossEncoder",
     },
     does="scorer",

@@ -16,6 +16,7 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.evidence.reranker import minilm_factoid as minilm_factoid
     from corag.rerankers.evidence.reranker import minilm_longform as minilm_longform
     from corag.rerankers.evidence.reranker import minilm_multihop as minilm_multihop
+    from corag.rerankers.evidence.reranker import minilm_sentence as minilm_sentence
     from corag.rerankers.maxsim import MiniLMMaxSim as MiniLMMaxSim
     from corag.rerankers.maxsim import minilm_softsim as minilm_softsim
     from corag.rerankers.pooled import MiniLMPooled as MiniLMPooled

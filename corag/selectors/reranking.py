@@ -16,24 +16,29 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.selectors.problem import Limits, SelectionProblem
+from corag.text.units import PASSAGE, Unit
 from corag.types import Order, Reranker
 
 TRAINED = "minilm-multihop"
 """Best of six on the mean of eight data sets, and better answers than with `UNTRAINED` on two of three; see
 experiments/LOG.md."""
+TRAINED_ON_SENTENCES = "minilm-sentence"
+"""Finds sentences that support an answer more often than `TRAINED`, which learned from passages; see
+experiments/LOG.md."""
 UNTRAINED = "minilm-softsim"
 """Needs no checkpoint, and finds more evidence than `minilm-maxsim`, of which it is a variant."""
 
 
-def default_reranker() -> str:
+def default_reranker(unit: Unit = PASSAGE) -> str:
     """Return the name of the reranker that is used where none is given.
 
-    `minilm-multihop`; `minilm-softsim` where the project's checkpoints are missing, of which a warning tells once per
-    process. A selection's trace tells which.
+    `minilm-multihop` for passages, `minilm-sentence` for what is smaller; `minilm-softsim` where the project's
+    checkpoints are missing, of which a warning tells once per process. A selection's trace tells which.
     """
-    if shipped_checkpoint(TRAINED) is not None:
-        return TRAINED
-    warn_once(f"reranker {UNTRAINED!r} is used in place of {TRAINED!r}, which is not in {FOLDER}; install corag again")
+    trained = TRAINED if unit.size is None else TRAINED_ON_SENTENCES
+    if shipped_checkpoint(trained) is not None:
+        return trained
+    warn_once(f"reranker {UNTRAINED!r} is used in place of {trained!r}, which is not in {FOLDER}; install corag again")
     return UNTRAINED
 
 
@@ -52,7 +57,7 @@ class RerankingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policy(self.window)
-        self.reranker = self._reranker = make_reranker(self.reranker or default_reranker())
+        self.reranker = self._reranker = make_reranker(self.reranker or default_reranker(self._unit))
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int

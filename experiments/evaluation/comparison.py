@@ -53,14 +53,14 @@ from experiments.run.journal import (
     versions,
     write_atomically,
 )
-from experiments.run.report import quality_plot
+from experiments.run.report import overview_plot, quality_plot
 from experiments.run.tables import Result, markdown, replace_table
 
 logger = logging.getLogger(__name__)
 
 MODELS = "models"
 """Key in the journal of the models that ran."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "write", "baselines", "challengers", *WHERE)
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "overview", "write", "baselines", "challengers", *WHERE)
 """Settings that no row depends on, but for rounding."""
 
 
@@ -96,7 +96,11 @@ def compare(config: EvaluateConfig) -> Comparison:
 
     An interrupted one goes on where it stopped; a set whose results stand in `out` is not measured again.
     """
-    figure = None if config.figure is None else output_file(config.figure, FIGURE)
+    plots = [
+        (output_file(path, FIGURE), plot)
+        for path, plot in ((config.figure, quality_plot), (config.overview, overview_plot))
+        if path is not None
+    ]
     runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
     found = Comparison(results, *gains(config, runs)) if config.several else Comparison(results)
@@ -104,8 +108,8 @@ def compare(config: EvaluateConfig) -> Comparison:
         content = {**asdict(found), "config": _settings(config), "versions": versions()}
         write_atomically(Path(config.out) / "comparison.json", to_json(content, indent=2) + "\n")
         write_atomically(Path(config.out) / "comparison.md", found.markdown)
-    if figure is not None:
-        write_atomically(figure, quality_plot(results))
+    for path, plot in plots:
+        write_atomically(path, plot(results))
     if config.write is not None:
         replace_table(Path(config.write), found.markdown)
     return found

@@ -77,6 +77,7 @@ class EvaluateConfig(SelectionSettings):
             comparable. With a number, methods share models and vectors, and latency is measured afterwards on so many
             questions of each set with fresh models; 0 skips it.
         figure: SVG file for a plot of quality against tokens.
+        overview: SVG file for the same plot of the means over all sets.
         write: Markdown page whose text between `<!-- table -->` and `<!-- /table -->` is replaced by the tables.
     """
 
@@ -103,6 +104,7 @@ class EvaluateConfig(SelectionSettings):
     challengers: tuple[str, ...] = ()
     latency_questions: int | None = None
     figure: str | None = None
+    overview: str | None = None
     write: str | None = None
 
     def __post_init__(self) -> None:

@@ -25,6 +25,7 @@ COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#00
 """Okabe and Ito's palette, which stays distinct for colour-blind readers."""
 MAX_CHILDREN_DRAWN = 6
 PANELS, REPORT_PANELS = ("evidence_recall", "f1"), ("rougeL", "evidence_recall")
+OVERVIEW = ("answer_in_context", "f1")
 """What figures show against tokens."""
 CAPTIONS = {
     "quality": ("Quality against tokens", "One line per method, one mark per budget. Up is better, left is cheaper."),
@@ -190,6 +191,22 @@ def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str]
     figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))
     figure.legend(lines.values(), map(_label, lines), frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
     return to_svg(figure)
+
+
+def overview_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = OVERVIEW) -> str:
+    """Return the same SVG of the means over all sets, each counting alike; what a set lacks does not count."""
+    means = [_mean_result(of_budget) for of_budget in zip(*results.values(), strict=True)]
+    return quality_plot({f"mean of {len(results)} sets": means}, metrics)
+
+
+def _mean_result(results: Sequence[Result]) -> dict[str, Any]:
+    """Return the means of results of one budget, with as many methods and the names of figures."""
+    methods = []
+    for rows in zip(*(result["methods"] for result in results), strict=True):
+        known = {name: [row[name] for row in rows if row.get(name) is not None] for name in FIGURES}
+        means = {name: sum(values) / len(values) for name, values in known.items() if values}
+        methods.append(means | {"method": rows[0]["method"], "failed": sum(known["failed"])})
+    return {**results[0], "queries": sum(result["queries"] for result in results), "methods": methods}
 
 
 def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`minilm-multihop`, `minilm-factoid`, `minilm-longform`: one form, three adapters."""
+"""`minilm-multihop`, `minilm-factoid`, `minilm-longform`, `minilm-sentence`: one form, four adapters."""
 
 from __future__ import annotations
 
@@ -104,3 +104,5 @@ minilm_factoid = partial(EvidenceReranker, "minilm-factoid")
 """For questions that one passage answers in a few words."""
 minilm_longform = partial(EvidenceReranker, "minilm-longform")
 """For questions that want an explanation."""
+minilm_sentence = partial(EvidenceReranker, "minilm-sentence")
+"""For sentences: what supports an answer may be several of one passage, or of several."""

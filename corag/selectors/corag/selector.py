@@ -75,8 +75,8 @@ class Corag(BudgetedSelector):
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
             each question. None or `none`: all is as given above. `default`: the agent that ships with the project, if
-            it can be used here and nothing above from `reranker` to `prefilter` is given; where it cannot, the trace
-            says why under `no_agent`.
+            it can be used here, passages are chosen, of which it has learnt, and nothing above from `reranker` to
+            `prefilter` is given; where it cannot, the trace says why under `no_agent`.
         strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -115,7 +115,7 @@ class Corag(BudgetedSelector):
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:
             self.agent = load_agent(agent, strict=strict and reranker is None)
-        elif prefilter == 1 and all(setting is None for setting in given):
+        elif self._unit.size is None and prefilter == 1 and all(setting is None for setting in given):
             self._shipped = shipped_agent(embedder, strict=strict)
             self.agent, embedder = self._shipped.agent, self._shipped.embedder
         else:
@@ -124,7 +124,7 @@ class Corag(BudgetedSelector):
         self._rerankers = UsableRerankers(strict=strict)
         self._reranker = None if reranker is None else self._rerankers.get(reranker)
         if self._reranker is None and self.agent is None:
-            self._reranker = self._rerankers.get(default_reranker())
+            self._reranker = self._rerankers.get(default_reranker(self._unit))
         policy = policy or self._default_policy(prefilter)
         if iterations is None:
             iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS

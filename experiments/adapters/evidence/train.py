@@ -1,4 +1,4 @@
-"""Trains `minilm-multihop`, `minilm-factoid` and `minilm-longform`: adapters of the form `evidence-sets`."""
+"""Trains the adapters of the form `evidence-sets`: `minilm-multihop` and its kin."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from experiments.bench.scoring import perfect_batches
 SHIPPED = (
     "minilm-cosine", "minilm-maxsim", "minilm-softsim", "minilm-pooled", "minilm-multihop", "minilm-factoid",
     "minilm-longform",
+    "minilm-sentence",
 )  # fmt: skip
 READER = "minilm-reader"
 PAIRS = 10

@@ -31,6 +31,7 @@ ORDERS = [order for size in (1, 2) for order in itertools.permutations(range(5),
 RERANKERS = (
     "minilm-cosine", "minilm-maxsim", "minilm-softsim", "minilm-pooled", "minilm-multihop", "minilm-factoid",
     "minilm-longform",
+    "minilm-sentence",
 )  # fmt: skip
 
 

@@ -197,7 +197,7 @@ def test_an_adapter_of_another_form_is_refused(adapter):
         corag.reranker("minilm-multihop", adapter=adapter)
 
 
-@pytest.mark.parametrize("name", ["minilm-multihop", "minilm-factoid", "minilm-longform"])
+@pytest.mark.parametrize("name", ["minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence"])
 def test_the_shipped_adapters_load_and_rank(name):
     reranker = corag.reranker(name)
     assert reranker.name == name

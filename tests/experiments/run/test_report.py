@@ -14,6 +14,8 @@ from corag.types import Answer, Candidate, Chunk
 from experiments.run.report import (
     MAX_CHILDREN_DRAWN,
     ReportConfig,
+    _mean_result,
+    overview_plot,
     quality_plot,
     read_result,
     report,
@@ -195,6 +197,20 @@ def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
     assert {f"m{number}" for number in range(12)} <= set(texts_of(many))
     # The ninth has the colour of the first and another mark.
     assert len(set(re.findall(r'id="m[0-9a-f]{10}"', many))) >= 2
+
+
+def test_an_overview_is_the_mean_of_the_sets_that_have_a_figure():
+    few, many = result_of(64), result_of(64)
+    few["methods"][0] |= {"f1": 0.2, "answer_in_context": None, "cost_tokens": 40.0}
+    many["methods"][0] |= {"f1": 0.6, "answer_in_context": 0.7, "cost_tokens": 60.0}
+    (mean,) = [_mean_result([few, many])]
+    assert mean["queries"] == few["queries"] + many["queries"]
+    assert [row["method"] for row in mean["methods"]] == [row["method"] for row in few["methods"]]
+    first = mean["methods"][0]
+    assert (first["f1"], first["answer_in_context"], first["cost_tokens"]) == pytest.approx((0.4, 0.7, 50.0))
+    svg = overview_plot({"few": [few], "many": [many]})
+    assert f"mean of 2 sets ({mean['queries']} questions)" in texts_of(svg)
+    assert {"F1 of the answer", "answer in context"} <= set(texts_of(svg))
 
 
 @pytest.mark.parametrize(
