@@ -59,7 +59,7 @@ class SentenceThreshold(BudgetedSelector):
             check_count("k", k, "5 is usual")
         self.threshold, self.relative, self.at_least, self.k = threshold, relative, at_least, k
         self.window = check_policy(window)
-        self._reranker = make_reranker(reranker or default_reranker())
+        self._reranker = make_reranker(reranker or default_reranker(self._unit))
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         offered = units_of(problem, problem.passages.ranking[: self.k])

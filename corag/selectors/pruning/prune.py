@@ -112,7 +112,7 @@ class Prune(BudgetedSelector):
         check_range("tolerance", tolerance, 0, 1, "0 to 0.1 are usual")
         self.window = check_policy(window)
         self.tolerance, self.refill = tolerance, refill
-        self._reranker = make_reranker(reranker or default_reranker())
+        self._reranker = make_reranker(reranker or default_reranker(self._unit))
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the sentences of all candidates."""
