@@ -72,7 +72,7 @@ class CachedScorer:
 
     Args:
         scorer: Computes values.
-        name: The reranker's name, for error messages.
+        name: The reranker's name.
         ids: Ids of the chunks that orders index, for error messages.
 
     Attributes:
@@ -82,7 +82,7 @@ class CachedScorer:
 
     def __init__(self, scorer: Scorer, name: str, ids: Sequence[str]) -> None:
         self.scorer = scorer
-        self._name = name
+        self.name = name
         self._ids = ids
         self._values: dict[Order, float] = {}
         self.order_matters = scorer.order_matters
@@ -126,7 +126,7 @@ class CachedScorer:
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
         """Keep the reranker's answer for `missing` orders; raise as a call does."""
         try:
-            values = checked_values(answer, orders, f"reranker {self._name!r}", self._named)
+            values = checked_values(answer, orders, f"reranker {self.name!r}", self._named)
         except SearchError as error:
             raise ScoringError(str(error)) from error
         self._values.update(zip(orders, values.tolist(), strict=True))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from corag.selectors.problem import SelectionProblem
-from corag.text.units import PASSAGE, Unit, units
+from corag.text.units import PASSAGE, SENTENCE, Unit, units
 
-SENTENCE = Unit(1)
 BEST = 5
 """So many of the best-ranked passages are looked at."""
 MOST_TAKEN = 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.selectors.problem import Limits, SelectionProblem
-from corag.text.units import PASSAGE, Unit
+from corag.selectors.units import UnitProblem
+from corag.text.units import PASSAGE, SENTENCE, Unit
 from corag.types import Order, Reranker
 
 TRAINED = "minilm-multihop"
@@ -57,12 +59,23 @@ class RerankingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policy(self.window)
+        self._decides = self._unit.auto and self.reranker is None
         self.reranker = self._reranker = make_reranker(self.reranker or default_reranker(self._unit))
+
+    @cached_property
+    def _of_units(self) -> Reranker:
+        """The default reranker of what is smaller than a passage."""
+        return make_reranker(default_reranker(SENTENCE))
+
+    def _scorer(self, problem: SelectionProblem) -> CachedScorer:
+        """Return what values orders of a problem, which may be sentences for one question and passages for another."""
+        of_units = self._decides and isinstance(problem, UnitProblem)
+        return problem.scorer(self._of_units if of_units else self._reranker, self.window)
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int
     ) -> Choice:
-        trace: dict[str, Any] = {"reranker": self._reranker.name, **counts, "truncated": scorer.num_truncated}
+        trace: dict[str, Any] = {"reranker": scorer.name, **counts, "truncated": scorer.num_truncated}
         return Choice(order, value, {**trace, **problem.window_trace(scorer, limits)})
 
 
@@ -76,7 +89,7 @@ class Naive(RerankingSelector):
     name = "naive"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        scorer = problem.scorer(self._reranker, self.window)
+        scorer = self._scorer(problem)
         limits = problem.limits(scorer)
         offered = limits.fitting
         singles = scorer([(index,) for index in offered.tolist()])
@@ -106,7 +119,7 @@ class Upper(RerankingSelector):
     name = "upper"
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        scorer = problem.scorer(self._reranker, self.window)
+        scorer = self._scorer(problem)
         limits = problem.limits(scorer)
         result = search.exhaustive(
             limits.costs, scorer, limits.budget, self.max_length,

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
-from corag.text.units import Span, Unit, units
+from corag.text.units import SENTENCE, Span, units
 from corag.types import Chunk
 
 Known = Literal["fact", "offset", "answer"]
@@ -28,7 +28,6 @@ Known = Literal["fact", "offset", "answer"]
 CHOICES = frozenset({"yes", "no", "maybe", "true", "false"})
 """Answers that a text supports without holding them."""
 
-_SENTENCE = Unit(1)
 # Thai, kana and Chinese characters: no space stands between words.
 _UNSPACED = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
@@ -114,7 +113,7 @@ def findable(answers: Iterable[str]) -> list[str]:
 @lru_cache(maxsize=4096)
 def _sentences(name: str, text: str, title: str) -> tuple[Span, ...]:
     # Through the units of a passage, so that supporting sentences and what selectors choose from are the same spans.
-    found = units(passage(Document(name, text, title)), _SENTENCE)
+    found = units(passage(Document(name, text, title)), SENTENCE)
     return tuple((int(one.metadata["start"]), int(one.metadata["end"])) for one in found if text.strip())
 
 

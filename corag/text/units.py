@@ -68,7 +68,7 @@ class Unit:
         return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
 
 
-PASSAGE = Unit()
+PASSAGE, SENTENCE = Unit(), Unit(1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import search
@@ -30,7 +30,8 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import ENDING, NO_BOUND, Scale, SearchPlan, search_problems
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
-from corag.selectors.units import DEFAULT_MAX_UNITS
+from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem
+from corag.text.units import SENTENCE
 from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
 
 if TYPE_CHECKING:
@@ -123,28 +124,30 @@ class Corag(BudgetedSelector):
         self._given_embedder = embedder
         self._rerankers = UsableRerankers(strict=strict)
         self._reranker = None if reranker is None else self._rerankers.get(reranker)
+        # Each question decides the unit, and neither a reranker is given nor an agent that names one.
+        by_default = reranker is None and (self.agent is None or self._shipped is not None)
+        self._decides = self._unit.auto and by_default
         if self._reranker is None and self.agent is None:
             self._reranker = self._rerankers.get(default_reranker(self._unit))
-        policy = policy or self._default_policy(prefilter)
-        if iterations is None:
-            iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS
-        self.config = search.SearchConfig(
+        self._configured = partial(
+            _search_config,
             policy=policy,
             iterations=iterations,
             max_scored=max_scored,
-            exploration=DEFAULT_EXPLORATION if exploration is None else exploration,
-            cost_weight=DEFAULT_COST_WEIGHT if cost_weight is None else cost_weight,
+            exploration=exploration,
+            cost_weight=cost_weight,
             prefilter=prefilter,
         )
+        self.config = self._configured(self._reranker, has_agent=self.agent is not None)
         self._surrogate: Reranker | None = None
         if prefilter < 1:
             self._surrogate = self._rerankers.get(DEFAULT_SURROGATE if surrogate is None else surrogate)
 
-    def _default_policy(self, prefilter: float) -> search.Policy:
-        if self.agent is not None:
-            return "paper"
-        wanted = self._reranker.search_policy if isinstance(self._reranker, PolicyReranker) else None
-        return (wanted if prefilter == 1 else None) or "bayesian"
+    @cached_property
+    def _of_units(self) -> tuple[Reranker, search.SearchConfig]:
+        """The default reranker of what is smaller than a passage, and how it searches."""
+        reranker = self._rerankers.get(default_reranker(SENTENCE))
+        return reranker, self._configured(reranker)
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -163,7 +166,8 @@ class Corag(BudgetedSelector):
         return self._choose_many([problem])[0]
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
-        plans = [self._plan(prediction) for prediction in self._predict_many(problems)]
+        predictions = self._predict_many(problems)
+        plans = [self._plan(problem, prediction) for problem, prediction in zip(problems, predictions, strict=True)]
         return [found.choice() for found in search_problems(problems, plans, self.scale)]
 
     def _predict_many(self, problems: Sequence[SelectionProblem]) -> Sequence[AgentPrediction | None]:
@@ -175,8 +179,10 @@ class Corag(BudgetedSelector):
         assert isinstance(predictions, list)
         return predictions
 
-    def _plan(self, prediction: AgentPrediction | None) -> SearchPlan:
+    def _plan(self, problem: SelectionProblem, prediction: AgentPrediction | None) -> SearchPlan:
         """Return how to search: as predicted, or with the fixed settings."""
+        if self._decides and isinstance(problem, UnitProblem):
+            return SearchPlan(*self._of_units, self.window, self._surrogate)
         if prediction is None:
             assert self._reranker is not None
             reason = {} if self._shipped is None else {"no_agent": self._shipped.reason}
@@ -196,6 +202,32 @@ class Corag(BudgetedSelector):
             reranker, passed_over = self._rerankers.predicted(prediction, spare)
             trace |= {"passed_over": passed_over} if passed_over else {}
         return SearchPlan(reranker, config, self.window, self._surrogate, trace)
+
+
+def _search_config(
+    reranker: Reranker | None,
+    *,
+    has_agent: bool = False,
+    policy: search.Policy | None,
+    iterations: int | None,
+    max_scored: int | None,
+    exploration: float | None,
+    cost_weight: float | None,
+    prefilter: float,
+) -> search.SearchConfig:
+    """Return the settings of a search with what is given, and what goes with the reranker where nothing is."""
+    wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) and prefilter == 1 else None
+    policy = policy or ("paper" if has_agent else wanted or "bayesian")
+    if iterations is None:
+        iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS
+    return search.SearchConfig(
+        policy=policy,
+        iterations=iterations,
+        max_scored=max_scored,
+        exploration=DEFAULT_EXPLORATION if exploration is None else exploration,
+        cost_weight=DEFAULT_COST_WEIGHT if cost_weight is None else cost_weight,
+        prefilter=prefilter,
+    )
 
 
 class _FixedCorag(Corag):

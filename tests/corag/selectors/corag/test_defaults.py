@@ -6,6 +6,7 @@ import corag
 from corag.models.trained import folder
 from corag.selectors.reranking import Naive, Upper, default_reranker
 from corag.text.units import Unit
+from corag.types import Candidate, Chunk
 
 
 @pytest.fixture
@@ -26,6 +27,26 @@ def test_what_is_smaller_than_a_passage_has_a_reranker_of_its_own(unit):
     assert selector.agent is None
     assert selector._reranker.name == "minilm-sentence"
     assert selector.config.policy == "beam"
+
+
+@pytest.mark.parametrize(
+    ("name", "known"), [("naive", lambda _: ["minilm-multihop"]), ("corag", lambda one: one.agent.config.rerankers)]
+)
+def test_where_each_question_decides_passages_and_sentences_have_their_own(name, known):
+    lake = "Lake Oro\nIt is cold. The lake is 40 metres deep. Nobody swims there."
+    offered = [
+        Candidate(Chunk("lake", lake, {"title": "Lake Oro"})),
+        Candidate(Chunk("mill", "It burnt. Nobody knows.")),
+    ]
+    questions = ["How deep is the lake?", "Why does nobody swim in the lake?"]
+    selector = corag.selector(name, unit="auto")
+    fact, explanation = (selector.select(question, offered, 60) for question in questions)
+    assert fact.trace.reranker == "minilm-sentence"
+    assert explanation.trace.reranker in known(selector)
+    together = selector.select_many(questions, [offered, offered], 60)
+    assert [(one.text, one.value) for one in together] == [(one.text, one.value) for one in (fact, explanation)]
+    given = corag.selector(name, unit="auto", reranker="bm25")
+    assert {given.select(question, offered, 60).trace.reranker for question in questions} == {"bm25"}
 
 
 @pytest.mark.usefixtures("no_checkpoints")
