@@ -9,7 +9,7 @@ from corag.text.units import PASSAGE, SENTENCE, Unit, units
 
 BEST = 5
 """So many of the best-ranked passages are looked at."""
-MOST_TAKEN = 2
+ENOUGH = 3
 """Where fewer of these fit the budget together, an explanation is put together from sentences, too."""
 
 _AMOUNT = (
@@ -50,6 +50,6 @@ def decided(problem: SelectionProblem) -> tuple[Unit, str]:
     for index in best:
         if problem.costs[index] <= room:
             room, fitting = room - int(problem.costs[index]), fitting + 1
-    if fitting < min(MOST_TAKEN, len(best)):
+    if fitting < min(ENOUGH, len(best)):
         return SENTENCE, f"of the best-ranked passages {fitting} fit the budget"
     return PASSAGE, "the question asks for an explanation"

@@ -25,7 +25,7 @@ class Figure:
     digits: int = 3
     better: int = 1  # -1 where less is better; 0 for neither: the values of two rerankers do not compare
     optional: bool = False  # some results lack it
-    of_some: bool = False  # only some data sets tell it; left out where no method has a value
+    of_some: bool = False  # of some data sets or methods; left out where no method has a value
 
     def text(self, value: float | None) -> str:
         """Return a value as tables show it; a dash for one that no question has."""
@@ -58,8 +58,8 @@ FIGURES = {
     "tes": Figure("TES", "TES", optional=True),
     "diff_k": Figure("diff-k", "diff-k", digits=2, better=-1, optional=True),
     "redundancy": Figure("redundancy", "redund.", better=-1, optional=True),
-    "change_in_tokens": Figure("change in tokens, %", "CiT %", digits=0, better=-1, optional=True),
-    "answer_similarity": Figure("answer similarity", "CosSim", optional=True),
+    "change_in_tokens": Figure("change in tokens, %", "CiT %", digits=0, better=-1, optional=True, of_some=True),
+    "answer_similarity": Figure("answer similarity", "CosSim", optional=True, of_some=True),
     "judge": Figure("judged grade", "judge", optional=True),
     "judge_unusable": Figure("unusable grades", better=-1, optional=True),
     "failed": Figure("failed", "failed", better=-1, optional=True),
@@ -75,7 +75,7 @@ BEGIN, END = "<!-- table -->", "<!-- /table -->"
 
 
 def figures_of(result: Result) -> dict[str, Figure]:
-    """Return the figures that every method of a result has, and those of some data sets where there is a value."""
+    """Return the figures that every method of a result has, `of_some` where there is a value."""
     measures = {name: Figure(name, name) for name in result.get("measures", ())}
     return {
         name: figure
@@ -102,10 +102,11 @@ def show(result: Result, title: str) -> None:
         if name not in OF_ANSWERS or any(row[name] is not None for row in methods)
     }
     if len(methods) > MOST_COLUMNS or not _fits(console.width, [row["method"] for row in methods]):
-        # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
-        console.width = max(console.width, 200)
         columns = {"": "", **{name: figure.short for name, figure in figures.items() if figure.short}}
         lines = [{"": row["method"], **_texts(row, figures, result)} for row in methods]
+        # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
+        cells = [max(len(text), *(len(line[name]) for line in lines)) for name, text in columns.items()]
+        console.width = max(console.width, 1 + sum(cells) + 3 * len(cells))
     else:
         columns = {"": ""} | {row["method"]: row["method"] for row in methods}
         texts = {row["method"]: _texts(row, figures, result) for row in methods}

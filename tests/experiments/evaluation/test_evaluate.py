@@ -325,6 +325,7 @@ def test_many_methods_stand_below_each_other(capsys):
     show({"methods": rows, "queries": 7, "left_out": {"corag-fixed": "no agent"}}, "a title")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("│")[1].strip() for line in lines if line.startswith("│")] == [f"m{n}" for n in range(9)]
+    assert not any("…" in line for line in lines)
     header = next(line for line in lines if "diff-k" in line)
     assert all(heading in header for heading in ("tokens", "recall", "prec.", "full", "F1", "TES", "CosSim", "failed"))
     cells = next(line for line in lines if "m3" in line).split("│")
