@@ -66,6 +66,19 @@ class Searched:
         wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) else config.policy
         return isinstance(self.problem, UnitProblem) and wanted in ENDING and config.max_scored is None
 
+    @property
+    def cost(self) -> int:
+        """Tokens of the text of the order found."""
+        if isinstance(self.problem, UnitProblem):
+            return self.problem.text_tokens([self.result.order])[0]
+        return self.summed
+
+    @property
+    def summed(self) -> int:
+        """Tokens of the parts of the order found, each with its own title."""
+        order = list(self.result.order)
+        return int(self.problem.costs[order].sum()) - self.problem.separator_tokens if order else 0
+
     def choice(self) -> Choice:
         """Return the order found, with its value and a trace."""
         result, config, scorer = self.result, self.plan.config, self.scorer

@@ -168,7 +168,15 @@ class Corag(BudgetedSelector):
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         predictions = self._predict_many(problems)
         plans = [self._plan(problem, prediction) for problem, prediction in zip(problems, predictions, strict=True)]
-        return [found.choice() for found in search_problems(problems, plans, self.scale)]
+        found = search_problems(problems, plans, self.scale)
+        # Once more with what chosen units save by sharing titles; most of the values are remembered.
+        saved = {row: one.summed - one.cost for row, one in enumerate(found) if one.completes}
+        rows = [row for row, tokens in saved.items() if tokens > 0]
+        others = [problems[row].with_refund(saved[row]) for row in rows]
+        for row, other in zip(rows, search_problems(others, [plans[row] for row in rows], self.scale), strict=True):
+            if other.cost <= problems[row].budget_tokens:
+                found[row] = other
+        return [one.choice() for one in found]
 
     def _predict_many(self, problems: Sequence[SelectionProblem]) -> Sequence[AgentPrediction | None]:
         if self.agent is None or not problems:
