@@ -29,7 +29,8 @@ class AskConfig(Runtime):
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
             agent, unless a reranker or prefilter is given; `none`, fixed settings.
         unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
-            sentences (window(n)), or passages or sentences as each question decides (auto).
+            sentences (window(n)), or passages or sentences as each question decides (auto). By default auto for method
+            corag with all its defaults, else passage.
         strict: Fail if the agent, or a reranker that it names, cannot be used, instead of taking the next best.
         reranker: Reranker of methods that use one, in place of the agent's.
         window: What happens to combinations longer than the reranker's window: not allowed (forbid), scored in
@@ -54,7 +55,7 @@ class AskConfig(Runtime):
     budget_for: BudgetFor = "prompt"
     method: Spelling = "corag"
     agent: str = "default"
-    unit: str = "passage"
+    unit: str | None = None
     strict: bool = False
     reranker: Spelling | None = None
     window: str | None = None
@@ -89,7 +90,8 @@ def run(config: AskConfig) -> None:
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
     # People see the answer as it is written; others get the whole.
     heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
-    offered = {**tokens_setting(tokens), "agent": config.agent, "unit": config.unit}
+    offered = {**tokens_setting(tokens), "agent": config.agent}
+    offered |= {} if config.unit is None else {"unit": config.unit}
     reply = corag.ask(
         config.question,
         config.index,

@@ -107,7 +107,7 @@ class SelectionSettings(CandidateSettings, Runtime):
 
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
-    unit: str = "passage"
+    unit: str | None = None
     window: WindowPolicy = DEFAULT_POLICY
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
@@ -122,6 +122,7 @@ class SelectionSettings(CandidateSettings, Runtime):
         Runtime.__post_init__(self)
         object.__setattr__(self, "reader", with_prompt(self.reader, self.prompt))
         object.__setattr__(self, "prompt", None)
-        Unit.parse(self.unit)
+        if self.unit is not None:
+            Unit.parse(self.unit)
         spell_out(self, "reader", "embedder", "tokenizer")
         check_budget(self.budget, "budget")

@@ -100,7 +100,7 @@ class Labeller:
             config.window,
             encoder,
             config.budget_for,
-            Unit.parse(config.unit),
+            Unit.parse(config.unit or "passage"),
         )
 
     @property

@@ -100,7 +100,7 @@ def test_with_an_agent_the_settings_are_its_prediction(small_index):
 
 
 def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
-    reply = asked(small_index, budget_tokens=1)
+    reply = asked(small_index, budget_tokens=1, unit="passage")
     assert (reply.answer.text, reply.selection.ids) == ("", ())
     assert "every one of the 8 candidates costs more than the budget of 1 tokens" in reply.to_dict()["trace"]["reason"]
 

@@ -82,6 +82,9 @@ class Corag(BudgetedSelector):
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+        unit: See `BudgetedSelector`. By default `auto` where reranker, search and agent are left to this selector, else
+            `passage`, of which the rerankers of others have learnt.
+        max_units: Likewise.
     """
 
     name = "corag"
@@ -104,19 +107,22 @@ class Corag(BudgetedSelector):
         strict: bool = False,
         embedder: Spelling | Embedder | None = None,
         tokens: Spelling | TokenCounter | None = None,
-        unit: str = "passage",
+        unit: str | None = None,
         max_units: int = DEFAULT_MAX_UNITS,
     ) -> None:
+        given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
+        plain = prefilter == 1 and all(setting is None for setting in given)
+        if unit is None:
+            unit = "auto" if plain and agent == DEFAULT_AGENT else "passage"
         super().__init__(unit=unit, max_units=max_units, tokens=make_tokens(tokens or "minilm"))
         check_choice("scale", scale, Scale)
         self.scale = scale
         self.window = check_policy(window)
-        given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
         embedder = None if embedder is None else make_embedder(embedder)
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:
             self.agent = load_agent(agent, strict=strict and reranker is None)
-        elif self._unit.size is None and prefilter == 1 and all(setting is None for setting in given):
+        elif self._unit.size is None and plain:
             self._shipped = shipped_agent(embedder, strict=strict)
             self.agent, embedder = self._shipped.agent, self._shipped.embedder
         else:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from zlib import crc32
 
 import numpy as np
@@ -351,9 +352,12 @@ def succeeds(capsys, *arguments):
 
 @pytest.mark.slow
 def test_every_chunk_over_the_budget_is_an_empty_selection_with_a_reason(small_index, capsys):
-    said = json.loads(succeeds(capsys, "ask", QUESTION, "--index", small_index, "--budget", 2, "--json"))
-    assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
-    assert "every one of the 20 candidates costs more than the budget of 2 tokens" in said["trace"]["reason"]
+    for unit, number in (("passage", "20"), ("sentence", r"\d+")):
+        given = ("--index", small_index, "--budget", 2, "--unit", unit, "--json")
+        said = json.loads(succeeds(capsys, "ask", QUESTION, *given))
+        assert (said["answer"], said["chunks"], said["cost_tokens"], said["value"]) == ("", [], 0, 0)
+        expected = f"every one of the {number} candidates costs more than the budget of 2 tokens"
+        assert re.search(expected, said["trace"]["reason"])
 
 
 ODD_TEXTS = {
@@ -431,7 +435,7 @@ def test_a_document_of_a_hundred_thousand_tokens(tmp_path, monkeypatch, capsys):
     assert "northern gate" in said["answer"] and said["cost_tokens"] <= 600
     # As one candidate it does not fit, and is no reason to fail.
     evaluate = ["evaluate", "--data", data, "--split", "train", "--out", tmp_path / "r.json", "--quiet"]
-    succeeds(capsys, *evaluate, "--methods", "naive,corag,upper")
+    succeeds(capsys, *evaluate, "--methods", "naive,corag(unit=passage),upper")
     assert all(row["empty"] == 1 for row in json.loads((tmp_path / "r.json").read_text())["methods"])
 
 

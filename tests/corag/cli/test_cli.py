@@ -198,7 +198,7 @@ def test_ask_takes_other_methods(small_index, capsys, method):
 
 @pytest.mark.slow
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
-    assert run("ask", QUESTION, "--index", small_index, "--budget", 1) == 0
+    assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
     said = capsys.readouterr().out
     assert "(no answer)" in said and "No chunk was chosen: every one of the 20 candidates costs more" in said
     assert "0 of 1 tokens (0%)" in said

@@ -334,7 +334,11 @@ def ask(capsys, *arguments):
 @pytest.mark.slow
 def test_asking_goes_by_the_shipped_agent(shipped, small_index, capsys):
     save_small_agent(shipped / SHIPPED_AGENT)
-    index = ("--index", small_index)
+    # The question is one for a fact, which is looked for in sentences, of which the agent has not learnt.
+    by_default = ask(capsys, "--index", small_index)[1]
+    assert "agent" not in by_default
+    assert by_default["unit"] == "sentence"
+    index = ("--index", small_index, "--unit", "passage")
     assert ask(capsys, *index)[1]["agent"] == SHIPPED_AGENT
     assert ask(capsys, *index, "--strict")[1]["agent"] == SHIPPED_AGENT
     for setting in (["--agent", "none"], ["--reranker", "bm25"], ["--prefilter", "0.5"]):
@@ -344,7 +348,7 @@ def test_asking_goes_by_the_shipped_agent(shipped, small_index, capsys):
 
 
 def test_asking_without_a_shipped_agent(shipped, small_index, capsys):
-    assert "no_agent" in ask(capsys, "--index", small_index)[1]
+    assert "no_agent" in ask(capsys, "--index", small_index, "--unit", "passage")[1]
     status, said = ask(capsys, "--index", small_index, "--strict")
     assert status == MISTAKE
     assert "give the folder of a checkpoint" in said
@@ -366,7 +370,8 @@ def test_comparing_means_by_corag_what_asking_means(shipped, small_data, monkeyp
     from experiments.evaluation.config import EvaluateConfig
 
     def trace_of(**settings):
-        config = EvaluateConfig(str(small_data), methods="corag", reader="extractive", limit=1, quiet=True, **settings)
+        given = {"methods": "corag", "unit": "passage", "reader": "extractive", "limit": 1, "quiet": True} | settings
+        config = EvaluateConfig(str(small_data), **given)
         chosen = []
         measure = Corag.select
 
