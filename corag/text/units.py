@@ -279,8 +279,10 @@ class _Blocks:
             self._header, self._label, self._ruled, self._rows_from = span, None, False, len(self.found)
         elif not line.strip(" |:-+\r\n"):
             if not self._ruled:  # all lines above the first rule are the header
-                self._header, self._ruled = (self._header[0], span[1]), True
                 del self.found[self._rows_from :]
+                rows = 0
+            if not rows:  # a further rule, below a row, says nothing
+                self._header, self._ruled = (self._header[0], span[1]), True
         elif not (labelled := _is_labelled(line)) and not rows and not self._ruled:
             self._header = (self._header[0], span[1])  # a header of several lines
         else:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corag.errors import InputError
@@ -55,6 +55,8 @@ def bodies(chunks):
 
 
 @given(TEXTS, st.sampled_from(["", "A title"]), st.integers(1, 3))
+@example("||\n||\n||", "", 1)
+@example("|a|b|\n|-|-|\n|1|2|\n|-|-|\n|3|4|", "A title", 1)
 def test_spans_are_the_documents_text(text, title, size):
     document = Document("d", text, title)
     chunk = passage(document)
@@ -68,11 +70,11 @@ def test_spans_are_the_documents_text(text, title, size):
     places = [one.span for one in found if isinstance(one, UnitChunk)]
     assert all(first[1] <= second[0] for first, second in pairwise(places))
     if text.strip() and places:
-        # Nothing but white space is neither in a unit nor in what leads into one.
+        # Nothing but white space and rules between rows is neither in a unit nor in what leads into one.
         left = list(chunk.text)
         for start, end in [*places, *(lead for one in found for lead in one.leads)]:
             left[start:end] = " " * (end - start)
-        assert not "".join(left[len(chunk.text) - len(text) :]).strip()
+        assert not "".join(left[len(chunk.text) - len(text) :]).replace("|", "").replace("-", "").strip()
 
 
 @given(TEXTS, st.integers(1, 2), st.randoms())
