@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from corag.index import IndexUpdate
 
 CHOSEN_BY = (
-    "agent", "policy", "reranker", "iterations", "exploration", "cost_weight", "prefilter",
+    "unit", "agent", "policy", "reranker", "iterations", "exploration", "cost_weight", "prefilter",
     "orders_ranked", "orders_scored",
 )  # fmt: skip
 """Fields of the trace that stand below the table."""
@@ -80,6 +80,8 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
     noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
     shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in noted.items()}
+    if reason := trace.details.get("unit_reason"):
+        shown["unit"] = f"{shown['unit']} ({reason})"
     chosen_by = ", ".join(f"{name} {shown[name]}" for name in CHOSEN_BY if name in shown)
     say(
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
