@@ -20,8 +20,10 @@ LICENCES = {
     "multihoprag_facts": "ODC-BY 1.0",
     "musique": "CC BY 4.0",
     "nq_qed": "CC BY-SA 3.0",
+    "policyqa": "MIT",
     "pubmedqa": "MIT",
     "squad": "CC BY-SA 4.0",
+    "tatqa": "CC BY 4.0",
 }
 """Of the data."""
 
