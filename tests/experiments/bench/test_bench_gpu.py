@@ -46,7 +46,7 @@ def test_everything_is_measured_on_a_cpu_too(half, tmp_path, monkeypatch, capsys
     stages = result["stages"]
     assert list(stages) == list(STAGES) and not any("error" in stage for stage in stages.values())
     exact = [row for row in stages["parity"]["rows"] if row["precision"] == "fp32"]
-    assert len(exact) == 10 and all(row["largest_difference"] < 1e-5 for row in exact)
+    assert len(exact) == 11 and all(row["largest_difference"] < 1e-5 for row in exact)
     rounded = [row for row in stages["parity"]["rows"] if row["precision"] == "bf16"]
     assert all(row["largest_difference"] < 0.1 for row in rounded) and any(row["largest_difference"] for row in rounded)
     settings = {(row["model"], row["setting"].split(",")[0]) for row in stages["speed"]["rows"]}
