@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import lightning.pytorch as pl
@@ -112,7 +113,7 @@ def fit(
             if state.model:
                 model.load_weights(state.model)
             module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
-            with _quiet_lightning(), _one_thread(), _interruptible():
+            with _quiet_lightning(), _one_thread(), _interruptible(keeper):
                 trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
                 trainer.fit(module)
                 trainer.strategy.barrier()
@@ -204,6 +205,7 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         self._patience = patience
         self._logger = logger
         self.history, self.best = state.history, state.best
+        self.interrupted = False
         self._num_logged = 0
         # A log that starts in the middle would be of no use, so the earlier epochs are logged again.
         self.log_from(self.history)
@@ -236,6 +238,8 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
             state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
             write_resume(self.path, self._fingerprint, state)
         self.log_from(self.history)
+        if self.interrupted:
+            raise KeyboardInterrupt
         trainer.should_stop = self.out_of_patience
 
 
@@ -295,10 +299,20 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt where Lightning, told to stop, ignores all further signals and leaves the process."""
+def _interruptible(keeper: _EpochKeeper) -> Iterator[None]:
+    """Raise KeyboardInterrupt where Lightning, told to stop, ignores all further signals and leaves the process.
+
+    Python drops one that is raised while an object is finalised, so the keeper raises it again after the epoch.
+    """
     main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT) if main else None
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        keeper.interrupted = True
+        signal.default_int_handler(number, frame)
+
+    if handler is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     except SystemExit as left:

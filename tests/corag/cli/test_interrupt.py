@@ -34,6 +34,27 @@ def test_an_interrupted_training_goes_on_after_its_last_whole_epoch(tmp_path, mo
     assert found.epochs_resumed == 2 and found.history == whole.history
 
 
+def test_a_signal_that_python_drops_stops_the_training_after_the_epoch(tmp_path, monkeypatch):
+    step, epochs = AgentModule.training_step, []
+
+    class Finalised:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    def signalled(self, *arguments):
+        if self.current_epoch == 1 and 1 not in epochs:
+            Finalised()  # KeyboardInterrupt is raised in __del__, where Python ignores it
+        epochs.append(self.current_epoch)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(AgentModule, "training_step", signalled)
+    monkeypatch.setattr("sys.unraisablehook", lambda _: None)
+    with pytest.raises(KeyboardInterrupt):
+        fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / "out")
+    assert set(epochs) == {0, 1}
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 @pytest.mark.slow
 def test_ctrl_c_while_training(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet")
