@@ -12,6 +12,8 @@ from experiments.data.sources.source import Hub, Remote, Source, Url
 _QED = "https://raw.githubusercontent.com/google-research-datasets/QED/master"
 _DPR = "https://dl.fbaipublicfiles.com/dpr/data/retriever"
 _CLAPNQ = "https://raw.githubusercontent.com/primeqa/clapnq/main/retrieval"
+_POLICYQA = "https://raw.githubusercontent.com/wasiahmad/PolicyQA/main/data"
+_TATQA = "https://raw.githubusercontent.com/NExTplusplus/TAT-QA/master/dataset_raw"
 _WIKIPASSAGEQA = "https://ciir.cs.umass.edu/downloads/wikipassageqa/WikiPassageQA.zip"
 _HOTPOTQA = "1908d6afbbead072334abe2965f91bd2709910ab"
 _HALUEVAL = "12a856119f03975a94509091e8cada3e6be6ead7"
@@ -158,6 +160,26 @@ SOURCES = {
                 "dev": (Hub("rajpurkar/squad", "plain_text/validation-*.parquet"),),
             },
             questions=reading.squad,
+        ),
+        Source(
+            name="policyqa",
+            what="questions about websites' privacy policies, answered by spans of their segments",
+            licence="MIT",
+            home="https://github.com/wasiahmad/PolicyQA",
+            num_questions=20_900, num_passages=2_900, megabytes=11,
+            splits=("train", "dev"),
+            parts={split: (Url(f"{_POLICYQA}/{split}.json"),) for split in ("train", "dev")},
+            questions=reading.policyqa,
+        ),
+        Source(
+            name="tatqa",
+            what="financial reports, a table and its paragraphs as candidates; questions answered by spans",
+            licence="CC BY 4.0",
+            home="https://nextplusplus.github.io/TAT-QA/",
+            num_questions=8_400, num_passages=13_600, megabytes=15,
+            splits=("train", "dev"),
+            parts={split: (Url(f"{_TATQA}/tatqa_dataset_{split}.json"),) for split in ("train", "dev")},
+            questions=reading.tatqa,
         ),
         Source(
             name="multihop-rag",

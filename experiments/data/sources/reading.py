@@ -1,4 +1,4 @@
-"""Questions about one passage: SQuAD, QED, CLAP NQ, PubMedQA."""
+"""Questions about one passage, or one report: SQuAD, PolicyQA, TAT-QA, QED, CLAP NQ, PubMedQA."""
 
 from __future__ import annotations
 
@@ -22,6 +22,57 @@ def squad(inputs: Inputs, split: str) -> Iterator[Question]:
             (passage,),
             extra={"article": row["title"], "answer_starts": list(starts.values())},
         )
+
+
+def policyqa(inputs: Inputs, split: str) -> Iterator[Question]:
+    """Convert PolicyQA, a file in the form of SQuAD: questions about segments of websites' privacy policies.
+
+    The title of a segment is its site; field `site` of a question tells in whose policy to look.
+    """
+    policies = (policy for entry in inputs.rows(split) if entry["key"] == "data" for policy in entry["value"])
+    for policy in policies:
+        site = policy["title"]
+        for segment in policy["paragraphs"]:
+            context = segment["context"]
+            passage = Document(passage_id("policyqa", site, context), context, site)
+            for asked in segment["qas"]:
+                starts = {answer["text"]: answer["answer_start"] for answer in asked["answers"]}
+                answers = distinct(*starts)
+                # Offsets go with answers as they are written there.
+                marked = {"answer_starts": list(starts.values())} if answers == tuple(starts) else {}
+                extra = {"site": site, **marked}
+                yield Question(asked["id"], asked["question"], answers, (passage.id,), (passage,), extra=extra)
+
+
+def tatqa(inputs: Inputs, split: str) -> Iterator[Question]:
+    """Convert TAT-QA: questions about a table of a financial report and the paragraphs around it, answered by spans.
+
+    What has to be counted or computed is left out. A passage is a paragraph, or the table with a line for each row.
+    """
+    for report in inputs.rows(split):
+        table, title = report["table"], f"report {report['table']['uid'].partition('-')[0]}"
+        rows = "\n".join(" | ".join(cells) for cells in table["table"])
+        whole = Document(f"tatqa-{table['uid']}", rows, title)
+        paragraphs = {
+            str(one["order"]): Document(f"tatqa-{table['uid']}-{one['order']}", one["text"], title)
+            for one in report["paragraphs"]
+        }
+        passages = (whole, *paragraphs.values())
+        for asked in report["questions"]:
+            if asked["answer_type"] not in ("span", "multi-span"):
+                continue
+            spans = asked["answer"] if isinstance(asked["answer"], list) else [asked["answer"]]
+            gold = [paragraphs[order].id for order in map(str, asked["rel_paragraphs"]) if order in paragraphs]
+            gold += [whole.id] if "table" in asked["answer_from"] else []
+            yield Question(
+                asked["uid"],
+                asked["question"],
+                distinct(", ".join(map(str, spans))),
+                tuple(gold),
+                passages,
+                pool=True,
+                extra={"from": asked["answer_from"]},
+            )
 
 
 def qed(inputs: Inputs, split: str) -> Iterator[Question]:

@@ -95,7 +95,7 @@ def test_several_rerankers_encode_each_text_once():
     tokens = shared.tokenize([QUESTION, *TEXTS]).ids
     for name in SHARING:
         corag.reranker(name, encoder=shared).scorer(QUESTION, chunks)([(0, 1)])
-    assert len(SHARING) == 6
+    assert len(SHARING) == 7
     assert shared.counts.tokens_run == sum(len(row) + 2 for row in tokens)
     vector = corag.embedder("minilm", encoder=shared).embed([QUESTION])[0]
     np.testing.assert_allclose(vector, corag.embedder().embed([QUESTION])[0], atol=1e-5)

@@ -126,7 +126,7 @@ def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
         with_prompt("ollama(prompt=short)", "cited")
     with ChatServer(Reply("Anna Weiss [1].")) as server:
         command = ["ask", QUESTION, "--index", str(small_index), "--reader", f"ollama(host={server.host})"]
-        main([*command, "--prompt", "cited", "--budget", "3000"])
+        main([*command, "--prompt", "cited", "--budget", "3000", "--unit", "passage"])
     printed = capsys.readouterr().out
     assert "Anna Weiss [1]." in printed and "<- answer, cited as [1]" in printed
     assert "\n\n[2] " in server.chats[0]["messages"][1]["content"]

@@ -101,6 +101,47 @@ def squad(folder: Path) -> None:
     parquet(folder / "plain_text" / "validation-00000-of-00001.parquet", [row | {"id": "s2"}])
 
 
+def policyqa(folder: Path) -> None:
+    asked = {
+        "id": "p0",
+        "question": "Do you ask for my address?",
+        "type": "First Party Collection/Use|||Personal Information Type|||Contact",
+        "answers": [{"text": "street address", "answer_start": 11}, {"text": "address", "answer_start": 18}],
+    }
+    segment = {"index": 0, "context": "We collect street address and name.", "summary": [], "qas": [asked]}
+    for split in ("train", "dev"):
+        one = segment | {"qas": [asked | {"id": f"{split}0"}]}
+        whole = {"version": "v1.0", "data": [{"title": "varn.example", "paragraphs": [one]}]}
+        text(folder / f"{split}.json", json.dumps(whole))
+
+
+def tatqa(folder: Path) -> None:
+    def asked(number: int, kind: str, answer: object, origin: str, *paragraphs: str) -> dict:
+        return {
+            "uid": f"q{number}", "order": number, "question": f"What was sold ({number})?", "answer": answer,
+            "derivation": "", "answer_type": kind, "answer_from": origin, "rel_paragraphs": list(paragraphs),
+            "req_comparison": False, "scale": "",
+        }  # fmt: skip
+
+    def report(split: str) -> dict:
+        questions = [
+            asked(1, "span", ["$ 12"], "table-text", "1"),
+            asked(2, "multi-span", ["boats", "Varn"], "text", "1", "2"),
+            asked(3, "arithmetic", 12, "table"),
+        ]
+        return {
+            "table": {"uid": f"{split}-cd34", "table": [["", "2019"], ["Boats", "$ 12"]]},
+            "paragraphs": [
+                {"uid": "x", "order": 1, "text": "Sales of boats."},
+                {"uid": "y", "order": 2, "text": "Varn."},
+            ],
+            "questions": [one | {"uid": f"{split}{one['uid']}"} for one in questions],
+        }
+
+    for split in ("train", "dev"):
+        text(folder / f"tatqa_dataset_{split}.json", json.dumps([report(split)], indent=1))
+
+
 def qed(folder: Path) -> None:
     row = {
         "example_id": -42,
@@ -335,6 +376,8 @@ WRITERS = {
     "nq_qed": qed,
     "triviaqa": dpr("trivia", "psg_id"),
     "squad": squad,
+    "policyqa": policyqa,
+    "tatqa": tatqa,
     "multihop-rag": multihop_rag,
     "multihoprag_facts": multihop_rag,
     "clapnq": clapnq,

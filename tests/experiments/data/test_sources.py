@@ -123,6 +123,29 @@ def test_musique(tmp_path):
     assert query.extra["decomposition"][0] == ["Varn >> capital", "Tolmere"]
 
 
+def test_policyqa(tmp_path):
+    folder = got("policyqa", tmp_path)
+    [passage] = folder.documents.values()
+    assert passage.title == "varn.example"
+    query = folder.split("dev")[0]
+    assert (query.gold, query.answers) == ((passage.id,), ("street address", "address"))
+    starts = query.extra["answer_starts"]
+    assert [passage.text[start:][: len(one)] for start, one in zip(starts, query.answers, strict=True)] == list(
+        query.answers
+    )
+    assert query.extra["site"] == "varn.example"
+
+
+def test_tatqa(tmp_path):
+    folder = got("tatqa", tmp_path)
+    one, two = folder.split("dev")
+    assert folder.documents["tatqa-dev-cd34"].text == " | 2019\nBoats | $ 12"
+    assert one.answers == ("$ 12",) and two.answers == ("boats, Varn",)
+    assert one.gold == ("tatqa-dev-cd34-1", "tatqa-dev-cd34")
+    assert two.gold == ("tatqa-dev-cd34-1", "tatqa-dev-cd34-2")
+    assert set(one.candidates) == {"tatqa-dev-cd34", "tatqa-dev-cd34-1", "tatqa-dev-cd34-2"}
+
+
 def test_squad(tmp_path):
     folder = got("squad", tmp_path)
     assert {query.split for query in folder.queries} == {"train", "dev"}
