@@ -148,8 +148,8 @@ class Prune(BudgetedSelector):
         """Return the sentences of passages that stay, their value, and what the trace tells of it."""
         offered = [index for index in units_of(problem, taken) if problem.costs[index] <= problem.capacity]
         # Of more sentences than that the best by the first pass are looked at.
-        most = sorted(offered, key=lambda index: -problem.relevance[index])[: self.max_units]
-        offered = [index for index in offered if index in set(most)]
+        best = set(sorted(offered, key=lambda index: -problem.relevance[index])[: self.max_units])
+        offered = [index for index in offered if index in best]
         if not offered:
             return (), 0.0, {}
         pool = problem.subset(offered)
@@ -176,7 +176,7 @@ class Prune(BudgetedSelector):
     def _more(self, problem: SelectionProblem, taken: Order, kept: Order) -> Order:
         """Return further passages that the selector chooses for the tokens that are left."""
         passages = problem.passages
-        rest = [index for index in range(len(passages.chunks)) if index not in set(taken)]
+        rest = [index for index in range(len(passages.chunks)) if index not in taken]
         left = problem.budget_tokens - self._cost(problem, kept) - problem.separator_tokens
         if not rest or left < 1:
             return ()
