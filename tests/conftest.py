@@ -1,5 +1,6 @@
 import os
 import re
+import signal
 
 import pytest
 from hypothesis import settings
@@ -7,6 +8,10 @@ from hypothesis import settings
 # Nothing here may ask a hub or a tracker, whatever the machine allows.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that runs tests in the background has them, and all processes that they start, ignore Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
@@ -19,9 +24,7 @@ WHOLLY_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow\b", re.MULTILI
 def pytest_ignore_collect(collection_path, config):
     """A module whose tests are all slow is not even imported where slow tests are left out."""
     if config.option.markexpr == "not slow" and collection_path.suffix == ".py":
-        return (
-            bool(re.search(r"^pytestmark = \[?\s*pytest.mark.slow", collection_path.read_text(), re.MULTILINE)) or None
-        )
+        return bool(WHOLLY_SLOW.search(collection_path.read_text())) or None
     return None
 
 
