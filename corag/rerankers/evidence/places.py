@@ -1,6 +1,6 @@
 """What is known of units beyond their text: the passage that each is part of, and where it stands there.
 
-U units; signals of passages that were not cut are zero.
+Signals of passages that were not cut are zero.
 """
 
 from __future__ import annotations

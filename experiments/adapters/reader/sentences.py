@@ -15,10 +15,9 @@ import numpy as np
 
 from corag.text.chunking import Span
 from corag.text.data import Query
-from corag.text.units import Unit, UnitChunk, assemble, units
+from corag.text.units import SENTENCE, UnitChunk, assemble, units
 from corag.types import Chunk
 
-SENTENCE = Unit(1)
 MAX_BESIDE = 2
 """Most sentences of a passage beside those that are needed."""
 MAX_OTHERS = 3
