@@ -1,0 +1,321 @@
+"""A study: one table or figure of a paper, or an ablation, as a YAML file says it.
+
+    name: corag-table3
+    paper: corag
+    title: ROUGE by budget
+    claim: CORAG gains at every budget and never spends all of a large one.
+    needs: {gpu_gb: 24, hours: 20}
+    base: {reader: ollama(model=llama3:8b), embedder: bge-m3, pool: corpus, num_candidates: 20}
+    axes:
+      data: {MARCO: {data: msmarco, split: dev, references: true}}
+      budget: [1024, 2048, 8192]
+    methods: {NaiveRAG: naive(reranker=bge), CORAG: corag(preset=paper)}
+    baseline: NaiveRAG
+    figures: [rouge1, rouge2, rougeL, cost_tokens]
+    table: {rows: [budget, method]}
+    plot: {kind: lines, x: budget, y: [rougeL], series: method}
+    published: {source: table 3, rows: [{budget: 1024, method: NaiveRAG, values: [.337, .149, .312, 1024]}]}
+
+The product of the axes gives the cells; see `experiments.papers.cells`. Loads no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import experiments
+from corag.checks import check_choice
+from corag.errors import DataError, InputError
+from corag.naming import nearest, parse
+
+CONFIGS = Path(experiments.__file__).parent / "configs"
+SHELVES = (CONFIGS / "papers", CONFIGS / "ablations")
+"""Folders whose studies can be called by name."""
+STANDINS = CONFIGS / "papers" / "standins.yaml"
+METHOD, FIGURE = "method", "figure"
+"""What tables and plots may be divided by beside the axes."""
+
+Paper = Literal["corag", "adaptive-k", "car", "crag", "edc2"]
+Work = Literal["comparison", "statistics", "bench"]
+Kind = Literal["lines", "bars", "histogram", "cases"]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a full run takes beside its downloads, which follow from its data sets and models.
+
+    Attributes:
+        gpu_gb: Gigabytes of GPU memory; 0 where a CPU does.
+        hours: Hours of the whole run.
+        measured: Whether the hours were measured, and not estimated.
+        machine: What they are for.
+    """
+
+    gpu_gb: float = 0
+    hours: float = 1
+    measured: bool = False
+    machine: str = "one GPU"
+
+
+@dataclass(frozen=True)
+class Table:
+    """How the table is laid out.
+
+    Attributes:
+        rows: Axes, or `method`, whose values make the rows.
+        columns: The same for the columns, whose cells hold all figures; without any, each figure has a column. Cells
+            are averaged, question by question, over axes that are in neither.
+        figures: Figures of the table; by default all of the study.
+    """
+
+    rows: tuple[str, ...] = (METHOD,)
+    columns: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plot:
+    """How the figure is drawn.
+
+    Attributes:
+        kind: `lines`, `bars`, `histogram` (of x over questions), or `cases` (contexts side by side).
+        x: Axis, `method`, or a figure, such as `cost_tokens`; of a histogram a figure of questions.
+        y: Figures, each with a row of panels.
+        series: Axis or `method` whose values are lines or bars of one colour.
+        panels: Axis or `method` whose values are panels side by side.
+        questions: Ids of the questions of `cases`; by default those on which the methods' answers differ most.
+        methods: Methods that are drawn; by default all.
+        log: Whether y is logarithmic.
+    """
+
+    kind: Kind = "lines"
+    x: str = METHOD
+    y: tuple[str, ...] = ()
+    series: str | None = None
+    panels: str | None = None
+    questions: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Published:
+    """The paper's own figures.
+
+    Attributes:
+        source: Where they stand, such as `table 2`.
+        figures: What the values of a row are; by default the figures of the table.
+        rows: For each method and values of axes, by name, the `values`; a dash stands for an unknown one.
+        note: What a reader should know of them.
+    """
+
+    source: str = ""
+    figures: tuple[str, ...] = ()
+    rows: tuple[Mapping[str, Any], ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table or figure.
+
+    Attributes:
+        name: Name, that of its file.
+        title: What it measures.
+        paper: Where it is from; None for an ablation of our own.
+        claim: What the paper says that it shows.
+        work: `comparison`: cells are measured by the one comparison of `corag evaluate`; `statistics`: the data sets
+            are counted; `bench`: a part of `corag bench`.
+        needs: What a full run takes.
+        base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
+            and is set in each that takes it; so in axes. Beside these, `references`, `references_reader`, `noise`,
+            `redundancy`, `size` and `stress`; see `experiments.papers.cells`.
+        axes: For each axis the settings of each of its values by name. A list gives values of the setting that the axis
+            is called after.
+        skip: Combinations of values that are left out, each as values or lists of values by axis; with `method`, only
+            these methods.
+        methods: Selectors by the names that the table shows.
+        baseline: Method that all others are compared with, question by question.
+        figures: Figures of the table and of the comparison with the baseline.
+        table: Layout of the table.
+        plot: Layout of the figure; None for none.
+        published: The paper's own figures.
+        agent: Settings of `corag label` and `corag train` for the agent that `agent: trained` stands for.
+        bench: Settings of `corag bench`, `part` among them.
+        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `bench`, `limit`.
+        includes: Studies that this one consists of.
+        remarks: Lines below the table.
+    """
+
+    name: str
+    title: str
+    paper: Paper | None = None
+    claim: str = ""
+    work: Work = "comparison"
+    needs: Needs = field(default_factory=Needs)
+    base: Mapping[str, Any] = field(default_factory=dict)
+    axes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    skip: tuple[Mapping[str, Any], ...] = ()
+    methods: Mapping[str, str] = field(default_factory=dict)
+    baseline: str | None = None
+    figures: tuple[str, ...] = ()
+    table: Table = field(default_factory=Table)
+    plot: Plot | None = None
+    published: Published = field(default_factory=Published)
+    agent: Mapping[str, Any] = field(default_factory=dict)
+    bench: Mapping[str, Any] = field(default_factory=dict)
+    standin: Mapping[str, Any] = field(default_factory=dict)
+    includes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_choice("work", self.work, Work)
+        if self.paper is not None:
+            check_choice("paper", self.paper, Paper)
+        if self.plot is not None:
+            check_choice("plot.kind", self.plot.kind, Kind)
+        if self.includes:
+            return
+        if self.work == "comparison" and not (self.methods and self.figures):
+            raise InputError("a comparison has methods and figures; give both, or includes")
+        if self.work == "bench" and "part" not in self.bench:
+            raise InputError("bench names no part; give bench: {part: ...}, one of `corag bench --help`")
+        if self.baseline is not None and self.baseline not in self.methods:
+            raise InputError(f"baseline {self.baseline!r} is no method{nearest(self.baseline, self.methods)}")
+        for text in self.methods.values():
+            parse(text)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Raise `InputError` for an axis, or a value of one, that the study does not have."""
+        axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
+        divided = [*self.table.rows, *self.table.columns]
+        if self.plot is not None:
+            divided += [name for name in (self.plot.series, self.plot.panels) if name is not None]
+        for name in divided:
+            if name not in axes and name != FIGURE:
+                raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
+        for rule in (*self.skip, *self.published.rows):
+            for name, wanted in rule.items():
+                if name == "values":
+                    continue
+                if name not in axes:
+                    raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
+                for value in as_list(wanted):
+                    if value not in axes[name]:
+                        raise InputError(f"{name} has no value {value!r}; it has {', '.join(axes[name])}")
+        for row in self.published.rows:
+            if len(row.get("values", ())) != len(self.published_figures):
+                raise InputError(
+                    f"published row {dict(row)} has not a value for each of {', '.join(self.published_figures)}"
+                )
+
+    @property
+    def table_figures(self) -> tuple[str, ...]:
+        """Figures of the table."""
+        return self.table.figures or self.figures
+
+    @property
+    def published_figures(self) -> tuple[str, ...]:
+        """What the values of the paper's rows are."""
+        return self.published.figures or self.table_figures
+
+
+def as_list(value: Any) -> list[str]:
+    """Return names that are given alone or as a list."""
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def study_files() -> dict[str, Path]:
+    """Return the files of the studies that can be called by name."""
+    papers, ablations = SHELVES
+    found = [file for file in sorted(papers.glob("*.yaml")) if file != STANDINS]
+    return {file.stem: file for file in (*found, *sorted(ablations.glob("search-*.yaml")))}
+
+
+def find_study(name: str) -> Study:
+    """Return the study of a name, or of a YAML file.
+
+    Raises:
+        InputError: There is none of that name, or its file says something wrong.
+        DataError: The file cannot be read.
+    """
+    files = study_files()
+    if name in files:
+        return read_study(files[name])
+    if name.endswith((".yaml", ".yml")):
+        return read_study(Path(name))
+    raise InputError(
+        f"there is no study {name!r}{nearest(name, files)}; see `corag reproduce list` for all, or give a YAML file"
+    )
+
+
+def read_study(file: Path) -> Study:
+    """Return the study of a file; see `find_study`."""
+    content = read_mapping(file)
+    content.setdefault("name", file.stem)
+    if content["name"] != file.stem:
+        raise InputError(f"{file} calls itself {content['name']!r}; its name must be that of the file")
+    try:
+        return made_study(content)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from error
+
+
+def read_mapping(file: Path) -> dict[str, Any]:
+    """Return what a YAML file says; `DataError` where it cannot be read or is no mapping."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise DataError(f"{file} cannot be read: {' '.join(str(error).split())}; give a YAML file") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{file} is no mapping; see `experiments.papers.study` for what a study says")
+    return content
+
+
+def made_study(content: Mapping[str, Any]) -> Study:
+    """Return the study that a mapping describes."""
+    given = dict(content)
+    for name, kind in (("needs", Needs), ("table", Table), ("plot", Plot), ("published", Published)):
+        if given.get(name) is not None:
+            given[name] = _made(kind, given[name], name)
+    given["axes"] = {str(name): _axis(str(name), values) for name, values in given.get("axes", {}).items()}
+    given["methods"] = {str(label): str(parse(text)) for label, text in given.get("methods", {}).items()}
+    made: Study = _made(Study, given, "a study")
+    return made
+
+
+def _made(kind: type[Any], values: Any, what: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise InputError(f"{what} is {values!r:.100}; give a mapping")
+    known = {one.name: one for one in fields(kind)}
+    if unknown := [name for name in values if name not in known]:
+        raise InputError(
+            f"{what} has no {unknown[0]!r}{nearest(unknown[0], known)}; what it can have is {', '.join(known)}"
+        )
+    # YAML knows lists alone.
+    tuples = {
+        name: tuple(value if isinstance(value, list) else [value])
+        for name, value in values.items()
+        if str(known[name].type).startswith("tuple")
+    }
+    try:
+        return kind(**{**values, **tuples})
+    except TypeError as error:
+        raise InputError(f"{what}: {error}") from error
+
+
+def _axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Return the settings of each value of an axis, by name."""
+    if isinstance(values, list):
+        return {str(value): {name: value} for value in values}
+    if not isinstance(values, Mapping) or not values:
+        raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name, or a list of values")
+    if wrong := [value for value in values if not isinstance(values[value], Mapping | None)]:
+        raise InputError(f"axis {name!r}: {wrong[0]!r} has no settings; write {{{wrong[0]}: {{setting: value}}}}")
+    return {str(value): dict(settings or {}) for value, settings in values.items()}
