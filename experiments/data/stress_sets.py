@@ -46,7 +46,10 @@ def is_noise(passage: Document, query: Query) -> bool:
     """Tell whether a passage is of no help: no evidence, and none of the answers stands in it.
 
     The paper asks the reader of DPR, which knows only questions of one kind; evidence and answers are known for all.
+    Where a question names its `noise`, as in `edc2-rag`, that counts alone.
     """
+    if (marked := query.extra.get("noise")) is not None:
+        return passage.id in marked
     gold = {name.split("#")[0] for name in query.gold}
     return passage.id not in gold and not substring_match(f"{passage.title} {passage.text}", query.answers)
 

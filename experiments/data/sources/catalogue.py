@@ -5,10 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from corag.errors import InputError
-from experiments.data.sources import long_context, multihop, open_domain, reading, statements
+from experiments.data.sources import long_context, multihop, open_domain, reading, reviews, statements
 from experiments.data.sources.ir import ir_source
 from experiments.data.sources.source import Hub, Remote, Source, Url
 
+_EDC2 = "https://media.githubusercontent.com/media/Tsinghua-dhy/EDC-2-RAG/a47df51e7b6cacef76c079dc28ad7ea48008b8fe"
+_PHONES = "https://www.kaggle.com/api/v1/datasets/download/nehasontakke/amazon-unlocked-mobilecsv"
 _QED = "https://raw.githubusercontent.com/google-research-datasets/QED/master"
 _DPR = "https://dl.fbaipublicfiles.com/dpr/data/retriever"
 _CLAPNQ = "https://raw.githubusercontent.com/primeqa/clapnq/main/retrieval"
@@ -147,6 +149,29 @@ SOURCES = {
                 "train": (Url(f"{_DPR}/biencoder-trivia-train.json.gz", "5aa4d3577c91425cd20e239ed89a252b"),),
             },
             questions=open_domain.dpr,
+        ),
+        Source(
+            name="edc2-rag",
+            what="questions of WebQuestions and TriviaQA, and passages that help or do not, by DPR's reader",
+            licence="MIT (selection); questions CC BY 4.0 and Apache-2.0; text of Wikipedia, CC BY-SA 3.0",
+            home="https://github.com/Tsinghua-dhy/EDC-2-RAG",
+            num_questions=2_371, num_passages=400_000, megabytes=400,
+            splits=("webq", "triviaqa"),
+            parts={
+                "webq": (Url(f"{_EDC2}/webq/datasets/webq_results_w_negative_passages_full.json"),),
+                "triviaqa": (Url(f"{_EDC2}/triviaq/datasets/trivia_results_w_negative_passages_full.json"),),
+            },
+            questions=open_domain.edc2,
+        ),
+        Source(
+            name="amazon-phones",
+            what="products with 4 to 75 reviews each, and a question about each product; no reference answers",
+            licence="not given; reviews by customers of Amazon",
+            home="https://www.kaggle.com/datasets/nehasontakke/amazon-unlocked-mobilecsv",
+            num_questions=300, num_passages=9_000, megabytes=40,
+            splits=tuple(reviews.AMAZON_PHONES),
+            parts={split: (Url(_PHONES, member="*Amazon_Unlocked_Mobile*.csv"),) for split in reviews.AMAZON_PHONES},
+            questions=reviews.amazon_phones,
         ),
         Source(
             name="squad",

@@ -105,7 +105,8 @@ def read_rows(path: Path, member: str = "") -> Iterator[Row]:
 
 
 def _members(path: Path, member: str) -> Iterator[tuple[str, IO[bytes]]]:
-    if path.suffix == ".zip":
+    # Some sources give an archive no ending.
+    if path.suffix == ".zip" or zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             for name in sorted(archive.namelist()):
                 if fnmatch(name, member):

@@ -1,4 +1,4 @@
-"""Questions asked of a collection: DPR's Natural Questions and TriviaQA, MS MARCO, WikiPassageQA, MultiHop-RAG."""
+"""Questions asked of a collection: DPR's and EDC2-RAG's sets, MS MARCO, WikiPassageQA, MultiHop-RAG."""
 
 from __future__ import annotations
 
@@ -37,6 +37,37 @@ def dpr(inputs: Inputs, split: str) -> Iterator[Question]:
 def _dpr_passage(context: dict[str, str]) -> Document:
     name = context["passage_id"] if "passage_id" in context else context["psg_id"]
     return Document(str(name), context["text"], context["title"])
+
+
+def edc2(inputs: Inputs, split: str) -> Iterator[Question]:
+    """Convert the questions of EDC2-RAG (appendix A.2): passages by DPR, which its reader finds of help or not.
+
+    Candidates stand in the order of the retriever's scores. Evidence is the best passage that helps; all that help are
+    in `positives`, and the others in `noise`, from which stress sets are made.
+    """
+    for number, row in enumerate(inputs.rows(split)):
+        passages: dict[str, Document] = {}
+        scores: dict[str, float] = {}
+        kinds: dict[str, list[str]] = {"positives": [], "noise": []}
+        for kind, contexts in (("positives", row["positive_passages"]), ("noise", row["negative_passages"])):
+            for context in sorted(contexts, key=lambda one: -float(one["score"])):
+                passage = Document(
+                    passage_id("edc2", context.get("title") or "", context["text"]),
+                    context["text"].strip(),
+                    context.get("title") or "",
+                )
+                if passage.id not in passages:
+                    passages[passage.id], scores[passage.id] = passage, float(context["score"])
+                    kinds[kind].append(passage.id)
+        yield Question(
+            f"{split}-{number}",
+            row["question"],
+            distinct(*row["answers"]),
+            tuple(kinds["positives"][:1]),
+            tuple(passages[name] for name in sorted(passages, key=lambda name: -scores[name])),
+            pool=True,
+            extra=kinds,
+        )
 
 
 def msmarco_qa(inputs: Inputs, split: str) -> Iterator[Question]:

@@ -366,6 +366,33 @@ def holobench(folder: Path) -> None:
         text(folder / name / "grapes.csv", table([{"Name": "Grape", "Year": 1}]))
 
 
+def edc2(folder: Path) -> None:
+    def context(words: str, score: float) -> dict:
+        return {"text": words, "score": score}
+
+    row = {
+        "question": "what is the capital of varn",
+        "answers": ["Tolmere", "Tolmere"],
+        "positive_passages": [context("Tolmere rules Varn.", 80.5), context("Its capital is Tolmere.", 82.0)],
+        "negative_passages": [context("Tolmere has a choir.", 81.0), context("Kell is a village.", 70.25)],
+    }
+    for file in ("webq_results_w_negative_passages_full", "trivia_results_w_negative_passages_full"):
+        text(folder / f"{file}.json", json.dumps([row, row], indent=4))
+
+
+def amazon_phones(folder: Path) -> None:
+    rows = [("Kell 1", f"Good battery, {number % 16}.") for number in range(17)]
+    rows += [("Oro", "Works."), ("Sable", 'A "fine" phone,\nbut heavy.'), ("Oro", ""), ("", "Nameless.")]
+    rows += [("Sable", "Works.")] * 3
+    table = ["Product Name,Brand Name,Price,Rating,Reviews,Review Votes"]
+    for product, review in rows:
+        quoted = review.replace('"', '""')
+        table.append(f'"{product}",Kell,99.0,4,"{quoted}",0')
+    folder.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(folder / "amazon-unlocked-mobilecsv", "w") as archive:
+        archive.writestr("Amazon_Unlocked_Mobile.csv", "\n".join(table) + "\n")
+
+
 WRITERS = {
     "wikipassageqa": wikipassageqa,
     "msmarco-qa": msmarco_qa,
@@ -375,6 +402,8 @@ WRITERS = {
     "natural-questions": dpr("nq", "passage_id"),
     "nq_qed": qed,
     "triviaqa": dpr("trivia", "psg_id"),
+    "edc2-rag": edc2,
+    "amazon-phones": amazon_phones,
     "squad": squad,
     "policyqa": policyqa,
     "tatqa": tatqa,

@@ -13,6 +13,7 @@ from experiments.data.get import GetConfig, get_data
 from experiments.data.sources.catalogue import SOURCES, find_source
 from experiments.data.sources.multihop import _joined
 from experiments.data.sources.source import Url
+from experiments.data.stress_sets import is_noise
 from tests.corag.text.worlds import data_names
 from tests.experiments.data.source_files import WRITERS, hotpot_row, lines, text
 from tests.paths import ROOT
@@ -175,6 +176,32 @@ def test_dpr(tmp_path, name, gold):
     assert query.candidates == ("7", "8", "9")
     assert query.extra["positives"] == ["7", "8"]
     assert set(folder.documents) == {"7", "8", "9"}
+
+
+def test_edc2(tmp_path):
+    folder = got("edc2-rag", tmp_path)
+    assert [query.id for query in folder.queries] == ["webq-0", "webq-1", "triviaqa-0", "triviaqa-1"]
+    query = folder.queries[0]
+    assert query.answers == ("Tolmere",)
+    assert [by_text(folder, one) for one in query.candidates] == [
+        "Its capital is Tolmere.", "Tolmere has a choir.", "Tolmere rules Varn.", "Kell is a village.",
+    ]  # fmt: skip
+    assert [by_text(folder, one) for one in query.gold] == ["Its capital is Tolmere."]
+    # What the reader of DPR marked counts, whatever words stand in the passage.
+    noise = [is_noise(folder.documents[one], query) for one in query.candidates]
+    assert noise == [False, True, False, True]
+
+
+def test_amazon_phones(tmp_path):
+    folder = got("amazon-phones", tmp_path)
+    few, many = folder.queries
+    assert [(query.split, query.extra["product"]) for query in (few, many)] == [
+        ("reviews-4", "Sable"), ("reviews-17", "Kell 1"),
+    ]  # fmt: skip
+    assert few.question == "What do customers like about Sable, and what do they complain about?"
+    # Repeated reviews stay.
+    assert [by_text(folder, one) for one in few.candidates] == ['A "fine" phone,\nbut heavy.', *["Works."] * 3]
+    assert len(many.candidates) == 17 and many.gold == many.candidates and many.answers == ()
 
 
 def test_msmarco_qa(tmp_path):
