@@ -18,7 +18,9 @@ if typing.TYPE_CHECKING:
     from corag.selectors.corag.selector import corag_fixed as corag_fixed
     from corag.selectors.crag import Crag as Crag
     from corag.selectors.edc2 import Edc2 as Edc2
-    from corag.selectors.mmr import Mmr as Mmr
+    from corag.selectors.packing.adagres import AdaGReS as AdaGReS
+    from corag.selectors.packing.mmr import Mmr as Mmr
+    from corag.selectors.packing.submodular import Submodular as Submodular
     from corag.selectors.problem import SelectionProblem as SelectionProblem
     from corag.selectors.pruning.peers import ExtractiveCompression as ExtractiveCompression
     from corag.selectors.pruning.peers import SentenceThreshold as SentenceThreshold

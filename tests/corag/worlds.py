@@ -171,7 +171,8 @@ class OddReader:
 
 
 SUMMARIZING = ("edc2", "crag", "raptor")
-EMBEDDING = ("mmr", *SUMMARIZING)
+PACKING = ("mmr", "adagres", "submodular")
+EMBEDDING = (*PACKING, *SUMMARIZING)
 
 
 def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):

@@ -6,6 +6,7 @@ import pytest
 import corag
 from corag.errors import ModelError
 from corag.models.vectors import vectors_by
+from tests.corag.worlds import EMBEDDING
 
 TEXTS = ["The lake is 310 metres deep.", "It is salty.", "Kell is a village.", "The Oro is a river."]
 
@@ -45,7 +46,7 @@ SPOILT = {
 
 # What measures distances can do without a direction.
 @pytest.mark.parametrize("kind", [kind for kind in SPOILT if kind not in ("zero", "not unit")])
-@pytest.mark.parametrize("method", ["mmr", "crag", "edc2", "raptor", "adaptive-k", "similarity-cutoff"])
+@pytest.mark.parametrize("method", [*EMBEDDING, "adaptive-k", "similarity-cutoff"])
 def test_every_selector_says_what_is_wrong_with_an_embedder(method, kind):
     spoil, said = SPOILT[kind]
     candidates = [corag.Candidate(corag.Chunk(f"d{number}", text)) for number, text in enumerate(TEXTS)]

@@ -21,6 +21,7 @@ from tests.corag.worlds import (
     CHARACTERS,
     COUNTERS,
     EMBEDDING,
+    PACKING,
     QUESTIONS,
     SUMMARIZING,
     HashEmbedder,
@@ -139,7 +140,8 @@ def test_exact_fit(selector, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["top-k", "naive", "full", "top-tokens", "similarity-cutoff", "mmr", "reorder", "adaptive-k", "car"]
+    "name",
+    ["top-k", "naive", "full", "top-tokens", "similarity-cutoff", "mmr", "submodular", "reorder", "adaptive-k", "car"],
 )
 def test_fills_to_the_last_token(checkpoint, name):
     selector = cheap_selector(name, checkpoint, tokens=CHARACTERS)
@@ -195,7 +197,7 @@ def test_vectors_without_length(checkpoint, name):
         assert_sound(selector.select("a?", candidates, 30), candidates, 30, CHARACTERS, name)
         assert name in ("crag", "raptor")
     except InputError as error:
-        assert name in ("mmr", "edc2") and "has length 0" in str(error)
+        assert name in (*PACKING, "edc2") and "has length 0" in str(error)
 
 
 @pytest.mark.parametrize("name", ["naive", "corag", "upper"])
@@ -297,7 +299,7 @@ def given_by(kind):
 
 
 @pytest.mark.parametrize("kind", ["score", "rank", None])
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, "mmr")], indirect=True)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in (*COMPARING, *PACKING)], indirect=True)
 def test_what_only_ranks_needs_no_cosines(selector, kind):
     for budget in (10, 25, 100):
         told, ranked = (selector.select("a?", given_by(one), budget) for one in ("cosine", kind))
@@ -343,8 +345,9 @@ def test_a_cutoff_by_cosine_refuses_other_scales():
 
 
 @pytest.mark.parametrize("kind", ["score", "rank", None])
-def test_mmr_computes_the_cosines_that_it_is_not_given(kind):
-    selector = corag.selector("mmr", embedder=HashEmbedder(), tokens=CHARACTERS)
+@pytest.mark.parametrize("name", PACKING)
+def test_what_packs_computes_the_cosines_that_it_is_not_given(name, kind):
+    selector = corag.selector(name, embedder=HashEmbedder(), tokens=CHARACTERS)
     vectors = HashEmbedder().embed(["a?", *TEXTS])
     cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
     told = selector.select("a?", offer(*TEXTS, similarities=cosines), 40)

@@ -12,28 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.checks import check_count, check_range
-from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
-from corag.naming import Spelling
-from corag.selectors.base import BudgetedSelector, Choice, unscored
+from corag.selectors.base import Choice, unscored
+from corag.selectors.packing.embedding import EmbeddingSelector, relevance_and_directions
 from corag.selectors.problem import SelectionProblem
-from corag.types import Embedder, FloatArray, Order
-
-
-def unit_vectors(vectors: ArrayLike) -> FloatArray:
-    """Return vectors `[N, D]` scaled to length 1; `InputError` for other shapes and lengths of 0 or not finite."""
-    given = np.asarray(vectors, dtype=np.float64)
-    if given.ndim != 2:
-        raise InputError(f"vectors have the shape {given.shape}; they must be [documents, dimensions]")
-    lengths = np.linalg.norm(given, axis=1)
-    bad = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(bad):
-        raise InputError(
-            f"vector {bad[0]} has length {lengths[bad[0]]:g}; a cosine needs finite lengths above 0: leave out what "
-            "the embedder gives no direction, such as empty texts"
-        )
-    unit: FloatArray = given / lengths[:, None]
-    return unit
+from corag.types import Order
 
 
 def marginal_relevance(
@@ -64,14 +46,7 @@ def marginal_relevance(
         InputError: Shapes that do not fit, a number that is not finite, a vector of length 0.
     """
     check_range("relevance_weight", relevance_weight, 0, 1, "0.5 to 0.8 are usual")
-    relevance = np.asarray(similarities, dtype=np.float64)
-    unit = unit_vectors(vectors)
-    if relevance.shape != unit.shape[:1]:
-        raise InputError(
-            f"there are {len(unit)} vectors for similarities of the shape {relevance.shape}; give one each"
-        )
-    if not np.isfinite(relevance).all():
-        raise InputError("a similarity is not a finite number; check the embeddings")
+    relevance, unit = relevance_and_directions(similarities, vectors)
     prices = np.zeros(len(unit), dtype=np.int64) if costs is None else costs
     left = int(prices.sum()) if budget is None else budget
     redundancy = np.zeros(len(unit))
@@ -92,19 +67,18 @@ def marginal_relevance(
 
 
 @dataclass(kw_only=True, eq=False)
-class Mmr(BudgetedSelector):
+class Mmr(EmbeddingSelector):
     """Maximal marginal relevance over the candidates that fit.
 
     Args:
         relevance_weight: Similarity to the question against novelty; see `marginal_relevance`.
         k: The most chunks to take; None for as many as fit.
-        embedder: Embeds the chunks; name or object. The candidates' similarities should be its cosines; where they are
-            no cosines it computes them.
+
+    Other settings: see `EmbeddingSelector`.
     """
 
     relevance_weight: float = 0.5
     k: int | None = None
-    embedder: Spelling | Embedder = "minilm"
     name = "mmr"
 
     def __post_init__(self) -> None:
@@ -112,13 +86,12 @@ class Mmr(BudgetedSelector):
         check_range("relevance_weight", self.relevance_weight, 0, 1, "0.5 to 0.8 are usual")
         if self.k is not None:
             check_count("k", self.k, "3 to 20 are usual, None takes as many as fit")
-        self._embedder = CachedEmbedder(self.embedder)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embedder.vectors, only_cosines=True)
+        problem, vectors = self._embedded(problem)
         order = marginal_relevance(
             problem.relevance,
-            self._embedder.vectors([chunk.text for chunk in problem.chunks]),
+            vectors,
             relevance_weight=self.relevance_weight,
             costs=problem.costs,
             budget=problem.capacity,

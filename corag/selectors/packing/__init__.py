@@ -1,0 +1,1 @@
+"""Sets of relevant chunks that repeat each other little, one chunk after the other: `mmr`, `adagres`, `submodular`."""

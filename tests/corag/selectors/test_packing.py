@@ -1,0 +1,314 @@
+"""`adagres` and `submodular`: by hand, against loops, against brute force."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Candidate, Chunk
+from corag.errors import InputError
+from corag.selectors.packing.adagres import calibrated_beta, expected_chunks, greedy_set, set_score
+from corag.selectors.packing.lazy_greedy import GUARANTEE, lazy_greedy
+from corag.selectors.packing.submodular import PackingValue, Weights, packed, words_held
+from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, offer
+
+SEEDS = st.integers(0, 10_000)
+
+
+def random_value(seed, *, positive=False):
+    """A packing value of a few random candidates, and their costs."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 8))
+    vectors = rng.normal(size=(n, 4)) + (1 if positive else 0)
+    similarities = rng.uniform(0 if positive else -0.5, 1, n)
+    words = rng.random((n, int(rng.integers(0, 5)))) < 0.4
+    sources = rng.integers(0, 3, n).tolist()
+    weights = Weights(*rng.choice([0.0, 0.3, 1.0], 4).tolist(), saturation=float(rng.choice([0.1, 0.3, 1.0])))
+    return lambda: PackingValue(similarities, vectors, words, sources, weights), rng.integers(0, 6, n).tolist(), rng
+
+
+def value_of(make, items):
+    function = make()
+    for item in items:
+        function.add(item)
+    return function.value
+
+
+class Cover:
+    """Covered elements of whole weights, for which sums are exact."""
+
+    def __init__(self, sets, weights):
+        self.sets, self.weights, self.covered = sets, weights, set()
+
+    def gain(self, item):
+        return float(sum(self.weights[one] for one in self.sets[item] - self.covered))
+
+    def add(self, item):
+        self.covered |= self.sets[item]
+
+    @property
+    def value(self):
+        return float(sum(self.weights[one] for one in self.covered))
+
+
+def plain_greedy(function, costs, budget):
+    taken = []
+    while True:
+        ratios = {
+            item: (gain / cost if cost else np.inf)
+            for item, cost in enumerate(costs)
+            if item not in taken and cost <= budget and (gain := function.gain(item)) > 0
+        }
+        if not ratios:
+            return taken
+        best = max(ratios, key=lambda item: (ratios[item], -item))
+        function.add(best)
+        budget -= costs[best]
+        taken.append(best)
+
+
+# --- submodular ---
+
+
+@given(SEEDS)
+def test_the_value_is_monotone_and_has_diminishing_returns(seed):
+    make, costs, rng = random_value(seed)
+    items = rng.permutation(len(costs)).tolist()
+    small, large, last = items[: len(items) // 3], items[: len(items) * 2 // 3], items[-1]
+    assert 0 <= value_of(make, small) <= value_of(make, large) + 1e-12
+    if last not in large:
+        gains = [value_of(make, [*some, last]) - value_of(make, some) for some in (small, large)]
+        assert gains[0] >= gains[1] - 1e-12
+        grown = make()
+        for item in large:
+            grown.add(item)
+        assert grown.gain(last) == pytest.approx(gains[1], abs=1e-12)
+    # Whatever the order in which it grew.
+    assert value_of(make, large[::-1]) == pytest.approx(value_of(make, large))
+
+
+@given(SEEDS)
+def test_lazy_greedy_equals_plain_greedy(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(0, 9))
+    sets = [set(np.flatnonzero(rng.random(6) < 0.4).tolist()) for _ in range(n)]
+    weights, costs = rng.integers(1, 4, 6).tolist(), rng.integers(0, 5, n).tolist()
+    budget = int(rng.integers(0, 12))
+    lazy, plain = Cover(sets, weights), Cover(sets, weights)
+    assert lazy_greedy(lazy, costs, budget) == plain_greedy(plain, costs, budget)
+    assert lazy.covered == plain.covered
+
+
+@given(SEEDS)
+def test_lazy_greedy_of_the_packing_value_is_worth_what_plain_greedy_is(seed):
+    make, costs, rng = random_value(seed)
+    budget = int(rng.integers(0, 15))
+    lazy, plain = make(), make()
+    lazy_greedy(lazy, costs, budget)
+    plain_greedy(plain, costs, budget)
+    assert lazy.value == pytest.approx(plain.value, abs=1e-9)
+
+
+@given(SEEDS)
+def test_packed_keeps_its_guarantee(seed):
+    make, costs, rng = random_value(seed)
+    budget = int(rng.integers(0, 12))
+    order, worth, single = packed(make(), costs, budget)
+    assert sum(costs[item] for item in order) <= budget
+    assert worth == pytest.approx(value_of(make, order), abs=1e-9)
+    assert not single or len(order) == 1
+    sets = (some for size in range(len(costs) + 1) for some in combinations(range(len(costs)), size))
+    best = max(value_of(make, some) for some in sets if sum(costs[item] for item in some) <= budget)
+    assert GUARANTEE * best - 1e-9 <= worth <= best + 1e-9
+
+
+def test_lazy_greedy_asks_less():
+    class Counting(Cover):
+        asked = 0
+
+        def gain(self, item):
+            self.asked += 1
+            return super().gain(item)
+
+    rng = np.random.default_rng(0)
+    sets = [set(np.flatnonzero(rng.random(40) < 0.1).tolist()) for _ in range(30)]
+    lazy, plain = (Counting(sets, [1] * 40) for _ in range(2))
+    assert lazy_greedy(lazy, [1] * 30, 10) == plain_greedy(plain, [1] * 30, 10)
+    assert lazy.asked < plain.asked / 2
+
+
+def test_one_dear_chunk_is_worth_more_than_the_cheap_one_beside_which_it_does_not_fit():
+    # The cheap one has the larger gain per token, and leaves no room.
+    make = Cover([{0}, {1}], [2, 9])
+    costs = [1, 10]
+    assert lazy_greedy(make, costs, 10) == [0]
+    similarities, vectors = [0.2, 0.9], np.eye(2)
+    value = PackingValue(similarities, vectors, np.zeros((2, 0), dtype=bool), ["a", "b"])
+    assert packed(value, costs, 10)[0] == (1,)
+    assert packed(PackingValue(similarities, vectors, np.zeros((2, 0), dtype=bool), ["a", "b"]), costs, 11)[0] == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("term", "items", "value"),
+    [
+        ("relevance", [0], 0.5),  # of 0.6, 0.3, 0.3 and nothing for -0.4
+        ("relevance", [0, 3], 0.5),
+        ("relevance", [0, 1, 2], 1.0),
+        ("coverage", [0], 0.5),  # of two words that a candidate holds; the third is nowhere
+        ("coverage", [0, 1], 0.5),
+        ("coverage", [0, 2], 1.0),
+        ("diversity", [0], np.sqrt(0.5)),
+        ("diversity", [1, 2], 1.0),  # two sources
+        ("diversity", [0, 1], np.sqrt(0.75)),  # one
+    ],
+)
+def test_the_terms_by_hand(term, items, value):
+    only = Weights(**{name: float(name == term) for name in Weights.__slots__[:4]})
+    words = np.array([[True, False, False], [True, False, False], [False, True, False], [False, False, False]])
+    made = PackingValue([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], only)
+    for item in items:
+        made.add(item)
+    assert made.value == pytest.approx(value)
+
+
+def test_representativeness_by_hand():
+    only = Weights(0, 0, 1, 0, saturation=0.5)
+    # Two copies and one apart: similarities (1 1 0), (1 1 0), (0 0 1), caps 1, 1 and 0.5.
+    vectors = [[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]
+    make = lambda: PackingValue([0.0, 0.0, 0.0], vectors, np.zeros((3, 0), dtype=bool), "abc", only)  # noqa: E731
+    assert value_of(make, [0]) == pytest.approx(2 / 2.5)
+    assert value_of(make, [0, 1]) == pytest.approx(2 / 2.5)  # a copy adds nothing
+    assert value_of(make, [0, 2]) == pytest.approx(1.0)
+
+
+def test_words_of_the_question():
+    held = words_held("What is the capital of the lake district?", ["the Capital", "a district, a lake.", "of"])
+    assert held.tolist() == [[True, False, False], [False, True, True], [False, False, False]]
+    assert words_held("what is the?", ["a", "b"]).shape == (2, 0)
+    assert words_held("lake", []).shape == (0, 1)
+
+
+def test_it_needs_a_row_for_each_vector():
+    with pytest.raises(InputError, match="2 vectors come with 1 rows of words and 2 sources"):
+        PackingValue([0.1, 0.2], np.eye(2), np.zeros((1, 0), dtype=bool), "ab")
+
+
+def test_the_selector_covers_the_question_with_both_facts():
+    pool = offer("a cat sat", "a cat sits", "b dog ran", similarities=[0.9, 0.88, 0.5])
+    selection = corag.selector("submodular", embedder=AxisEmbedder(), tokens=CHARACTERS).select("cat dog?", pool, 20)
+    assert selection.ids == ("c0", "c2")
+    assert selection.trace.details["packing_value"] > 0
+    assert not selection.trace.details["single_is_best"]
+
+
+def test_chunks_of_one_document_are_one_source():
+    chunks = [Chunk(f"c{n}", text, {"document": "abb"[n]}) for n, text in enumerate(("aa", "bb", "cc"))]
+    pool = [Candidate(chunk, 0.5) for chunk in chunks]
+    only = {"relevance": 0.0, "coverage": 0.0, "representativeness": 0.0, "diversity": 1.0}
+    selector = corag.selector("submodular", embedder=HashEmbedder(), tokens=CHARACTERS, **only)
+    assert selector.select("x?", pool, 6).ids == ("c0", "c1")
+
+
+def test_no_positive_similarity_still_gives_a_chunk():
+    pool = offer("aa", "bb", similarities=[-0.5, -0.2])
+    only = {"coverage": 0.0, "representativeness": 0.0}
+    for method, weights in (("submodular", only), ("adagres", {})):
+        selector = corag.selector(method, embedder=AxisEmbedder(), tokens=CHARACTERS, **weights)
+        assert selector.select("x?", pool, 6).ids[:1] == ("c1",)
+
+
+# --- adagres ---
+
+
+def test_the_expected_number_of_chunks():
+    assert expected_chunks(np.array([10, 30]), 100) == 5
+    assert expected_chunks(np.array([10, 30]), 99) == 4
+    assert expected_chunks(np.array([10, 30]), 5) == 1
+    assert expected_chunks(np.array([], dtype=np.int64), 5) == 1
+    assert expected_chunks(np.array([0, 0]), 5) == 2
+
+
+@given(SEEDS)
+def test_a_mean_set_of_the_expected_size_scores_nothing(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 8))
+    vectors, similarities = rng.random((n, 3)) + 0.1, rng.random(n) + 0.1
+    # The mean score of all sets of k is k * r - beta * k (k - 1) / 2 * s.
+    for k in range(2, n + 1):
+        beta = calibrated_beta(similarities, vectors, k)
+        scores = [set_score(similarities, vectors, beta, some) for some in combinations(range(n), k)]
+        assert np.mean(scores) == pytest.approx(0, abs=1e-9)
+
+
+def test_beta_by_hand():
+    # Cosines 1, 0, 0; mean 1 / 3. Mean relevance 0.5. Three expected: 0.5 / (1 * 1 / 3).
+    vectors = [[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]
+    assert calibrated_beta([0.9, 0.5, 0.1], vectors, 3) == pytest.approx(1.5)
+    assert calibrated_beta([0.9, 0.5, 0.1], vectors, 1) == 0
+    assert calibrated_beta([0.9], [[1.0]], 3) == 0
+    assert calibrated_beta([-0.9, -0.5, -0.1], vectors, 3) == 0
+    assert calibrated_beta([0.9, 0.5], np.eye(2), 3) == 0
+    assert calibrated_beta([], np.zeros((0, 2)), 3) == 0
+
+
+@given(SEEDS, st.sampled_from([0.0, 0.2, 1.0]), st.booleans())
+def test_greedy_with_loops(seed, beta, stop):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(0, 8))
+    vectors, similarities = rng.normal(size=(n, 3)), rng.uniform(-0.3, 1, n)
+    costs, budget = rng.integers(1, 5, n), int(rng.integers(0, 12))
+    taken, left = [], budget
+    while True:
+        scores = {
+            i: set_score(similarities, vectors, beta, (*taken, i)) - set_score(similarities, vectors, beta, taken)
+            for i in range(n)
+            if i not in taken and costs[i] <= left
+        }
+        if not scores:
+            break
+        best = max(scores, key=scores.get)
+        if stop and taken and scores[best] <= 0:
+            break
+        taken.append(best)
+        left -= costs[best]
+    assert greedy_set(similarities, vectors, beta, costs, budget, stop=stop) == tuple(taken)
+
+
+def test_the_variant_of_the_code_fills_the_budget():
+    pool = offer("aa", "ab", "ac", "bb", similarities=[0.9, 0.8, 0.7, 0.6])
+    ids = {
+        variant: corag.selector("adagres", embedder=AxisEmbedder(), tokens=CHARACTERS, variant=variant, beta=1.0)
+        .select("x?", pool, 100)
+        .ids
+        for variant in ("paper", "code")
+    }
+    # A second text of the letter a would cost more than it brings.
+    assert ids == {"paper": ("c0", "c3"), "code": ("c0", "c3", "c1", "c2")}
+
+
+def test_the_trace_tells_the_weight():
+    selector = corag.selector("adagres", embedder=HashEmbedder(), tokens=CHARACTERS)
+    trace = selector.select("a?", offer("aaaa", "bbbb", "cccc"), 16).trace.details
+    assert trace["expected_chunks"] == 3
+    assert trace["beta"] >= 0
+
+
+@settings(deadline=None, max_examples=20)
+@given(SEEDS)
+def test_what_fits_exactly_is_taken(seed):
+    rng = np.random.default_rng(seed)
+    pool = offer(*("ab"[i % 2] * int(size) for i, size in enumerate(rng.integers(1, 6, 4))))
+    texts = {one.chunk.text: one for one in pool}
+    total = sum(map(len, texts)) + 2 * (len(texts) - 1)
+    for method in ("submodular", "adagres(variant=code)"):
+        selector = corag.selector(method, embedder=HashEmbedder(), tokens=CHARACTERS)
+        assert selector.select("x?", pool, total).cost_tokens <= total
+    assert (
+        corag.selector("adagres(variant=code)", embedder=HashEmbedder(), tokens=CHARACTERS)
+        .select("x?", pool, total)
+        .cost_tokens
+        == total
+    )
