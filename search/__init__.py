@@ -12,8 +12,13 @@ section 4. Its symbols are kept: value V, total reward W, visits n, all visits N
 exploration c, cost weight lambda, utility U.
 """
 
+from search.config import PRESETS as PRESETS
+from search.config import Backup as Backup
+from search.config import Choice as Choice
 from search.config import Policy as Policy
+from search.config import Preset as Preset
 from search.config import SearchConfig as SearchConfig
+from search.config import Visits as Visits
 from search.drivers import Run as Run
 from search.drivers import search as search
 from search.drivers import search_coroutine as search_coroutine

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from search.types import SearchError
 from search.validation import check_at_least, check_not_negative, check_share
 
 Policy = Literal["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
-Backup = Literal["best-child", "all-children"]
+Backup = Literal["best-child", "all-children", "utility"]
 Visits = Literal["total", "parent"]
 Choice = Literal["value", "value-minus-cost", "mean", "utility"]
 OnError = Literal["raise", "keep"]
+Preset = Literal["paper", "public-code"]
 
 TREE_POLICIES: tuple[Policy, ...] = ("paper", "public-code")
 OLD_POLICIES: dict[str, Policy] = {"model": "bayesian", "carrot": "public-code"}
 """Former names of policies, which settings stored earlier may hold."""
 NAMES = {"policy": Policy, "backup": Backup, "visits": Visits, "choice": Choice, "on_error": OnError}
-LEAST = {"iterations": 1, "max_length": 1, "max_scored": 1, "batch_size": 4, "beam_width": 1, "seed": 0}
+LEAST = {"iterations": 1, "max_length": 1, "max_scored": 1, "batch_size": 4, "beam_width": 1, "seed": 0, "parallel": 1}
 OPTIONAL = ("max_length", "max_scored", "patience", "deadline_ms")
+
+_TREE: dict[str, Any] = {"policy": "paper", "iterations": 10, "exploration": 2.4, "cost_weight": 0.1}
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "paper": {**_TREE, "backup": "utility", "visits": "total", "choice": "utility"},
+    "public-code": {**_TREE, "backup": "all-children", "visits": "parent", "choice": "value"},
+}
+"""The settings of the sources, for values that are raw logits of a cross-encoder.
+
+`paper`: section 6.1, algorithm 3 read literally, N over all nodes, the answer by eq. 6. `public-code`: what the code
+published with the paper runs without its agent; `search.tree.mcts.public_code` says what is left out of it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +39,11 @@ class SearchConfig:
     """Settings of a search; defaults are the paper's, or by measurement where it is silent.
 
     Attributes:
-        iterations: Most rounds, >= 1; each is one scorer call, for the tree policies one node expanded.
+        iterations: Most rounds, >= 1; each is one scorer call, for the tree policies `parallel` nodes expanded.
         exploration: c of eq. 5, >= 0; higher spreads the search, 0 follows the best mean.
         cost_weight: lambda of eq. 5, >= 0, in units of value for the whole budget.
-        backup: What goes up the path: the best new child's value, or every new child's (`tree.mcts`); `paper` only.
+        backup: What goes up the path: the best new child's value, every new child's, or the utility of the node that
+            was expanded (`tree.backup`); `paper` only.
         visits: N of eq. 5: the visits of all nodes, or the parent's (`tree.utility`); `paper` only.
         choice: What the answer maximises (`tree.choice`). `mean` and `utility` need the visits of a tree; the other
             policies search for the best `value` or `value-minus-cost`.
@@ -58,6 +71,8 @@ class SearchConfig:
             is `complete` only where none was. For `bayesian`, which has no children, any share below 1 makes the
             surrogate its prior mean, with a weight that it learns. `random` never asks.
         seed: Seed of `random`, >= 0; no other policy draws random numbers.
+        parallel: Most nodes that the tree policies expand each round, >= 1, scored in one call (paper, section 8). More
+            of them spread the search and wait for the scorer less often.
     """
 
     iterations: int = 10
@@ -76,6 +91,18 @@ class SearchConfig:
     beam_width: int = 3
     prefilter: float = 1.0
     seed: int = 0
+    parallel: int = 1
+
+    @classmethod
+    def preset(cls, name: Preset, **settings: Any) -> SearchConfig:
+        """Return the settings of a source, `PRESETS[name]`; those given win over them.
+
+        Raises:
+            SearchError: There is no such preset, or a setting breaks a rule.
+        """
+        if name not in PRESETS:
+            raise SearchError(f"preset is {name!r}; it must be one of {', '.join(PRESETS)}")
+        return cls(**{**PRESETS[name], **settings})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "policy", OLD_POLICIES.get(self.policy, self.policy))
@@ -93,4 +120,9 @@ class SearchConfig:
             raise SearchError(
                 f"choice is {self.choice!r}, which policy {self.policy!r} cannot decide by: it keeps no visits; "
                 f"choose by value or value-minus-cost, or set policy to {' or '.join(TREE_POLICIES)}"
+            )
+        if self.parallel > 1 and self.policy not in TREE_POLICIES:
+            raise SearchError(
+                f"parallel is {self.parallel}, but policy {self.policy!r} expands no nodes; leave it out, or set "
+                f"policy to {' or '.join(TREE_POLICIES)}"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from numpy.typing import ArrayLike
@@ -23,8 +23,11 @@ def exhaustive(
     max_orders: int = 200_000,
     ordered: bool = True,
     batch_size: int = 4096,
+    report: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
+
+    Orders are made batch by batch, so that memory does not grow with their number.
 
     Ties: see `search.rounds.Incumbent`.
 
@@ -36,6 +39,7 @@ def exhaustive(
         max_orders: Most orders that may be scored; counted before anything is.
         ordered: False scores one ascending order per set, for scorers to which order does not matter.
         batch_size: Most orders in one call of the scorer.
+        report: Called with (orders scored, orders in all) before the first batch and after each.
 
     Raises:
         SearchError: If an argument or the scorer's answer breaks a rule, or there are too many orders.
@@ -43,7 +47,8 @@ def exhaustive(
     check_at_least("max_orders", max_orders, 1)
     check_at_least("batch_size", batch_size, 1)
     costs, budget = checked_problem(costs, budget)
-    if count_orders(costs, budget, max_length, ordered=ordered, limit=max_orders) > max_orders:
+    num_orders = count_orders(costs, budget, max_length, ordered=ordered, limit=max_orders)
+    if num_orders > max_orders:
         raise SearchError(
             f"more than {max_orders} feasible orders of up to {max_length} of {len(costs)} candidates "
             f"fit a budget of {budget}, and max_orders allows no more: raise max_orders, lower max_length, "
@@ -51,8 +56,11 @@ def exhaustive(
         )
     orders = _feasible_orders(OrderSpace(costs, budget, max_length), ordered)
     incumbent = Incumbent(costs)
+    report = report or (lambda done, total: None)
+    report(0, num_orders)
     while batch := list(islice(orders, batch_size)):
         incumbent.update(batch, checked_values(score_orders(batch), batch))
+        report(incumbent.num_scored, num_orders)
     return incumbent.result(utility=incumbent.value, complete=True)
 
 

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from search.config import Backup, SearchConfig
+from search.config import SearchConfig
 from search.result import SearchCoroutine, SearchResult
 from search.surrogate import Surrogate
+from search.tree.backup import BACKUPS
 from search.tree.choice import choose
 from search.tree.tree import SearchTree
 from search.tree.utility import utility
 from search.types import FloatArray, IntArray, Order, StopSearch
 from search.validation import checked_values
+
+Promising = Callable[[list[Order]], IntArray]
 
 
 def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> SearchCoroutine:
@@ -28,19 +31,19 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
         room = None if config.max_scored is None else config.max_scored - num_scored
         if room == 0:
             break
-        path = _walk(tree, config)
+        paths = _walks(tree, config)
+        first = len(tree)
         try:
-            orders = tree.expand(path[-1], room, promising)
+            orders = _expand(tree, paths, room, promising)
             values = checked_values((yield orders), orders)
         except StopSearch as stop:
-            tree.retract(path[-1])
+            for path in reversed(paths):
+                tree.retract(path[-1])
             error = stop.error
             break
         num_scored += len(orders)
-        children = tree.children(path[-1])
-        tree.receive(children, values)
-        tree.back_up(path, *BACKUPS[config.backup](values))
-        best = choose(tree, config, best, children)
+        _update(tree, paths, first, values, config)
+        best = choose(tree, config, best, slice(first, len(tree)))
         incumbents.append(tree.order(best))
     tree.trim()
     return SearchResult(
@@ -61,8 +64,30 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
 def public_code(
     costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
 ) -> SearchCoroutine:
-    """Search the tree with the `backup` and `visits` of the paper's public code."""
+    """Search the tree with the `backup` and `visits` of the paper's public code.
+
+    That code (github.com/wang0702/CARROT, `core/mcts.py`) differs in what this search does not imitate: it also
+    expands, scores and backs up orders above the budget and drops them in the end, counts words in eq. 5 in place of
+    tokens, walks into an exhausted node in every iteration left, and prefers of equal values the most visited node,
+    then the longest order.
+    """
     return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
+
+
+def _walks(tree: SearchTree, config: SearchConfig) -> list[list[int]]:
+    """Paths from the root to the nodes to expand this round: up to `parallel`, the most wanted first.
+
+    Each walk finds what the walks before have taken closed. That is where a search of one node a round would go next
+    if the nodes taken brought nothing new; unlike a virtual loss it needs no invented reward.
+    """
+    closed = tree.closed
+    tree.closed = closed.copy()
+    paths: list[list[int]] = []
+    while len(paths) < config.parallel and not tree.closed[tree.ROOT]:
+        paths.append(_walk(tree, config))
+        tree.close(paths[-1])
+    tree.closed = closed
+    return paths
 
 
 def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
@@ -79,8 +104,22 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
     return path
 
 
-BACKUPS: dict[Backup, Callable[[FloatArray], tuple[float, int]]] = {
-    "best-child": lambda values: (float(values.max()), 1),  # paper, algorithm 3
-    "all-children": lambda values: (float(values.sum()), len(values)),  # public code
-}
-"""Reward and visits to back up, given the values of the new children."""
+def _expand(tree: SearchTree, paths: list[list[int]], room: int | None, promising: Promising | None) -> list[Order]:
+    """Expand the node at the end of each path, as far as there is room, and return the children's orders."""
+    orders: list[Order] = []
+    for path in paths:
+        left = None if room is None else room - len(orders)
+        if left == 0:
+            break
+        orders += tree.expand(path[-1], left, promising)
+    return orders
+
+
+def _update(tree: SearchTree, paths: list[list[int]], first: int, values: FloatArray, config: SearchConfig) -> None:
+    """Store the values of new children, which lie in the tree from `first` on, and back up, path by path."""
+    for path in paths:
+        children = tree.children(path[-1])
+        if children.start < children.stop:
+            own = values[children.start - first : children.stop - first]
+            tree.receive(children, own)
+            tree.back_up(path, *BACKUPS[config.backup](tree, path[-1], own, config))

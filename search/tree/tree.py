@@ -35,7 +35,6 @@ class SearchTree:
         num_visits: Sum of `visits` over all nodes.
         budget: Upper bound on the cost of an order.
         pruned: Whether an expansion dropped children that a surrogate ranked low.
-        cut: Whether the last expansion dropped children because `max_scored` was reached.
     """
 
     ROOT: ClassVar[int] = 0
@@ -59,7 +58,8 @@ class SearchTree:
 
     def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
         self.budget, self.num_visits = budget, 0
-        self.pruned = self.cut = False
+        self.pruned = False
+        self._cut_node = self.NO_CHILD
         self._max_length = len(costs) if max_length is None else max_length
         self._by_cost = np.argsort(costs, kind="stable")
         self._sorted_costs = costs[self._by_cost]
@@ -73,6 +73,11 @@ class SearchTree:
 
     def __len__(self) -> int:
         return self._size
+
+    @property
+    def cut(self) -> bool:
+        """Whether the last expansion dropped children because `max_scored` was reached."""
+        return self._cut_node != self.NO_CHILD
 
     def order(self, node: int) -> Order:
         """Return the candidates on the way from the root to `node`."""
@@ -113,7 +118,7 @@ class SearchTree:
             self.pruned |= len(kept) < len(orders)
             chunks, costs, closed, orders = chunks[kept], costs[kept], closed[kept], [orders[place] for place in kept]
         if room is not None and room < len(chunks):
-            self.cut = True
+            self._cut_node = node
             chunks, costs, closed, orders = chunks[:room], costs[:room], closed[:room], orders[:room]
         new = self._append(len(chunks))
         self.first_child[node] = new.start
@@ -127,7 +132,10 @@ class SearchTree:
         return orders
 
     def retract(self, node: int) -> None:
-        """Remove the children of the node that was expanded last, because their values never came."""
+        """Remove the children of the node that was expanded last, because their values never came.
+
+        Of several the last comes first; a node without children stays as it is.
+        """
         if not self.num_children[node]:
             return
         self._size = int(self.first_child[node])
@@ -146,8 +154,11 @@ class SearchTree:
         self.total[path] += reward
         self.visits[path] += visits
         self.num_visits += visits * len(path)
-        if self.cut:
-            return
+        if path[-1] != self._cut_node:
+            self.close(path)
+
+    def close(self, path: list[int]) -> None:
+        """Close the last node of a path if it has no open child, and those above it that this exhausts."""
         for node in reversed(path):
             if not self.closed[self.children(node)].all():
                 break

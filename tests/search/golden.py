@@ -70,7 +70,10 @@ def replay(golden: dict) -> dict:
     scorer = TableScorer({tuple(node["order"]): node["value"] for node in golden["nodes"]})
     config = SearchConfig(**golden["config"])
     result = search(golden["costs"], scorer, golden["budget"], config)
-    return json.loads(json.dumps(record(golden["costs"], golden["budget"], config, result, scorer)))
+    again = record(golden["costs"], golden["budget"], config, result, scorer)
+    # Settings that came later have their defaults.
+    again["config"] = {name: again["config"][name] for name in golden["config"]}
+    return json.loads(json.dumps(again))
 
 
 def regenerate() -> None:

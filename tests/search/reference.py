@@ -25,10 +25,10 @@ def search_by_objects(costs, score_orders, budget, config):
         fits = [c for c in range(len(costs)) if c not in node.order and node.cost + costs[c] <= budget]
         return [] if longest else fits
 
-    def exhausted(node):
+    def exhausted(node, taken=()):
         if not node.children:
-            return not extensions(node)
-        return all(exhausted(child) for child in node.children)
+            return node in taken or not extensions(node)
+        return all(exhausted(child, taken) for child in node.children)
 
     def utility(node):
         everywhere = sum(other.visits for other in root.subtree())
@@ -43,24 +43,37 @@ def search_by_objects(costs, score_orders, budget, config):
         "utility": utility,
     }
 
+    rewards = {
+        "best-child": lambda node, values: (max(values), 1),
+        "all-children": lambda node, values: (sum(values), len(values)),
+        "utility": lambda node, values: (utility(node) if node is not root else 0.0, 1),
+    }
+
     root = Node((), None, 0, 0.0)
     incumbents = []
     for _ in range(config.iterations):
         if exhausted(root):
             break
-        node = root
-        while node.children:
-            open_children = [child for child in node.children if not exhausted(child)]
-            node = min(open_children, key=lambda child: (-utility(child), child.cost, child.order))
-        orders = [(*node.order, c) for c in extensions(node)]
-        values = [float(value) for value in score_orders(orders)]
-        node.children = [
-            Node(order, node, node.cost + costs[order[-1]], value) for order, value in zip(orders, values, strict=True)
-        ]
-        while node is not None:
-            node.total += max(values) if config.backup == "best-child" else sum(values)
-            node.visits += 1 if config.backup == "best-child" else len(values)
-            node = node.parent
+        taken = []
+        while len(taken) < config.parallel and not exhausted(root, taken):
+            node = root
+            while node.children:
+                open_children = [child for child in node.children if not exhausted(child, taken)]
+                node = min(open_children, key=lambda child: (-utility(child), child.cost, child.order))
+            taken.append(node)
+        orders = [[(*node.order, c) for c in extensions(node)] for node in taken]
+        scored = iter(score_orders([order for of_node in orders for order in of_node]))
+        for node, of_node in zip(taken, orders, strict=True):
+            values = [float(next(scored)) for _ in of_node]
+            node.children = [
+                Node(order, node, node.cost + costs[order[-1]], value)
+                for order, value in zip(of_node, values, strict=True)
+            ]
+            reward, visits = rewards[config.backup](node, values)
+            while node is not None:
+                node.total += reward
+                node.visits += visits
+                node = node.parent
         rest = [node for node in root.subtree() if node is not root]
         best = min(rest, key=lambda n: (-scores[config.choice](n), n.cost, len(n.order), n.order))
         incumbents.append(best.order)

@@ -13,7 +13,7 @@ def test_defaults():
         "backup": "best-child", "visits": "total", "choice": "value",
         "max_length": None, "deadline_ms": None, "on_error": "raise",
         "policy": "bayesian", "max_scored": None, "batch_size": 8, "patience": 8.0, "beam_width": 3,
-        "prefilter": 1.0, "seed": 0,
+        "prefilter": 1.0, "seed": 0, "parallel": 1,
     }  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def test_numpy_numbers_are_numbers():
     SearchConfig(iterations=np.int64(3), exploration=np.float32(1.5), cost_weight=0, max_length=np.int32(1))
 
 
-@pytest.mark.parametrize("field", ["iterations", "max_length", "max_scored", "beam_width"])
+@pytest.mark.parametrize("field", ["iterations", "max_length", "max_scored", "beam_width", "parallel"])
 @pytest.mark.parametrize("value", [0, -1, 2.0, True, "3"])
 def test_counts(field, value):
     with pytest.raises(SearchError, match=rf"{field} is {value!r}; it must be an integer of at least 1"):
@@ -71,7 +71,7 @@ def test_choices_by_visits_need_a_tree(choice):
 @pytest.mark.parametrize(
     ("field", "names"),
     [
-        ("backup", "best-child, all-children"),
+        ("backup", "best-child, all-children, utility"),
         ("visits", "total, parent"),
         ("choice", "value, value-minus-cost, mean, utility"),
         ("on_error", "raise, keep"),

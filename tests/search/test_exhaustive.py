@@ -78,3 +78,16 @@ def test_refuses_too_many_orders_before_scoring():
 def test_bad_bounds(argument):
     with pytest.raises(SearchError, match=f"{argument} is 0; it must be an integer of at least 1"):
         exhaustive([1], HashScorer(0), 1, **{argument: 0})
+
+
+def test_reports_what_is_done_of_all_there_is():
+    reports = []
+    exhaustive([1] * 4, HashScorer(0), 2, batch_size=6, report=lambda *counts: reports.append(counts))
+    assert reports == [(0, 16), (6, 16), (12, 16), (16, 16)]
+
+
+def test_no_batch_is_larger_than_asked_for():
+    scorer = HashScorer(0)
+    exhaustive([1] * 20, scorer, 3, 3, batch_size=100)
+    assert len(scorer.asked) == 20 + 20 * 19 + 20 * 19 * 18
+    assert max(map(len, scorer.calls)) == 100

@@ -26,11 +26,15 @@ def test_asks_only_for_new_feasible_orders(problem, config, scorer):
 @given(problems, configs, scorers)
 def test_equals_the_textbook(problem, config, scorer):
     costs, budget = problem
+    if config.backup == "utility":  # sums of logarithms round differently, so no two nodes may be equally good
+        scorer = HashScorer(scorer.seed)
     result = search(costs, scorer, budget, config)
     order, incumbents, nodes = search_by_objects(costs, HashScorer(scorer.seed, scorer.levels), budget, config)
     assert (result.order, result.incumbents) == (order, incumbents)
     tree = result.tree
-    assert {tree.order(n): (tree.visits[n], tree.total[n]) for n in range(len(tree))} == nodes
+    found = {tree.order(n): (tree.visits[n], tree.total[n]) for n in range(len(tree))}
+    exact = config.backup != "utility"
+    assert found == (nodes if exact else {key: pytest.approx(node, rel=1e-9) for key, node in nodes.items()})
 
 
 @given(problems, configs, scorers)
@@ -48,7 +52,7 @@ def test_tree_invariants(problem, config, scorer):
             assert (tree.parent[children] == node).all()
             assert (tree.cost[children] >= tree.cost[node]).all()
             assert tree.closed[node] == tree.closed[children].all()
-            if config.backup == "best-child":  # a visit for each expansion at or under the node
+            if config.backup != "all-children":  # a visit for each expansion at or under the node
                 assert tree.visits[node] == own + 1 + (tree.visits[children] - 1).sum()
             else:  # a visit for each node under it
                 assert tree.visits[node] == own + tree.visits[children].sum()
@@ -59,7 +63,7 @@ def test_tree_invariants(problem, config, scorer):
             assert tree.total[node] == tree.value[node]
 
 
-@given(problems, st.sampled_from(["best-child", "all-children"]), scorers)
+@given(problems, st.sampled_from(["best-child", "all-children", "utility"]), scorers)
 def test_with_ample_iterations_equals_exhaustive(problem, backup, scorer):
     costs, budget = problem
     found = search(costs, scorer, budget, paper_config(iterations=10_000, backup=backup))

@@ -58,10 +58,11 @@ configs = st.builds(
     iterations=st.integers(1, 30),
     exploration=st.sampled_from([0.0, 0.3, 2.4]),
     cost_weight=st.sampled_from([0.0, 0.1, 0.5]),
-    backup=st.sampled_from(["best-child", "all-children"]),
+    backup=st.sampled_from(["best-child", "all-children", "utility"]),
     visits=st.sampled_from(["total", "parent"]),
     choice=st.sampled_from(["value", "value-minus-cost", "mean", "utility"]),
     max_length=st.none() | st.integers(1, 4),
+    parallel=st.sampled_from([1, 1, 2, 5]),
 )
 """The tree search with its settings."""
 
