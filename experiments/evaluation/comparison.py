@@ -27,10 +27,11 @@ from corag.types import Candidate
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
+from experiments.evaluation.averages import OF_ANSWERS, Row, average, latency_figures
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of
 from experiments.evaluation.leads import gains
-from experiments.evaluation.measure import OF_ANSWERS, Row, average, latency_figures, measure, select
+from experiments.evaluation.measure import measure, select
 from experiments.evaluation.metrics import evidence_places
 from experiments.evaluation.parts import Parts, checkpoint_hash
 from experiments.evaluation.rankings import (

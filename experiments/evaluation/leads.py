@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.naming import parse
 from corag.types import FloatArray
+from experiments.evaluation.averages import Row, average, mean_tes
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.measure import Row, average, mean_tes
 
 ROUNDING = 1e-9
 """Scores no further apart are equal."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from corag.cli.console import say, stdout, table
 from corag.errors import DataError
-from experiments.evaluation.measure import OF_ANSWERS
+from experiments.evaluation.averages import OF_ANSWERS
 from experiments.run.journal import write_atomically
 
 Result = Mapping[str, Any]

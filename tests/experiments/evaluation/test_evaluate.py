@@ -9,16 +9,10 @@ from corag.errors import CoragError, DataError, InputError, ModelError, ReaderEr
 from corag.registry import READERS, SELECTORS
 from corag.text.data import DataFolder
 from corag.types import Chunk, Selection
+from experiments.evaluation.averages import TOTALS, average
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.measure import (
-    TOTALS,
-    average,
-    depth_figures,
-    reading_figures,
-    selection_figures,
-    summary_figures,
-)
+from experiments.evaluation.figures import depth_figures, reading_figures, selection_figures, summary_figures
 from experiments.evaluation.metrics import answer_figures
 from experiments.run.tables import show
 from tests.chat_server import ChatServer, Reply

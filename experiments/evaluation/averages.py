@@ -1,0 +1,62 @@
+"""Means, totals and quantiles of the rows of a method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from corag.types import FloatArray
+from experiments.evaluation.metrics import trade_off_efficiency
+
+Row = Mapping[str, Any]
+"""Figures of one method on one question; a figure that the question does not have is left out."""
+
+MEANS = (
+    "rouge1", "rouge2", "rougeL", "f1", "em", "sub_em", "evidence_recall", "evidence_precision", "full_evidence",
+    "context_recall", "cost_tokens", "chunks", "scorer_calls", "orders_scored", "value",
+)  # fmt: skip
+"""Figures that are averaged over the questions that have them; 0 where none has."""
+SOME_MEANS = (
+    "sentence_recall", "full_sentences", "answer_in_context", "diff_k", "redundancy", "change_in_tokens",
+    "answer_similarity", "prompt_tokens", "served_tokens",
+)  # fmt: skip
+"""The same, of which some methods have none at all: null then, not 0."""
+OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
+"""Figures that are null where nothing is read."""
+TOTALS = ("over_budget", "truncated", "empty", "failed")
+"""Figures that are added up over questions."""
+
+
+def average(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return means, totals and latency quantiles of a method's rows.
+
+    Questions on which the method failed are counted, and in no other figure. `tes` is over those with gold. Grades of
+    a judge, and the number of its replies without one, are there only if a judge was asked.
+    """
+    means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS, "judge")}
+    averages = {name: float(np.mean(values)) if values else None for name, values in means.items()}
+    grade = averages.pop("judge")
+    found = [(row["full_evidence"], row["chunks"]) for row in rows if "full_evidence" in row]
+    errors = [row["error"] for row in rows if "error" in row]
+    unusable = [row["judge_unusable"] for row in rows if "judge_unusable" in row]
+    return {
+        **{name: 0.0 if value is None and name in MEANS else value for name, value in averages.items()},
+        "tes": mean_tes(np.array(found)) if found else None,
+        **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
+        **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
+        **({"judge": grade, "judge_unusable": sum(unusable)} if unusable else {}),
+        **({"error": errors[0]} if errors else {}),
+    }
+
+
+def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float | None]:
+    """Return median and 95% quantile; None without any."""
+    quantiles = np.percentile(latencies_ms, [50, 95]).tolist() if len(latencies_ms) else [None, None]
+    return dict(zip(("latency_ms_median", "latency_ms_p95"), quantiles, strict=True))
+
+
+def mean_tes(accuracy_and_chunks: FloatArray) -> float:
+    """Return the trade-off efficiency score of questions, `[q, 2]`: how much of the evidence was found, and chunks."""
+    return trade_off_efficiency(*accuracy_and_chunks.mean(axis=0).tolist())
