@@ -70,17 +70,21 @@ class SummarizingSelector(WithSummarizer):
         fallback: What replaces a missing summary: the group's chunks (`original`, which the paper of `edc2` found
             better) or nothing (`skip`).
         min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
+        max_summary_tokens: The most tokens of a summary, however much budget is left; by default no limit of its own.
 
     Other settings: see `WithSummarizer`.
     """
 
     fallback: Fallback = "original"
     min_summary_tokens: int = 32
+    max_summary_tokens: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("fallback", self.fallback, Fallback)
         check_count("min_summary_tokens", self.min_summary_tokens, "32 is usual")
+        if self.max_summary_tokens is not None:
+            check_count("max_summary_tokens", self.max_summary_tokens, "100 is usual; None sets no limit")
 
     @abstractmethod
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
@@ -119,6 +123,8 @@ class SummarizingSelector(WithSummarizer):
         groups = [group for group in groups if group][: max(1, budget_tokens // self.min_summary_tokens)]
         room = budget_tokens - problem.separator_tokens * (len(groups) - 1)
         sizes = [int(problem.costs[group].sum()) for group in groups]
+        if self.max_summary_tokens is not None:
+            sizes = [min(size, self.max_summary_tokens) for size in sizes]
         return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
 
     def _assembled(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:

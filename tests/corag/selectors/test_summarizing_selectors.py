@@ -76,6 +76,19 @@ def test_small_budgets_have_fewer_summaries():
         assert 0 < selection.cost_tokens <= budget
 
 
+@pytest.mark.parametrize("name", ["crag", "edc2"])
+def test_a_summary_has_a_limit_of_its_own(name):
+    pytest.importorskip("sklearn")
+    summarizer = Says("x" * 1000)
+    pool = offer("a" * 90, "b" * 90, "c" * 5, similarities=[0.9, 0.8, 0.7])
+    settings = {"k": 1} if name == "crag" else {"tau": 3, "max_size": 3}
+    selection = select(name, summarizer, pool=pool, max_summary_tokens=20, **settings)
+    assert [asked.max_tokens for asked in summarizer.asked] == [20]
+    assert selection.cost_tokens <= 20
+    with pytest.raises(InputError, match="max_summary_tokens must be a whole number of at least 1, got 0"):
+        select(name, summarizer, max_summary_tokens=0)
+
+
 @pytest.mark.parametrize(
     "reply", [Reply(status=500), Reply(body=b"[1]\n"), Reply(""), Reply("x", delay_s=9), Reply("NOTHING RELEVANT")]
 )
