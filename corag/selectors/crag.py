@@ -79,8 +79,7 @@ class Crag(SummarizingSelector):
     Args:
         k: Clusters: a number (the paper has 4), or `elbow` or `silhouette` to choose from 1 to `max_k`.
         max_k: The most clusters to choose; the paper looked at 1 to 10.
-        with_query: Whether summaries keep what matters for the question. The paper's do not know it, so that they
-            can be made once for all questions.
+        with_query: The paper's summaries do not know the question, so that they can be made once for all questions.
         seed: Of the random starts of k-means.
 
     Other settings: see `SummarizingSelector`.
@@ -102,6 +101,3 @@ class Crag(SummarizingSelector):
         labels = kmeans(vectors, self.k, max_k=self.max_k, seed=self.seed)
         groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
         return sorted(groups, key=lambda group: -max(problem.relevance[group]))
-
-    def _query(self, problem: SelectionProblem) -> str:
-        return problem.query if self.with_query else ""

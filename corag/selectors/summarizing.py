@@ -71,6 +71,7 @@ class SummarizingSelector(WithSummarizer):
             better) or nothing (`skip`).
         min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
         max_summary_tokens: The most tokens of a summary, however much budget is left; by default no limit of its own.
+        with_query: Whether summaries keep what matters for the question, or what the texts say together.
 
     Other settings: see `WithSummarizer`.
     """
@@ -78,6 +79,7 @@ class SummarizingSelector(WithSummarizer):
     fallback: Fallback = "original"
     min_summary_tokens: int = 32
     max_summary_tokens: int | None = None
+    with_query: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,10 +92,6 @@ class SummarizingSelector(WithSummarizer):
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
         """Return groups of candidates, best group first; no candidate twice."""
 
-    def _query(self, problem: SelectionProblem) -> str:
-        """Return the question that summaries should keep what matters for; empty for none."""
-        return problem.query
-
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
 
@@ -104,7 +102,7 @@ class SummarizingSelector(WithSummarizer):
                 tuple(problem.chunks[index].text for index in group),
                 tuple(problem.chunks[index].id for index in group),
                 share,
-                self._query(problem),
+                problem.query if self.with_query else "",
             )
             for problem, plan in zip(problems, plans, strict=True)
             for group, share in plan

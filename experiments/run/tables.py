@@ -56,6 +56,7 @@ FIGURES = {
     "full_sentences": Figure("full sentences", "full s.", optional=True, of_some=True),
     "answer_in_context": Figure("answer in context", "in ctx", optional=True, of_some=True),
     "tes": Figure("TES", "TES", optional=True),
+    "recall_tes": Figure("TES of recall", "TES r.", optional=True),
     "diff_k": Figure("diff-k", "diff-k", digits=2, better=-1, optional=True),
     "redundancy": Figure("redundancy", "redund.", better=-1, optional=True),
     "change_in_tokens": Figure("change in tokens, %", "CiT %", digits=0, better=-1, optional=True, of_some=True),

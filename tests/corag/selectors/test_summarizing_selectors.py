@@ -33,6 +33,14 @@ def test_edc2_summarizes_each_cluster_with_the_question():
     assert selection.ids == ("c0", "c1", "c2", "c3", "c4")
 
 
+def test_every_chunk_compressed_by_itself_without_the_question():
+    summarizer = Says("one", "two")
+    summarizer.max_concurrent = 1
+    selection = select("edc2", summarizer, pool=offer("a1", "b1"), tau=1, max_size=1, with_query=False)
+    assert [(asked.texts, asked.query) for asked in summarizer.asked] == [(("a1",), ""), (("b1",), "")]
+    assert selection.text == "one\n\ntwo"
+
+
 def test_crag_summarizes_clusters_without_the_question():
     pytest.importorskip("sklearn")
     summarizer = Says("first", "second")
