@@ -14,6 +14,7 @@ from agent.errors import AgentError, require_choice, require_int, require_names,
 Optimizer = Literal["adam", "adamw"]
 Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
+Choice = Literal["value", "value-minus-cost"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,8 @@ class AgentConfig:
         fixed: The best single configuration on the questions for training and validation, if known.
         min_lead: How much more probable than the reranker of `fixed` another has to be for the agent to depart from
             `fixed`, from 0 (it goes by its own prediction always) to 1 (never). Needs `fixed`. Not in the paper.
+        choice: How searches picked their answers when the labels were made, and so should with these settings: by
+            value, where lambda only guides the search, or by value minus lambda * cost / budget.
     """
 
     feature_dim: int
@@ -43,6 +46,7 @@ class AgentConfig:
     map_dim: int = 128
     fixed: FixedConfiguration | None = None
     min_lead: float = 0.0
+    choice: Choice = "value"
 
     def __post_init__(self) -> None:
         require_int("feature_dim", self.feature_dim, 1)
@@ -63,6 +67,7 @@ class AgentConfig:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
         if self.min_lead and self.fixed is None:
             raise AgentError(f"min_lead is {self.min_lead}, but there is no fixed configuration to keep to; give fixed")
+        require_choice("choice", self.choice, get_args(Choice))
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -92,8 +97,8 @@ class AgentConfig:
             AgentError: A key is unknown or missing, or a value breaks a rule.
         """
         if isinstance(values, Mapping):
-            # Older checkpoints call it caution, or have none.
-            values = {"min_lead": values.get("caution", 0.0), **values}
+            # Older checkpoints call it caution, or have none; their labels were picked by value.
+            values = {"min_lead": values.get("caution", 0.0), "choice": "value", **values}
             values.pop("caution", None)
         fields = _fields(cls, "config", values)
         fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))

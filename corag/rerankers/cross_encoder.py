@@ -6,11 +6,14 @@ tokenised once; the input for an order is assembled from token ids.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from corag.checks import check_choice
 from corag.errors import InputError, ModelError
 from corag.models.engine.checkpoint import HOW_TO_TRUST, Checkpoint
 from corag.models.engine.engine import Int64
@@ -22,11 +25,20 @@ from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
 from corag.types import Chunk, FloatArray, Order
 
+Output = Literal["probability", "logit"]
+
 _KIND = "cross-encoder"
+LOWEST_LOGIT = -53 * math.log(2)
+"""What a text without any token is worth as a logit, -36.7, and the least that any text is: the probability 0 has none,
+and below this one no probability can be told from 0 beside 1 in double precision."""
 
 
 class CrossEncoder(Part):
     """The model's logit as a probability, in [0, 1]; a text without any token is worth 0.
+
+    With `output=logit` values are the logits as they are, at least `LOWEST_LOGIT`, which is what a text without any
+    token is worth. They rank texts alike, but the best of several close to 1 stay apart; the paper's c and lambda are
+    for them.
 
     Args:
         model: Folder, or name on the hub, of a sequence-classification model with one label.
@@ -36,6 +48,7 @@ class CrossEncoder(Part):
         batch_tokens: Maximum tokens of a batch, padding included.
         max_tokens: The window; by default, and at most, what tokenizer and model allow.
         trust_remote_code: Whether code that comes with the model may run.
+        output: `probability` or `logit`.
 
     Attributes:
         name: The model's name on the hub; `cross-encoder` for a folder.
@@ -61,7 +74,10 @@ class CrossEncoder(Part):
         batch_tokens: int | None = None,
         max_tokens: int | None = None,
         trust_remote_code: bool | None = None,
+        output: Output = "probability",
     ) -> None:
+        check_choice("output", output, Output)
+        self.output = output
         where = place(
             "reranker",
             backend=backend,
@@ -87,7 +103,16 @@ class CrossEncoder(Part):
         self.joins_ids = self._tokenizer.joins(SEPARATOR)
         self._takes_types = "token_type_ids" in checkpoint.inputs
         self._engine = checkpoint.engine(_KIND, self.place)
-        self.identity = f"{_KIND} {checkpoint.sha256} {self.place.values_depend_on} max_tokens={self.max_tokens}"
+        # Values of probabilities were kept under this text before there were logits.
+        as_logits = " output=logit" if output == "logit" else ""
+        self.identity = (
+            f"{_KIND} {checkpoint.sha256} {self.place.values_depend_on} max_tokens={self.max_tokens}{as_logits}"
+        )
+
+    @property
+    def lowest(self) -> float:
+        """The least value of a text, that of one without any token."""
+        return LOWEST_LOGIT if self.output == "logit" else 0.0
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text, `[len(texts)]`.
@@ -118,11 +143,13 @@ class CrossEncoder(Part):
             ids += of_question[0]
             types += of_question[1]
         filled = np.flatnonzero([len(text) for _, texts in requests for text in texts])
-        values = np.zeros(len(ids), dtype=np.float64)
+        values = np.full(len(ids), self.lowest)
         of_filled = [types[row] for row in filled] if self._takes_types else None
         for batch in self._engine.run([ids[row] for row in filled], of_filled):
+            logits = batch.output[:, 0].astype(np.float64)
             # The logistic function, written so that no logit overflows.
-            values[filled[batch.rows]] = 0.5 + 0.5 * np.tanh(0.5 * batch.output[:, 0].astype(np.float64))
+            of_batch = np.maximum(logits, self.lowest) if self.output == "logit" else 0.5 + 0.5 * np.tanh(0.5 * logits)
+            values[filled[batch.rows]] = of_batch
         return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
@@ -131,7 +158,7 @@ class CrossEncoderScorer(WindowedScorer):
 
     Some tokenizers give the joined text other ids than its chunks side by side. Then the joined text of each order is
     tokenised: slower, with equal values. The lengths in `window` are then approximate: under `forbid`, an order that
-    fits by these lengths but is in fact longer gets the value 0 and does not reach the model.
+    fits by these lengths but is in fact longer gets the lowest value and does not reach the model.
     """
 
     def __init__(self, reranker: CrossEncoder, question: PairTemplate, texts: Sequence[str]) -> None:
@@ -149,7 +176,8 @@ class CrossEncoderScorer(WindowedScorer):
         given = [scorer.rows(orders, scorer._joined(orders)) for scorer, orders in requests]
         asked = [(scorer._question, rows.ids) for (scorer, _), rows in zip(requests, given, strict=True)]
         values = requests[0][0].reranker.values(asked)
-        return [rows.pooled(of_rows) for rows, of_rows in zip(given, values, strict=True)]
+        lowest = requests[0][0].reranker.lowest
+        return [rows.pooled(of_rows, lowest) for rows, of_rows in zip(given, values, strict=True)]
 
     def _joined(self, orders: Sequence[Order]) -> list[Int64]:
         """Return the token ids of the joined text of each order."""

@@ -65,9 +65,12 @@ class Rows:
     owners: NDArray[np.intp]
     num_orders: int
 
-    def pooled(self, values: FloatArray) -> FloatArray:
-        """Return the value of each order, `[num_orders]`: the largest of its rows' values `[R]`, 0 without a row."""
-        pooled = np.zeros(self.num_orders)
+    def pooled(self, values: FloatArray, lowest: float = 0.0) -> FloatArray:
+        """Return the value of each order, `[num_orders]`: the largest of its rows' values `[R]`.
+
+        `lowest` is the value of an order without a row, and the least of any.
+        """
+        pooled = np.full(self.num_orders, lowest)
         np.maximum.at(pooled, self.owners, values)
         return pooled
 

@@ -145,6 +145,7 @@ def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.Agent
         map_dim=config.map_dim,
         fixed=known.configurations[best_single(known, utility(known, config.target))],
         min_lead=config.min_lead,
+        choice=known.choice,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,7 @@ from agent.configurations import ConfigurationGrid
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import Float32, feature_vectors
 from experiments.data.config import comma_separated
+from experiments.labels.config import Choice
 from experiments.labels.table import FIGURES, read_questions, read_table
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,11 @@ class LabelArrays:
     def embedder(self) -> str:
         """Name of the embedder of all vectors."""
         return str(self.metadata[0]["embedder"])
+
+    @property
+    def choice(self) -> Choice:
+        """What the answers of the searches maximise; `value` for labels of earlier versions."""
+        return cast(Choice, self.metadata[0]["settings"].get("choice", "value"))
 
     @cached_property
     def rerankers(self) -> tuple[str, ...]:
@@ -141,6 +147,9 @@ def read_labels(paths: str) -> LabelArrays:
     tables = [(name, *read_table(name, complete=True), read_questions(name, complete=True)[0]) for name in names]
     first_name, _, first, _ = tables[0]
     for name, _, metadata, _ in tables[1:]:
+        mine, its = (one["settings"].get("choice", "value") for one in (first, metadata))
+        if mine != its:
+            raise DataError(f"answers were picked by {its!r} in {name}, by {mine!r} in {first_name}; label both alike")
         if metadata["embedder"] != first["embedder"]:
             raise DataError(
                 f"{name} holds vectors by the embedder {metadata['embedder']!r}, {first_name} by "

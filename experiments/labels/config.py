@@ -9,6 +9,7 @@ from corag.errors import InputError
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
 
+Choice = Literal["value", "value-minus-cost"]
 Part = Literal["training", "held-out", "all"]
 Engine = Literal["local", "ray"]
 
@@ -57,6 +58,8 @@ class LabelConfig(SelectionSettings):
         iterations: Numbers of iterations, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
+        choice: What a search's answer maximises: `value-minus-cost`, in which lambda counts, or `value`, where it only
+            guides the search. Agents trained on the labels pick their answers likewise.
         merge: Finished tables, separated by commas, to merge into `out` instead of labelling.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
@@ -75,6 +78,7 @@ class LabelConfig(SelectionSettings):
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
+    choice: Choice = "value-minus-cost"
     merge: str = ""
     shard: str = ""
     engine: Engine = "local"

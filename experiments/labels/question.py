@@ -42,7 +42,7 @@ from corag.types import (
 )
 from experiments.data.pools import Pool
 from experiments.evaluation.metrics import answer_figures, evidence_figures
-from experiments.labels.config import Grid, LabelConfig
+from experiments.labels.config import Choice, Grid, LabelConfig
 from experiments.labels.table import FIGURES
 from experiments.labels.work import total
 
@@ -62,6 +62,7 @@ class Labeller:
     Attributes:
         rerankers: The rerankers of the grid, in its order.
         window: What is done with orders that are longer than a reranker's window.
+        choice: What a search's answer maximises.
         encoder: What the rerankers and the embedder share, if they do.
     """
 
@@ -75,6 +76,7 @@ class Labeller:
     encoder: CachedEncoder | None = None
     budget_for: BudgetFor = "prompt"
     unit: Unit = PASSAGE
+    choice: Choice = "value-minus-cost"
     _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
@@ -101,6 +103,7 @@ class Labeller:
             encoder,
             config.budget_for,
             Unit.parse(config.unit or "passage"),
+            config.choice,
         )
 
     @property
@@ -177,7 +180,9 @@ class Labeller:
         set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
         grid, rows, pair_tokens = self.grid, [], 0
         for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
-            config = search.SearchConfig(policy="paper", exploration=exploration, cost_weight=cost_weight)
+            config = search.SearchConfig(
+                policy="paper", exploration=exploration, cost_weight=cost_weight, choice=self.choice
+            )
             plan = SearchPlan(reranker, config, self.window)
             found = search_all(problem, scoring, plan, grid.iterations, self.tokens)
             for iterations, one in zip(grid.iterations, found, strict=True):
@@ -349,6 +354,7 @@ def _exact_order(
         iterations=config.iterations,
         exploration=config.exploration,
         cost_weight=config.cost_weight,
+        choice=config.choice,
         window=plan.window,
         tokens=tokens,
     )

@@ -132,7 +132,9 @@ class OddSummarizer:
         return "" if mood == 1 else " and ".join(request.texts)
 
 
-def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True) -> ConfigurationAgent:
+def sign_agent(
+    *, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True, choice="value"
+) -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
     With a question mark its map is (1, 0) and it says: the first reranker, by odds of e^10; 16 iterations (the
@@ -147,6 +149,7 @@ def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=Tr
         hidden=(),
         map_dim=2,
         fixed=FixedConfiguration(rerankers[0], 7, 0.3, 0.1) if fixed else None,
+        choice=choice,
     )
     weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = np.eye(2, dtype=np.float32)

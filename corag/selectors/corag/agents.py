@@ -7,6 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
@@ -142,11 +143,13 @@ def check_at_hand(part: str, kind: Literal["reranker", "embedder"]) -> None:
 class UsableRerankers:
     """Rerankers by name, each built once; of those that an agent knows, the most probable that can be used.
 
-    With `strict`, one that cannot be used is an error, instead of a reason to take the next.
+    With `strict`, one that cannot be used is an error, instead of a reason to take the next. Those that are built here
+    get the settings `offered` that they take and that their names do not set.
     """
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, offered: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._strict = strict
+        self._offered = offered
         self._runtime = current()
         self._usable: dict[str, Reranker] = {}
         self._reasons: dict[str, str] = {}
@@ -159,7 +162,7 @@ class UsableRerankers:
         name = str(parse(part))
         if name not in self._usable:
             with holding(self._runtime):
-                self._usable[name] = make_reranker(name)
+                self._usable[name] = RERANKERS.offer(name, self._offered)
         return self._usable[name]
 
     def predicted(self, prediction: AgentPrediction, spare: Sequence[str] = ()) -> tuple[Reranker, dict[str, str]]:
@@ -195,7 +198,7 @@ class UsableRerankers:
             try:
                 check_at_hand(name, "reranker")
                 with holding(self._runtime):
-                    built = make_reranker(name)
+                    built = RERANKERS.offer(name, self._offered)
                 # Some load their model only when they are first asked.
                 built.score("probe", ["probe"])
             except (InputError, MissingExtraError, ModelError) as error:

@@ -14,16 +14,19 @@ SLACK = 2
 """Tokens by which the cost of a joined text may be overestimated from the costs of its parts."""
 
 
-def completed(problem: UnitProblem, order: Order, scorer: CachedScorer) -> Order:
+def completed(problem: UnitProblem, order: Order, scorer: CachedScorer, price: float = 0.0) -> Order:
     """Return an order with further units, each the one that is worth most, while the whole text fits the budget.
+
+    `price` is what a token costs in units of value: a unit has to bring more than it costs.
 
     A search pays the title of every unit, since it knows one cost for each. What the text really costs is counted here.
     """
     left = problem.budget_tokens - problem.text_tokens([order])[0]
     while True:
-        extended = [(*order, index) for index in _affordable(problem, order, left) if _visible(scorer, (*order, index))]
+        affordable = {(*order, index): cost for index, cost in _affordable(problem, order, left)}
+        extended = [one for one in affordable if _visible(scorer, one)]
         value = scorer([order])[0] if order else -np.inf
-        values = scorer(extended)
+        values = scorer(extended) - price * np.array([affordable[one] for one in extended])
         best = [int(place) for place in np.argsort(-values, kind="stable")[:TRIED] if values[place] > value]
         costs = problem.text_tokens([extended[place] for place in best])
         fitting = [place for place, cost in zip(best, costs, strict=True) if cost <= problem.budget_tokens]
@@ -33,12 +36,13 @@ def completed(problem: UnitProblem, order: Order, scorer: CachedScorer) -> Order
         left = problem.budget_tokens - costs[best.index(fitting[0])]
 
 
-def _affordable(problem: UnitProblem, order: Order, left: int) -> list[int]:
-    """Return the units that cost about so many tokens or less beside those of an order, best first."""
+def _affordable(problem: UnitProblem, order: Order, left: int) -> list[tuple[int, int]]:
+    """Return the units that cost about so many tokens or less beside those of an order, best first, with that cost."""
     titled = {problem.documents[index] for index in order}
     saved = [title if name in titled else 0 for title, name in zip(problem.title_costs, problem.documents, strict=True)]
-    affordable = np.flatnonzero(problem.costs - np.array(saved, dtype=np.int64) <= left + SLACK)
-    return [index for index in affordable.tolist() if index not in order]
+    costs = problem.costs - np.array(saved, dtype=np.int64)
+    affordable = np.flatnonzero(costs <= left + SLACK)
+    return [(index, int(costs[index])) for index in affordable.tolist() if index not in order]
 
 
 def _visible(scorer: CachedScorer, order: Order) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -50,13 +50,38 @@ class SearchPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Scaling:
+    """Shifts and stretches values: `low` becomes 0, and what lies `spread` above it 1."""
+
+    low: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, singles: FloatArray) -> Scaling:
+        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
+        low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
+        if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
+            return cls()
+        return cls(low, spread)
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return values on the new scale, `[n]`."""
+        return values if self == Scaling() else (values - self.low) / self.spread
+
+
+@dataclass(frozen=True, slots=True)
 class Searched:
-    """A problem, how it was searched, and what was found."""
+    """A problem, how it was searched, and what was found.
+
+    Attributes:
+        scaling: What the values went through on their way into the search.
+    """
 
     problem: SelectionProblem
     plan: SearchPlan
     scorer: CachedScorer
     limits: Limits
+    scaling: Scaling
     result: search.SearchResult
 
     @property
@@ -79,13 +104,21 @@ class Searched:
         order = list(self.result.order)
         return int(self.problem.costs[order].sum()) - self.problem.separator_tokens if order else 0
 
+    @property
+    def price(self) -> float:
+        """What a token costs in units of the reranker's values, where the answer is picked by value minus cost."""
+        config = self.plan.config
+        if config.choice != "value-minus-cost":
+            return 0.0
+        return config.cost_weight * self.scaling.spread / self.problem.capacity
+
     def choice(self) -> Choice:
         """Return the order found, with its value and a trace."""
         result, config, scorer = self.result, self.plan.config, self.scorer
         order = result.order
         if self.completes:
             assert isinstance(self.problem, UnitProblem)
-            order = completed(self.problem, order, scorer)
+            order = completed(self.problem, order, scorer, self.price)
         value = float(scorer([order])[0]) if order else 0.0
         singles = [(index,) for index in order]
         surrogate: dict[str, Any] = {}
@@ -99,7 +132,7 @@ class Searched:
             "reranker": self.plan.reranker.name,
             "policy": config.policy,
             "iterations": result.num_calls if config.iterations == NO_BOUND else config.iterations,
-            **({"exploration": config.exploration, "cost_weight": config.cost_weight} if result.tree else {}),
+            **_noted(config),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
@@ -138,7 +171,7 @@ def search_problems(
     for of_one, plan in zip(limits, plans, strict=True):
         scaled = scale == "query" and (plan.config.policy not in SCALE_FREE or plan.config.choice != "value")
         singles.append([(int(index),) for index in of_one.fitting] if scaled else [])
-    scalings = [_scaling(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
+    scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
 
     def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
         orders: dict[int, list[Order]] = {}
@@ -157,12 +190,17 @@ def search_problems(
 
     knapsacks = [(of_one.costs, of_one.budget) for of_one in limits]
     results = search.search_many(knapsacks, score, [plan.config for plan in plans], rank)
-    return [Searched(*found) for found in zip(problems, plans, scorers, limits, results, strict=True)]
+    return [Searched(*found) for found in zip(problems, plans, scorers, limits, scalings, results, strict=True)]
 
 
-def _scaling(singles: FloatArray) -> Callable[[FloatArray], FloatArray]:
-    """Return what shifts and stretches values so that those of the single candidates, `[n]`, span [0, 1]."""
-    low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
-    if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
-        return lambda values: values
-    return lambda values: (values - low) / spread
+def _noted(config: search.SearchConfig) -> dict[str, Any]:
+    """Return the settings of a search that a trace tells beside its policy: those that matter, and are not usual."""
+    usual = asdict(search.SearchConfig())
+    weighs = config.choice == "value-minus-cost"
+    of_tree = config.policy in search.TREE_POLICIES
+    unusual = {name: getattr(config, name) for name in ("choice", "backup", "visits", "parallel")}
+    return {
+        **({"exploration": config.exploration} if of_tree else {}),
+        **({"cost_weight": config.cost_weight} if of_tree or weighs else {}),
+        **{name: value for name, value in unusual.items() if value != usual[name]},
+    }

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import search
@@ -27,24 +26,18 @@ from corag.selectors.corag.agents import (
     shipped_agent,
 )
 from corag.selectors.corag.features import agent_features
-from corag.selectors.corag.search import ENDING, NO_BOUND, Scale, SearchPlan, search_problems
+from corag.selectors.corag.search import Scale, SearchPlan, search_problems
+from corag.selectors.corag.settings import SearchSettings
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem
 from corag.text.units import SENTENCE
-from corag.types import Candidate, Embedder, PolicyReranker, Reranker, TokenCounter
+from corag.types import Candidate, Embedder, Reranker, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
 
 DEFAULT_SURROGATE = "minilm-pooled"
-
-DEFAULT_ITERATIONS = 10
-DEFAULT_COST_WEIGHT = 0.1
-DEFAULT_EXPLORATION = 0.3
-"""The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
-it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 HotpotQA training questions at
-256 tokens, with 0.3 of 48, as many as exhaustive search."""
 
 
 class Corag(BudgetedSelector):
@@ -53,31 +46,42 @@ class Corag(BudgetedSelector):
     Args:
         reranker: Name or object; in place of the one that an agent names. Without both, the default
             of `corag.selectors.reranking`.
+        preset: `paper` or `public-code`: the search of the paper, or of the code published with it, with their settings
+            (`search.PRESETS`), `scale=raw`, and, for a reranker given by name that has them, `output=logit`, for which
+            these settings were chosen. `trace.details["logits"]` says whether values are logits. What is given beside a
+            preset wins over it; iterations, c and lambda that an agent predicts do, too.
         policy: What is scored next; see `search.SearchConfig`. By default what the reranker names as its
             `search_policy`, such as `beam` where orders cost next to nothing, else `bayesian`, which needs the fewest
             scored orders for the same value. With many candidates of which hardly two fit together it can miss the best
             single one. With an agent by default `paper`: what it predicts are settings of that search.
-        iterations: Rounds of scoring; of the tree policies, nodes to expand with all their children in one batch. By
+        iterations: Rounds of scoring; of the tree policies, each expands a node into all its children in one batch. By
             default what an agent predicts, else 10, and for `beam` and `greedy`, which add one chunk a round and end
             when no chunk fits, no bound.
         max_scored: The most orders to score, or None for no bound but `iterations`.
         exploration: c of the utility (paper, eq. 5); tree policies only. By default 0.3, or what an agent predicts.
-        cost_weight: lambda of the utility (paper, eq. 5); tree policies only. By default 0.1, or what an agent
-            predicts.
+        cost_weight: lambda (paper, eq. 5): what a whole budget of tokens costs, in units of value on the search's
+            scale. Set here, or predicted by an agent whose labels were made so, it decides the answer under every
+            policy: see `choice`. Not set, it is 0.1 and only guides the walk of the tree policies.
+        choice: What the answer maximises: `value`, `value-minus-cost` (value - lambda * cost / budget), or, for tree
+            policies, `mean` or `utility`; see `search.SearchConfig`. By default the preset's, else `value-minus-cost`
+            where `cost_weight` is set, else what an agent's labels were made with, else `value`.
+        backup: What goes up the tree of policy `paper`: `best-child`, `all-children` or `utility`.
+        visits: N of the utility of policy `paper`: the visits of all nodes, `total`, or of the `parent`.
+        parallel: Nodes that the tree policies expand each round, in one batch.
         prefilter: Share of the children of an expansion that the reranker is asked about, those that a surrogate ranks
             highest; 1 is exact and asks no surrogate. Policy `bayesian` starts from the surrogate's best for any share
             below 1, and learns how far to trust it; see `search.SearchConfig`.
         surrogate: Name or object: ranks orders at next to no cost, on any scale, for `prefilter` below 1.
         scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
             this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
-            are. Policies to which this makes no difference leave it out, because finding the scale takes the value
-            of every single candidate.
+            are. By default `query`, with a preset `raw`. Policies to which this makes no difference leave it out,
+            because finding the scale takes the value of every single candidate.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
-        agent: A checkpoint folder or a loaded agent; it then predicts reranker, iterations, c and lambda for
-            each question. None or `none`: all is as given above. `default`: the agent that ships with the project, if
-            it can be used here, passages are chosen, of which it has learnt, and nothing above from `reranker` to
-            `prefilter` is given; where it cannot, the trace says why under `no_agent`.
+        agent: A checkpoint folder or a loaded agent; it then predicts what is not given of reranker, iterations, c and
+            lambda for each question. None or `none`: all is as given above. `default`: the agent that ships with the
+            project, if it can be used here, passages are chosen, of which it has learnt, and nothing above from
+            `reranker` to `prefilter` is given; where it cannot, the trace says why under `no_agent`.
         strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -94,14 +98,19 @@ class Corag(BudgetedSelector):
         self,
         *,
         reranker: str | Reranker | None = None,
+        preset: search.Preset | None = None,
         policy: search.Policy | None = None,
         iterations: int | None = None,
         max_scored: int | None = None,
         exploration: float | None = None,
         cost_weight: float | None = None,
+        choice: search.Choice | None = None,
+        backup: search.Backup | None = None,
+        visits: search.Visits | None = None,
+        parallel: int | None = None,
         prefilter: float = 1.0,
         surrogate: str | Reranker | None = None,
-        scale: Scale = "query",
+        scale: Scale | None = None,
         window: WindowPolicy = DEFAULT_POLICY,
         agent: AgentSource = DEFAULT_AGENT,
         strict: bool = False,
@@ -110,13 +119,25 @@ class Corag(BudgetedSelector):
         unit: str | None = None,
         max_units: int = DEFAULT_MAX_UNITS,
     ) -> None:
-        given = (reranker, policy, iterations, max_scored, exploration, cost_weight)
-        plain = prefilter == 1 and all(setting is None for setting in given)
+        self._settings = SearchSettings(
+            preset=preset,
+            policy=policy,
+            iterations=iterations,
+            max_scored=max_scored,
+            exploration=exploration,
+            cost_weight=cost_weight,
+            choice=choice,
+            backup=backup,
+            visits=visits,
+            parallel=parallel,
+            prefilter=prefilter,
+        )
+        plain = reranker is None and self._settings.plain
         if unit is None:
             unit = "auto" if plain and agent == DEFAULT_AGENT else "passage"
         super().__init__(unit=unit, max_units=max_units, tokens=make_tokens(tokens or "minilm"))
-        check_choice("scale", scale, Scale)
-        self.scale = scale
+        self.scale: Scale = self._settings.scale if scale is None else scale
+        check_choice("scale", self.scale, Scale)
         self.window = check_policy(window)
         embedder = None if embedder is None else make_embedder(embedder)
         self._shipped: Shipped | None = None
@@ -128,23 +149,14 @@ class Corag(BudgetedSelector):
         else:
             self.agent = None
         self._given_embedder = embedder
-        self._rerankers = UsableRerankers(strict=strict)
+        self._rerankers = UsableRerankers(strict=strict, offered=self._settings.offered)
         self._reranker = None if reranker is None else self._rerankers.get(reranker)
         # Each question decides the unit, and neither a reranker is given nor an agent that names one.
         by_default = reranker is None and (self.agent is None or self._shipped is not None)
         self._decides = self._unit.auto and by_default
         if self._reranker is None and self.agent is None:
             self._reranker = self._rerankers.get(default_reranker(self._unit))
-        self._configured = partial(
-            _search_config,
-            policy=policy,
-            iterations=iterations,
-            max_scored=max_scored,
-            exploration=exploration,
-            cost_weight=cost_weight,
-            prefilter=prefilter,
-        )
-        self.config = self._configured(self._reranker, has_agent=self.agent is not None)
+        self.config = self._settings.config(self._reranker, has_agent=self.agent is not None)
         self._surrogate: Reranker | None = None
         if prefilter < 1:
             self._surrogate = self._rerankers.get(DEFAULT_SURROGATE if surrogate is None else surrogate)
@@ -153,7 +165,7 @@ class Corag(BudgetedSelector):
     def _of_units(self) -> tuple[Reranker, search.SearchConfig]:
         """The default reranker of what is smaller than a passage, and how it searches."""
         reranker = self._rerankers.get(default_reranker(SENTENCE))
-        return reranker, self._configured(reranker)
+        return reranker, self._settings.config(reranker)
 
     @cached_property
     def _embedder(self) -> Embedder:
@@ -195,53 +207,26 @@ class Corag(BudgetedSelector):
 
     def _plan(self, problem: SelectionProblem, prediction: AgentPrediction | None) -> SearchPlan:
         """Return how to search: as predicted, or with the fixed settings."""
+        trace: dict[str, Any]
         if self._decides and isinstance(problem, UnitProblem):
             return SearchPlan(*self._of_units, self.window, self._surrogate)
         if prediction is None:
             assert self._reranker is not None
-            reason = {} if self._shipped is None else {"no_agent": self._shipped.reason}
-            return SearchPlan(self._reranker, self.config, self.window, self._surrogate, reason)
-        config = replace(
-            self.config,
-            iterations=prediction.iterations,
-            exploration=prediction.exploration,
-            cost_weight=prediction.cost_weight,
-        )
+            trace = self._settings.trace(self._reranker)
+            trace |= {} if self._shipped is None else {"no_agent": self._shipped.reason}
+            return SearchPlan(self._reranker, self.config, self.window, self._surrogate, trace)
+        assert self.agent is not None
+        config = self._settings.predicted(self.config, prediction, self.agent)
         by_default = self._shipped is not None
-        trace: dict[str, Any] = {"agent": SHIPPED_AGENT} if by_default else {}
+        trace = {"agent": SHIPPED_AGENT} if by_default else {}
         trace["probabilities"] = dict(prediction.probabilities)
         reranker = self._reranker
         if reranker is None:
             spare = (UNTRAINED,) if by_default else ()
             reranker, passed_over = self._rerankers.predicted(prediction, spare)
             trace |= {"passed_over": passed_over} if passed_over else {}
+        trace |= self._settings.trace(reranker)
         return SearchPlan(reranker, config, self.window, self._surrogate, trace)
-
-
-def _search_config(
-    reranker: Reranker | None,
-    *,
-    has_agent: bool = False,
-    policy: search.Policy | None,
-    iterations: int | None,
-    max_scored: int | None,
-    exploration: float | None,
-    cost_weight: float | None,
-    prefilter: float,
-) -> search.SearchConfig:
-    """Return the settings of a search with what is given, and what goes with the reranker where nothing is."""
-    wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) and prefilter == 1 else None
-    policy = policy or ("paper" if has_agent else wanted or "bayesian")
-    if iterations is None:
-        iterations = NO_BOUND if policy in ENDING else DEFAULT_ITERATIONS
-    return search.SearchConfig(
-        policy=policy,
-        iterations=iterations,
-        max_scored=max_scored,
-        exploration=DEFAULT_EXPLORATION if exploration is None else exploration,
-        cost_weight=DEFAULT_COST_WEIGHT if cost_weight is None else cost_weight,
-        prefilter=prefilter,
-    )
 
 
 class _FixedCorag(Corag):
@@ -278,6 +263,7 @@ def corag_fixed(
         iterations=fixed.iterations,
         exploration=fixed.exploration,
         cost_weight=fixed.cost_weight,
+        choice=loaded.config.choice,
         scale=scale,
         window=window,
         agent=None,

@@ -138,6 +138,58 @@ def test_backends_rank_alike(bert, backend, precision):
     assert np.abs(values - exact).max() < (1e-5 if precision == "fp32" else 0.02)
 
 
+@pytest.mark.parametrize("backend", ["torch", "openvino"])
+def test_logits_are_those_of_transformers(folder, backend):
+    reranker = CrossEncoder(model=folder, backend=backend, max_tokens=60, output="logit")
+    probabilities = CrossEncoder(model=folder, backend=backend, max_tokens=60)
+    with quiet():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    inputs = [
+        tokenizer(QUESTION, text, truncation="only_second", max_length=60, return_tensors="pt") for text in PASSAGES
+    ]
+    with torch.inference_mode():
+        expected = [model(**one).logits[0, 0].item() for one in inputs]
+    assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-4)
+    chunks = chunks_of(PASSAGES)
+    logits, shares = (one.scorer(QUESTION, chunks)(ORDERS) for one in (reranker, probabilities))
+    assert shares == pytest.approx(1 / (1 + np.exp(-logits)), abs=1e-6)
+
+
+def test_an_output_of_its_own_has_an_identity_of_its_own(bert):
+    plain, logits = (CrossEncoder(model=bert, backend="torch", output=output) for output in ("probability", "logit"))
+    assert plain.identity == CrossEncoder(model=bert, backend="torch").identity != logits.identity
+    assert str(corag.reranker(f"cross-encoder(model={bert}, output=logit)")).endswith("output=logit)")
+    with pytest.raises(InputError, match="output is 'score'; it must be one of probability, logit"):
+        CrossEncoder(model=bert, output="score")
+
+
+def test_as_a_logit_no_token_is_worth_less_than_any_text(bert):
+    reranker = CrossEncoder(model=bert, backend="torch", output="logit")
+    empty, text = reranker.score(QUESTION, [" \n", "river"])
+    assert empty == pytest.approx(np.log(2.0**-53)) and text > empty
+    assert 1 / (1 + np.exp(-empty)) < np.finfo(float).eps
+    scorer = reranker.scorer(QUESTION, chunks_of(["", " "]))
+    assert scorer([(0,), (1, 0)]).tolist() == [empty, empty]
+
+
+@pytest.mark.parametrize("policy", ["windows", "truncate"])
+def test_windows_of_negative_logits_keep_their_best(bert, policy):
+    chunks = chunks_of(["x y z", "bananas and more of them"])
+    reranker = CrossEncoder(model=bert, backend="torch", max_tokens=20, output="logit")
+    probabilities = CrossEncoder(model=bert, backend="torch", max_tokens=20)
+    logits, shares = (one.scorer(QUESTION, chunks).under(policy)([(0,), (1, 0)]) for one in (reranker, probabilities))
+    assert 1 / (1 + np.exp(-logits)) == pytest.approx(shares, abs=1e-6)
+    assert min(logits) < 0
+
+
+def test_an_order_that_may_not_be_has_the_lowest_logit(bert):
+    reranker = CrossEncoder(model=bert, backend="torch", max_tokens=12, output="logit")
+    scorer = reranker.scorer("river " * 5, chunks_of(["x y", "z " * 3])).under("forbid")
+    fits, too_long = scorer([(0,), (0, 1)])
+    assert too_long == reranker.lowest < fits
+
+
 def test_no_token_is_worth_nothing(bert):
     reranker = loaded(bert)
     assert reranker.score(QUESTION, ["", " \n", "river"]).tolist()[:2] == [0.0, 0.0]

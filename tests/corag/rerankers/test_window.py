@@ -18,7 +18,7 @@ from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
+from corag.rerankers.window import Rows, Window, WindowedScorer, WindowPolicy
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
@@ -404,3 +404,9 @@ def test_the_window_of_minilm_cosine():
     for size in (0, MAX_TOKENS + 1, 2.5):
         with pytest.raises(InputError, match=rf"max_tokens is {size}; minilm-cosine takes 1 to {MAX_TOKENS}"):
             MiniLMCosine(max_tokens=size)
+
+
+def test_values_below_zero_are_pooled_like_others():
+    rows = Rows([], np.array([0, 0, 2]), 3)
+    assert rows.pooled(np.array([-5.0, -3.0, -1.0]), -36.0).tolist() == [-3.0, -36.0, -1.0]
+    assert rows.pooled(np.array([0.25, 0.5, 0.75])).tolist() == [0.5, 0.0, 0.75]

@@ -40,6 +40,13 @@ def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path):
     assert selector.predict("how many of item 0?") == prediction
 
 
+@pytest.mark.parametrize("choice", ["value", "value-minus-cost"])
+def test_an_agent_picks_answers_as_its_labels_did(tmp_path, choice):
+    labels = write_labels(tmp_path / "labels.parquet", settings={"reader": "extractive", "choice": choice})
+    train(config_of(labels, tmp_path / "out"))
+    assert agent.load(tmp_path / "out" / "checkpoint").config.choice == choice
+
+
 @pytest.mark.slow
 def test_the_agent_learns_what_the_table_says(tmp_path):
     training = replace(QUICK, epochs=25, batch_size=6)

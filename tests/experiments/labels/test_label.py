@@ -157,8 +157,8 @@ COUNTERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counter", COUNTERS)
-@pytest.mark.parametrize("budget_tokens", [1, 48, 70])
-def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, reader, counter, budget_tokens):
+@pytest.mark.parametrize(("budget_tokens", "choice"), [(1, "value"), (48, "value-minus-cost"), (70, "value")])
+def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, reader, counter, budget_tokens, choice):
     tokens = COUNTERS[counter]
     folder = DataFolder.open(small_data)
     queries = folder.queries[:2]
@@ -166,6 +166,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
     rerankers = {name: corag.reranker(name) for name in ("bm25", "minilm-maxsim")}
     grid = config_of("-", "", iterations="1,2,5", explorations="0,0.6", cost_weights="0,0.5").grid()
     labeller = Labeller(list(rerankers.values()), grid, reader, corag.embedder(), tokens, budget_tokens, "windows")
+    labeller.choice = choice
     for query in queries:
         reader.asked = []
         rows = labeller.label(query, pool)["rows"]
@@ -178,6 +179,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
                 iterations=row["iterations"],
                 exploration=row["exploration"],
                 cost_weight=row["cost_weight"],
+                choice=choice,
                 tokens=tokens,
             ).select(query.question, pool.candidates(query), budget_tokens)
             texts.add(selection.text)

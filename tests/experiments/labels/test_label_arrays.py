@@ -73,6 +73,7 @@ def test_questions_without_a_figure_are_left_out_with_a_warning(tmp_path, caplog
     ("second", "message"),
     [
         ({"embedder": "bge-m3"}, "vectors by the embedder 'bge-m3', .*one.parquet by 'minilm'; label both"),
+        ({"settings": {"choice": "value-minus-cost"}}, "picked by 'value-minus-cost' in .*two.parquet, by 'value' in"),
         ({"format_version": 1}, "two.parquet.*has format_version 1, this version reads 2"),
         ({"rows": [label_row("q1", "a", 0.1)]}, r"measure different configurations \(1 and 2\)"),
         ({"rows": [*ROWS, label_row("q3", "a", 0.1)]}, "question 'folder/q3' has no line in the table of questions"),
@@ -89,6 +90,12 @@ def test_tables_that_do_not_go_together(tmp_path, second, message):
     paths = second if "no question" in message or "numbers" in message else f"{first},{second}"
     with pytest.raises(DataError, match=message):
         read_labels(paths)
+
+
+def test_labels_tell_how_their_answers_were_picked(tmp_path):
+    assert read_labels(table(tmp_path / "old.parquet")).choice == "value"
+    new = table(tmp_path / "new.parquet", settings={"choice": "value-minus-cost"})
+    assert read_labels(new).choice == "value-minus-cost"
 
 
 def test_no_table_at_all():

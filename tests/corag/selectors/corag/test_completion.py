@@ -75,6 +75,18 @@ def test_nothing_is_added_that_is_worth_nothing_or_does_not_fit():
     assert completed(empty, (), scorer_of(empty, {})) == ()
 
 
+def test_a_unit_has_to_be_worth_more_than_its_tokens_cost():
+    problem = problem_of([LAKE], 100)
+    order = (index_of(problem, "deep"),)
+    scorer = scorer_of(problem, {"deep": 3, "Fish": 2, "cold": 0.5})
+    # Below a title that is paid both cost their three words.
+    assert texts(problem, completed(problem, order, scorer, 0.1)) == {
+        "The lake is deep.", "Fish live here.", "It is cold."
+    }  # fmt: skip
+    assert texts(problem, completed(problem, order, scorer, 0.5)) == {"The lake is deep.", "Fish live here."}
+    assert completed(problem, order, scorer, 1.0) == order
+
+
 def test_a_unit_whose_title_the_reranker_cannot_see_is_not_added():
     problem = problem_of([LAKE], 100)
     order = (index_of(problem, "deep"),)

@@ -150,7 +150,7 @@ def test_agent_decides(checkpoint, query, reranker, iterations):
     assert (trace.exploration, trace.cost_weight) == pytest.approx((1.0, 0.25))
     assert trace.probabilities[reranker] == pytest.approx(1 / (1 + math.exp(-10)))
     assert set(embedder.embedded) == {query}
-    settings = {"policy": "paper", "iterations": iterations, "exploration": 1.0, "cost_weight": 0.25}
+    settings = {"policy": "paper", "iterations": iterations, "exploration": 1.0, "cost_weight": 0.25, "choice": "value"}
     same = Corag(reranker=reranker, **settings, tokens=CHARACTERS).select(query, POOL, 40)
     assert essence(selection) == essence(same)
 
@@ -226,7 +226,8 @@ def test_corag_fixed_uses_the_recorded_setting(checkpoint):
     assert (trace.reranker, trace.iterations, trace.exploration, trace.cost_weight) == (
         "bm25", 7, 0.3, 0.1,
     )  # fmt: skip
-    same = Corag(reranker=Bm25(), policy="paper", iterations=7, exploration=0.3, cost_weight=0.1, tokens=CHARACTERS)
+    settings = {"policy": "paper", "iterations": 7, "exploration": 0.3, "cost_weight": 0.1, "choice": "value"}
+    same = Corag(reranker=Bm25(), **settings, tokens=CHARACTERS)
     assert essence(selection)[:-1] == essence(same.select("cat?", POOL, 40))[:-1]
 
 
