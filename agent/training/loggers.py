@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -26,16 +26,32 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def open_logger(kind: Tracker, out_dir: Path, settings: Mapping[str, Any]) -> Iterator[Logger | None]:
+def open_logger(
+    kind: Tracker,
+    out_dir: Path,
+    settings: Mapping[str, Any],
+    *,
+    project: str = "corag-agent",
+    group: str | None = None,
+    tags: Sequence[str] = (),
+) -> Iterator[Logger | None]:
     """Yield a logger that writes under `out_dir`, and close it at the end.
 
     W&B runs offline unless the environment variable WANDB_MODE says otherwise, and reports nothing about itself unless
     WANDB_ERROR_REPORTING says so. If it cannot start, a warning says so and the figures go to a CSV file.
+
+    Args:
+        kind: What logs.
+        out_dir: Folder, whose name is that of the run.
+        settings: Of the run.
+        project: Project of W&B.
+        group: Group of the run there.
+        tags: Tags of the run there.
     """
     logger: Logger | None = None
     if kind == "wandb":
         with tolerated("start", f"the figures go to a CSV file under {out_dir}"):
-            logger = _wandb(out_dir)
+            logger = _wandb(out_dir, project, group, tags)
     if logger is None and kind != "none":
         logger = CSVLogger(out_dir, name="csv")
     if logger is not None:
@@ -96,14 +112,16 @@ def tolerated(what: str, instead: str = "the work goes on without it") -> Iterat
         _log.warning("W&B could not %s (%s); %s", what, error, instead)
 
 
-def _wandb(out_dir: Path) -> WandbLogger:
+def _wandb(out_dir: Path, project: str, group: str | None, tags: Sequence[str]) -> WandbLogger:
     # W&B tells its makers how it is used and what fails, offline or not, unless this was set when it is imported.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
     # Not through Lightning's `offline=True`, which would change the mode of the whole process.
     run = wandb.init(
-        project="corag-agent",
+        project=project,
+        group=group,
+        tags=list(tags),
         name=out_dir.name,
         dir=out_dir,
         resume="allow",

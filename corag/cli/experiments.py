@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from corag.cli.console import say, stderr
+from corag.errors import InputError
 from corag.text.visible import visible
 
 
@@ -83,6 +84,18 @@ def evaluate(config: Any) -> None:
         show(result, f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens")
     if config.out is not None:
         say(f"written to {config.out}", stderr())
+
+
+def reproduce(config: Any) -> None:
+    """Run studies of the papers."""
+    from experiments.papers.run import reproduce
+
+    found = reproduce(config)
+    if found.page is not None:
+        say(f"{len(found.measured)} studies measured; all tables and figures in {found.page}", stderr())
+    if found.failed:
+        listed = "; ".join(f"{name}: {why}" for name, why in found.failed)
+        raise InputError(f"{len(found.failed)} of the studies failed: {listed}")
 
 
 def data_list(config: Any) -> None:

@@ -40,6 +40,7 @@ COMMANDS = {
     "train-adapter": ("experiments.adapters.train:TrainAdapterConfig", "corag.cli.experiments:train_adapter"),
     "evaluate": ("experiments.evaluation.config:EvaluateConfig", "corag.cli.experiments:evaluate"),
     "evaluate-agent": ("experiments.agents.evaluate:EvaluateAgentConfig", "corag.cli.experiments:evaluate_agent"),
+    "reproduce": ("experiments.papers.run:ReproduceConfig", "corag.cli.experiments:reproduce"),
     "data-list": ("experiments.data.get:ListConfig", "corag.cli.experiments:data_list"),
     "data-get": ("experiments.data.get:GetConfig", "corag.cli.experiments:data_get"),
     "references": ("experiments.data.references:ReferencesConfig", "corag.cli.experiments:references"),
@@ -71,7 +72,7 @@ def make_parser(only: str | None = None) -> Any:
         summary = (settings_type.__doc__ or "").split("\n", 1)[0]
         own = ArgumentParser(description=summary, exit_on_error=False)
         own.add_argument("--config", action="config", help="YAML file with settings.")
-        own.add_class_arguments(settings_type, as_positional=name in ("ask", "bench", "data-get"))
+        own.add_class_arguments(settings_type, as_positional=name in ("ask", "bench", "data-get", "reproduce"))
         subcommands.add_subcommand(name, own, help=summary)
     return parser
 

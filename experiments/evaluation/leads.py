@@ -6,7 +6,8 @@ q questions, r rerankers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from functools import lru_cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,52 +15,111 @@ from numpy.typing import NDArray
 from corag.errors import InputError
 from corag.naming import parse
 from corag.types import FloatArray
-from experiments.evaluation.averages import Row, average, mean_tes
+from experiments.evaluation.averages import Row, average
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.metrics import trade_off_efficiency
 
 ROUNDING = 1e-9
 """Scores no further apart are equal."""
 RESAMPLES = 2000
 
-LEADS: Mapping[str, tuple[tuple[str, ...], Callable[[FloatArray], float]]] = {
-    "full_evidence": (("full_evidence",), np.mean),
-    "f1": (("f1",), np.mean),
-    "tes": (("full_evidence", "chunks"), mean_tes),
-    "recall_tes": (("evidence_recall", "chunks"), mean_tes),
+Statistic = Callable[[FloatArray], FloatArray]
+"""What a figure of many questions is: of their means, `[..., figures]`, one number each, `[...]`."""
+
+
+def _mean(means: FloatArray) -> FloatArray:
+    return means[..., 0]
+
+
+def _tes(means: FloatArray) -> FloatArray:
+    return np.apply_along_axis(lambda pair: trade_off_efficiency(*pair.tolist()), -1, means)
+
+
+LEADS: Mapping[str, tuple[tuple[str, ...], Statistic]] = {
+    "full_evidence": (("full_evidence",), _mean),
+    "f1": (("f1",), _mean),
+    "tes": (("full_evidence", "chunks"), _tes),
+    "recall_tes": (("evidence_recall", "chunks"), _tes),
 }
-"""What leads are measured in: figures of rows, and the statistic of these, `[q, figures]`."""
+"""What leads are measured in: figures of rows, and the statistic of their means."""
+
+
+class Interval(NamedTuple):
+    """A value with its 95% interval over resampled questions."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether 0 is outside."""
+        return not self.low <= 0 <= self.high
+
+
+def definition(name: str) -> tuple[tuple[str, ...], Statistic]:
+    """Return the figures of rows that a figure is made of, and their statistic: by default its mean."""
+    return LEADS.get(name, ((name,), _mean))
 
 
 def lead(
-    challenger: Sequence[Row], baseline: Sequence[Row], *, resamples: int = RESAMPLES, seed: int = 0
+    challenger: Sequence[Row],
+    baseline: Sequence[Row],
+    *,
+    names: Sequence[str] = tuple(LEADS),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Return what a challenger gains over a baseline, given the rows of both for the same questions.
 
+    Args:
+        challenger: Its rows.
+        baseline: Rows of the other, in the same order.
+        names: Figures: `LEADS`, or any of rows.
+        resamples: Samples of the bootstrap.
+        seed: Of the samples.
+
     Returns:
-        For each of `LEADS` the difference, with its 95% interval (`_low`, `_high`) over resampled questions; those on
-        which one of both failed are left out. `share_of_tokens`: of the challenger, relative to the baseline.
+        For each figure the difference, with its 95% interval (`_low`, `_high`) over resampled questions; those on which
+        one of both failed are left out. `share_of_tokens`: of the challenger, relative to the baseline.
     """
     found: dict[str, Any] = {}
-    for name, (figures, statistic) in LEADS.items():
-        ours, theirs = _paired(challenger, baseline, figures)
+    for name in names:
+        figures, statistic = definition(name)
+        ours, theirs = paired(challenger, baseline, figures)
         if len(ours):
-            every = np.arange(len(ours))
-            found[name], *leads = (
-                float(statistic(ours[rows])) - float(statistic(theirs[rows]))
-                for rows in (every, *_samples(len(ours), resamples, seed))
-            )
-            found[f"{name}_low"], found[f"{name}_high"] = np.percentile(leads, [2.5, 97.5]).tolist()
-    ours, theirs = _paired(challenger, baseline, ("cost_tokens",))
+            gained = gain(ours, theirs, statistic, resamples=resamples, seed=seed)
+            found |= {name: gained.value, f"{name}_low": gained.low, f"{name}_high": gained.high}
+    ours, theirs = paired(challenger, baseline, ("cost_tokens",))
     found["share_of_tokens"] = float(ours.sum() / theirs.sum()) if theirs.any() else None
     return found
 
 
-def _paired(
-    challenger: Sequence[Row], baseline: Sequence[Row], figures: Sequence[str]
-) -> tuple[FloatArray, FloatArray]:
+def gain(
+    ours: FloatArray, theirs: FloatArray, statistic: Statistic = _mean, *, resamples: int = RESAMPLES, seed: int = 0
+) -> Interval:
+    """Return how much more a statistic of one method is than of another, given figures of the same questions.
+
+    Args:
+        ours: Figures of the one, `[q, figures]`.
+        theirs: Figures of the other; zeros give the interval of the statistic itself.
+        statistic: Of the means.
+        resamples: Samples of the bootstrap.
+        seed: Of the samples.
+    """
+    value = statistic(ours.mean(axis=0)) - statistic(theirs.mean(axis=0))
+    counts, num = _counts(len(ours), resamples, seed), len(ours)
+    leads = statistic(counts @ ours / num) - statistic(counts @ theirs / num)
+    low, high = np.percentile(leads, [2.5, 97.5]).tolist()
+    return Interval(float(value), low, high)
+
+
+def paired(challenger: Sequence[Row], baseline: Sequence[Row], figures: Sequence[str]) -> tuple[FloatArray, FloatArray]:
     """Return the figures of both where both have them, `[q, figures]` each."""
     pairs = [
-        pair for pair in zip(challenger, baseline, strict=True) if all(name in row for row in pair for name in figures)
+        pair
+        for pair in zip(challenger, baseline, strict=True)
+        if all(row.get(name) is not None for row in pair for name in figures)
     ]
     ours, theirs = (
         np.array([[pair[side][name] for name in figures] for pair in pairs], dtype=float).reshape(-1, len(figures))
@@ -71,6 +131,13 @@ def _paired(
 def _samples(questions: int, resamples: int, seed: int) -> NDArray[np.int64]:
     """Return samples of questions with replacement, `[resamples, q]`."""
     return np.random.default_rng(seed).integers(0, questions, (resamples, questions))
+
+
+@lru_cache(maxsize=2)
+def _counts(questions: int, resamples: int, seed: int) -> FloatArray:
+    """Return how often each question is in each sample, `[resamples, q]`."""
+    samples = _samples(questions, resamples, seed)
+    return np.stack([np.bincount(rows, minlength=questions) for rows in samples]).astype(np.float64)
 
 
 def diversity(names: Sequence[str], scores: FloatArray, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:

@@ -84,6 +84,7 @@ class Plot:
         kind: `lines`, `bars`, `histogram` (of x over questions), or `cases` (contexts side by side).
         x: Axis, `method`, or a figure, such as `cost_tokens`; of a histogram a figure of questions.
         y: Figures, each with a row of panels.
+        along: Axis whose values are the points of a line, where x is a figure.
         series: Axis or `method` whose values are lines or bars of one colour.
         panels: Axis or `method` whose values are panels side by side.
         questions: Ids of the questions of `cases`; by default those on which the methods' answers differ most.
@@ -94,6 +95,7 @@ class Plot:
     kind: Kind = "lines"
     x: str = METHOD
     y: tuple[str, ...] = ()
+    along: str | None = None
     series: str | None = None
     panels: str | None = None
     questions: tuple[str, ...] = ()
@@ -185,16 +187,13 @@ class Study:
             raise InputError("bench names no part; give bench: {part: ...}, one of `corag bench --help`")
         if self.baseline is not None and self.baseline not in self.methods:
             raise InputError(f"baseline {self.baseline!r} is no method{nearest(self.baseline, self.methods)}")
-        for text in self.methods.values():
-            parse(text)
-        self._check_names()
 
-    def _check_names(self) -> None:
+    def check_names(self) -> None:
         """Raise `InputError` for an axis, or a value of one, that the study does not have."""
         axes: Mapping[str, Any] = {**self.axes, METHOD: self.methods}
         divided = [*self.table.rows, *self.table.columns]
         if self.plot is not None:
-            divided += [name for name in (self.plot.series, self.plot.panels) if name is not None]
+            divided += [name for name in (self.plot.along, self.plot.series, self.plot.panels) if name is not None]
         for name in divided:
             if name not in axes and name != FIGURE:
                 raise InputError(f"{name!r} is no axis{nearest(name, axes)}; the axes are {', '.join(axes)}")
@@ -284,9 +283,10 @@ def made_study(content: Mapping[str, Any]) -> Study:
     for name, kind in (("needs", Needs), ("table", Table), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
             given[name] = _made(kind, given[name], name)
-    given["axes"] = {str(name): _axis(str(name), values) for name, values in given.get("axes", {}).items()}
+    given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}
     given["methods"] = {str(label): str(parse(text)) for label, text in given.get("methods", {}).items()}
     made: Study = _made(Study, given, "a study")
+    made.check_names()
     return made
 
 
@@ -310,7 +310,7 @@ def _made(kind: type[Any], values: Any, what: str) -> Any:
         raise InputError(f"{what}: {error}") from error
 
 
-def _axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
+def made_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
         return {str(value): {name: value} for value in values}

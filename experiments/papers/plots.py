@@ -1,0 +1,238 @@
+"""Figures of a study as SVG: few lines a panel, large type, panels below each other, so that a phone shows them."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from corag.text.visible import visible
+from experiments.papers.cases import Case
+from experiments.papers.results import Measured, Where
+from experiments.papers.study import METHOD, Plot
+from experiments.papers.tables import heading
+from experiments.run.report import COLORS, MARKERS, new_figure, to_svg
+
+WIDTH, HEIGHT = 5.6, 3.6
+"""Inches of a panel."""
+COLUMNS = 2
+"""Most panels side by side."""
+FONT = 13
+CASE_WIDTH = 34
+"""Letters of a line of a context."""
+
+
+def draw(measured: Measured) -> str:
+    """Return the figure of a study; empty where it has none, or nothing to draw."""
+    plot = measured.study.plot
+    if plot is None or plot.kind == "cases" or not measured.found:
+        return measured.svg
+    ys = plot.y or measured.study.figures[:1]
+    panels = list(_panels(measured, plot))
+    grid = [(where, y) for y in ys for where in panels]
+    if plot.kind == "histogram":
+        grid = [(where, plot.x) for where in panels]
+    columns = min(COLUMNS, len(grid))
+    rows = -(-len(grid) // columns)
+    figure = new_figure(WIDTH * columns, HEIGHT * rows + 0.9)
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    for panel, (where, y) in zip(axes, grid, strict=False):
+        _KINDS[plot.kind](panel, measured, plot, where, y)
+        _finish(panel, where)
+    for panel in list(axes)[len(grid) :]:
+        panel.set_axis_off()
+    return _with_legend(figure, measured)
+
+
+def _panels(measured: Measured, plot: Plot) -> Iterator[dict[str, str]]:
+    """Yield what each panel shows."""
+    if plot.panels is None:
+        yield {}
+        return
+    for value in measured.values(plot.panels):
+        yield {plot.panels: value}
+
+
+def _series(measured: Measured, plot: Plot, where: Where) -> dict[str, dict[str, str]]:
+    """Return what each line or group of bars shows, by its name."""
+    if plot.series is None:
+        return {"": dict(where)}
+    names = [name for name in measured.values(plot.series) if plot.series != METHOD or _is_drawn(plot, name)]
+    return {name: {**where, plot.series: name} for name in names if measured.at({**where, plot.series: name})}
+
+
+def _is_drawn(plot: Plot, method: str) -> bool:
+    return not plot.methods or method in plot.methods
+
+
+def _style(measured: Measured, plot: Plot, name: str) -> dict[str, Any]:
+    """Return colour and marker of a series, the same in all panels."""
+    names = measured.values(plot.series) if plot.series is not None else [""]
+    place = names.index(name) if name in names else 0
+    return {"color": COLORS[place % len(COLORS)], "marker": MARKERS[place % len(MARKERS)]}
+
+
+def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> None:
+    axis = plot.along or plot.x
+    names = [name for name in measured.values(axis) if axis != METHOD or _is_drawn(plot, name)]
+    is_axis = plot.x == axis
+    places = _places(names) if is_axis else []
+    for name, at in _series(measured, plot, where).items():
+        style = _style(measured, plot, name)
+        points, paper = [], []
+        for place, value in enumerate(names):
+            found = measured.figure(y, {**at, axis: value})
+            x = places[place] if is_axis else _value(measured, plot.x, {**at, axis: value})
+            if found is not None and x is not None:
+                points.append((x, *found, value))
+            if is_axis and isinstance(own := measured.published(y, {**at, axis: value}), int | float):
+                paper.append((places[place], own))
+        if points:
+            xs, ys, low, high, _ = zip(*points, strict=True)
+            panel.plot(xs, ys, label=name, linewidth=2.2, markersize=8, **style)
+            if any(np.array(high) > np.array(low)) and len(measured.values(plot.series or METHOD)) <= len(COLORS) // 2:
+                panel.fill_between(xs, low, high, color=style["color"], alpha=0.10, linewidth=0)
+        if not is_axis:
+            for x, height, _, _, shown in points:
+                panel.annotate(shown, (x, height), textcoords="offset points", xytext=(5, 6), fontsize=FONT - 3)
+        if paper:
+            dotted = {"linestyle": ":", "linewidth": 1.4, "markersize": 7, "markerfacecolor": "white"}
+            panel.plot(*zip(*paper, strict=True), **dotted, **style)
+    if is_axis:
+        panel.set_xticks(places, names, rotation=0 if max(map(len, names)) < 12 else 20)
+    panel.set_xlabel(heading(plot.x) if not is_axis else axis)
+    panel.set_ylabel(heading(y))
+    if plot.log:
+        panel.set_yscale("log")
+
+
+def _bars(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> None:
+    names = [name for name in measured.values(plot.x) if plot.x != METHOD or _is_drawn(plot, name)]
+    series = _series(measured, plot, where)
+    width = 0.8 / max(1, len(series))
+    for number, (name, at) in enumerate(series.items()):
+        left = np.arange(len(names)) - 0.4 + width * (number + 0.5)
+        found = [measured.figure(y, {**at, plot.x: value}) for value in names]
+        known = [(place, one) for place, one in zip(left, found, strict=True) if one is not None]
+        if not known:
+            continue
+        places, values = [place for place, _ in known], [one.value for _, one in known]
+        errors = [[one.value - one.low for _, one in known], [one.high - one.value for _, one in known]]
+        bars = {"color": _style(measured, plot, name)["color"], "width": 0.92 * width, "label": name}
+        panel.bar(places, values, yerr=np.maximum(errors, 0), ecolor="#555555", **bars)
+        paper = [measured.published(y, {**at, plot.x: value}) for value in names]
+        marks = [(x, one) for x, one in zip(left, paper, strict=True) if isinstance(one, int | float)]
+        if marks:
+            panel.plot(*zip(*marks, strict=True), linestyle="", marker="_", markersize=14, color="#000000")
+    longest = max(map(len, names), default=0)
+    turned = {} if longest * len(names) < 44 else {"rotation": 30, "ha": "right"}
+    panel.set_xticks(range(len(names)), names, **turned)
+    panel.set_ylabel(heading(y))
+    if plot.log:
+        panel.set_yscale("log")
+
+
+def _histogram(panel: Any, measured: Measured, plot: Plot, where: Where, x: str) -> None:
+    values = {
+        name: [row[x] for one in measured.at(at) for row in one.rows if row.get(x) is not None]
+        for name, at in _series(measured, plot, where).items()
+    }
+    values = {name: found for name, found in values.items() if found}
+    every = [value for found in values.values() for value in found]
+    if not every:
+        return
+    whole = all(float(value).is_integer() for value in every)
+    bins: Any = np.arange(min(every), max(every) + 2) - 0.5 if whole and max(every) - min(every) < 60 else 30
+    for name, found in values.items():
+        style = {"color": _style(measured, plot, name)["color"], "linewidth": 2.2}
+        panel.hist(found, bins=bins, histtype="step", label=name, **style)
+    panel.set_xlabel(f"{heading(x)} of a question")
+    panel.set_ylabel("questions")
+
+
+_KINDS: Mapping[str, Any] = {"lines": _lines, "bars": _bars, "histogram": _histogram}
+
+
+def _finish(panel: Any, where: Where) -> None:
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(alpha=0.3)
+    panel.tick_params(labelsize=FONT - 2)
+    panel.xaxis.label.set_size(FONT)
+    panel.yaxis.label.set_size(FONT)
+    if where:
+        panel.set_title(_plain(" ".join(where.values())), fontsize=FONT, fontweight="bold")
+
+
+def _with_legend(figure: Any, measured: Measured) -> str:
+    """Return the figure with its title above and one legend for all panels below."""
+    entries: dict[str, Any] = {}
+    for panel in figure.axes:
+        handles, labels = panel.get_legend_handles_labels()
+        entries |= {label: handle for handle, label in zip(handles, labels, strict=True) if label}
+    height = figure.get_figheight()
+    columns = max(1, min(len(entries), int(figure.get_figwidth() * 8 / (6 + max(map(len, entries), default=1)))))
+    lines = -(-len(entries) // columns) if entries else 0
+    title = textwrap.fill(_plain(measured.title), int(figure.get_figwidth() * 9.5))
+    above = 0.26 * (title.count("\n") + 1) + 0.15
+    figure.set_figheight(height := height + 0.28 * lines + above)
+    figure.tight_layout(rect=(0, (0.28 * lines + 0.1) / height, 1, 1 - above / height))
+    figure.suptitle(title, fontsize=FONT + 1, y=1 - 0.1 / height, va="top")
+    if entries:
+        figure.legend(
+            entries.values(), map(_plain, entries), ncols=columns, loc="lower center", frameon=False, fontsize=FONT - 1
+        )
+    return to_svg(figure)
+
+
+def draw_cases(cases: Sequence[Case], title: str) -> str:
+    """Return contexts side by side, a row of boxes for each question."""
+    columns = max(len(case.contexts) for case in cases)
+    boxes = [[_box(method, *found) for method, found in case.contexts.items()] for case in cases]
+    heights = [max(box.count("\n") + 1 for box in row) * 0.2 + 1.0 for row in boxes]
+    figure = new_figure(4.3 * columns, sum(heights) + 0.5)
+    figure.suptitle(_plain(title), fontsize=FONT + 1, y=0.995, va="top")
+    grid = figure.add_gridspec(len(cases), columns, height_ratios=heights, hspace=0.05, wspace=0.04)
+    for number, (case, row) in enumerate(zip(cases, boxes, strict=True)):
+        for place, box in enumerate(row):
+            panel = figure.add_subplot(grid[number, place])
+            panel.set_axis_off()
+            panel.text(0, 0.9, _plain(box), va="top", fontsize=FONT - 3, family="monospace", wrap=False)
+            if place == 0:
+                asked = textwrap.shorten(f"{case.question}  [{case.reference}]", 150, placeholder=" ...")
+                panel.text(0, 1, _plain(asked), va="top", fontsize=FONT - 1, fontweight="bold")
+    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=1 - 0.4 / figure.get_figheight())
+    return to_svg(figure)
+
+
+def _box(method: str, chunks: Sequence[str], answer: str) -> str:
+    def wrapped(text: str, lines: int) -> str:
+        return textwrap.fill(textwrap.shorten(text, lines * CASE_WIDTH, placeholder=" ..."), CASE_WIDTH)
+
+    parts = [wrapped(chunk, 6) for chunk in chunks[:3]]
+    more = [f"(and {len(chunks) - 3} more)"] if len(chunks) > 3 else []
+    said = wrapped(answer or "(no answer)", 4)
+    return "\n".join([method, "-" * len(method), "\n\n".join(parts), *more, "", "Answer:", said])
+
+
+def _places(names: Sequence[str]) -> list[float]:
+    """Return where values stand on an axis: numbers by size, where they are spread evenly enough; else in turn."""
+    numbers = [float(one.group()) if (one := re.fullmatch(r"-?\d*\.?\d+", name)) else None for name in names]
+    if any(one is None for one in numbers) or len(numbers) < 3:
+        return list(map(float, range(len(names))))
+    steps = np.abs(np.diff([float(one or 0) for one in numbers]))
+    if steps.min() <= 0 or steps.max() > 3.5 * steps.min():
+        return list(map(float, range(len(names))))
+    return [float(one or 0) for one in numbers]
+
+
+def _value(measured: Measured, name: str, where: Where) -> float | None:
+    found = measured.figure(name, where)
+    return None if found is None else found.value
+
+
+def _plain(text: str) -> str:
+    """Return a text as a figure shows it: not as a formula, whatever it holds."""
+    return visible(text).replace("$", r"\$")

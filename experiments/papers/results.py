@@ -1,0 +1,172 @@
+"""What a study measured: figures of methods over cells, question by question, beside the paper's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from experiments.evaluation.leads import Interval, definition, gain, paired
+from experiments.evaluation.averages import TOTALS, Row
+from experiments.papers.study import METHOD, Study, as_list
+
+Where = Mapping[str, str]
+"""Values of axes, and of `method`, by name; those that are not named are averaged over."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """One method in one cell.
+
+    Attributes:
+        values: Value of each axis, and `method`.
+        rows: Its figures of each question.
+        summary: Its figures over all questions, as `corag evaluate` gives them.
+        part: Spelling of the method that ran.
+        file: File of the comparison, below the folder of the study.
+        settings: Settings of that comparison.
+    """
+
+    values: Where
+    rows: Sequence[Row]
+    summary: Mapping[str, Any]
+    part: str = ""
+    file: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_at(self, where: Where) -> bool:
+        """Return whether it has all of these values."""
+        return all(self.values.get(name) == value for name, value in where.items())
+
+
+@dataclass
+class Measured:
+    """All that a study measured.
+
+    Attributes:
+        study: The study, with what stands in where it is a stand-in.
+        standin: Whether parts or data stood in for the paper's.
+        found: Each method of each cell.
+        remarks: What a reader should know: what stood in for what, what went wrong.
+        lines: Rows of a table that was counted or timed, in place of `found`.
+        svg: A figure that was drawn with it.
+        seconds: Of this run; what was measured before is not in it.
+    """
+
+    study: Study
+    standin: bool = False
+    found: list[Found] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    svg: str = ""
+    seconds: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """Title of the table."""
+        return f"{self.study.title}{' (stand-in)' if self.standin else ''}"
+
+    def values(self, axis: str) -> list[str]:
+        """Return the values of an axis, or the methods, that were measured, in the order of the study."""
+        there = {one.values.get(axis) for one in self.found}
+        order = self.study.methods if axis == METHOD else self.study.axes.get(axis, {})
+        return [name for name in order if name in there]
+
+    def at(self, where: Where) -> list[Found]:
+        """Return what has these values."""
+        return [one for one in self.found if one.is_at(where)]
+
+    def figure(self, name: str, where: Where) -> Interval | None:
+        """Return a figure with its interval over questions; None where nothing has it.
+
+        A question that several cells asked counts once, with the mean of its figures. A figure that questions do not
+        have, such as a median, is averaged over cells, without an interval.
+        """
+        found = self.at(where)
+        figures, statistic = definition(name)
+        rows = _pooled(found, figures)
+        if rows and name not in TOTALS:
+            ours, _ = paired(rows, rows, figures)
+            return gain(ours, np.zeros_like(ours), statistic)
+        known = [one.summary[name] for one in found if one.summary.get(name) is not None]
+        if not known:
+            return None
+        value = float(np.sum(known) if name in TOTALS else np.mean(known))
+        return Interval(value, value, value)
+
+    def lead(self, name: str, where: Where) -> Interval | None:
+        """Return what a method gains over the baseline in a figure, with its interval over the same questions.
+
+        None for the baseline itself, where a side lacks the figure, and for a figure that questions do not have.
+        """
+        baseline = self.study.baseline
+        if baseline is None or where.get(METHOD) in (None, baseline):
+            return None
+        figures, statistic = definition(name)
+        mine = self.at(where)
+        others = self.at({**where, METHOD: baseline})
+        cells = {_cell(one) for one in mine} & {_cell(one) for one in others}
+        ours = _by_question([one for one in mine if _cell(one) in cells], figures)
+        theirs = _by_question([one for one in others if _cell(one) in cells], figures)
+        both = [key for key in ours if key in theirs]
+        if not both or name in TOTALS:
+            return None
+        pair = paired([ours[key] for key in both], [theirs[key] for key in both], figures)
+        return gain(*pair, statistic)
+
+    def published(self, name: str, where: Where) -> Any:
+        """Return the paper's own figure; None where it gives none for these values, or several that differ."""
+        figures = self.study.published_figures
+        if name not in figures:
+            return None
+        place = figures.index(name)
+        given = {
+            row["values"][place]
+            for row in self.study.published.rows
+            if all(axis not in row or value in as_list(row[axis]) for axis, value in where.items())
+            and all(axis in where or len(self.values(axis)) < 2 for axis in row if axis != "values")
+        } - {None, "-"}
+        return given.pop() if len(given) == 1 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it all as JSON has it; rows of questions lie beside it."""
+        return {
+            "study": self.study.name,
+            "paper": self.study.paper,
+            "title": self.title,
+            "claim": self.study.claim,
+            "standin": self.standin,
+            "seconds": round(self.seconds, 1),
+            "remarks": self.remarks,
+            "baseline": self.study.baseline,
+            "cells": [dict(self._record(one)) for one in self.found],
+            "lines": self.lines,
+        }
+
+    def _record(self, one: Found) -> Iterator[tuple[str, Any]]:
+        yield from (("values", dict(one.values)), ("part", one.part), ("questions", len(one.rows)), ("file", one.file))
+        for name in self.study.figures:
+            for key, value in (("figure", self.figure(name, one.values)), ("lead", self.lead(name, one.values))):
+                if value is not None:
+                    yield f"{name}" if key == "figure" else f"{name}_lead", value._asdict()
+
+
+def _cell(one: Found) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in one.values.items() if name != METHOD)
+
+
+def _by_question(found: Sequence[Found], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
+    """Return the means of some figures by data set and question, of those that have all of them."""
+    lists: dict[tuple[str, str], list[list[float]]] = {}
+    for one in found:
+        data = one.values.get("data", "")
+        for row in one.rows:
+            if all(row.get(name) is not None for name in figures):
+                lists.setdefault((data, str(row["query"])), []).append([float(row[name]) for name in figures])
+    return {key: dict(zip(figures, np.mean(rows, axis=0).tolist(), strict=True)) for key, rows in lists.items()}
+
+
+def _pooled(found: Sequence[Found], figures: Sequence[str]) -> list[Row]:
+    return list(_by_question(found, figures).values())

@@ -1,0 +1,218 @@
+"""Tables of a study: its figures by method and axes with the paper's beside them, and leads over the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from experiments.evaluation.leads import RESAMPLES
+from experiments.papers.results import Measured, Where
+from experiments.papers.study import METHOD, as_list
+from experiments.run.tables import FIGURES, Figure, markdown_table
+
+SHORT = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL"}
+"""Headings where all figures stand in one cell."""
+OWN = "in the paper"
+MARK = "†"
+"""Of a figure that differs from the baseline's."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table to be shown."""
+
+    caption: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[str]]
+
+    @property
+    def markdown(self) -> str:
+        """The table as Markdown, its caption above it."""
+        return (
+            f"{self.caption}\n\n{markdown_table(map(_cell, self.headings), (map(_cell, line) for line in self.lines))}"
+        )
+
+
+def markdown(measured: Measured) -> str:
+    """Return title, claim, tables and remarks of a study as Markdown."""
+    study = measured.study
+    parts = [f"## {study.name}: {measured.title}"]
+    if study.claim:
+        parts.append(f"The paper: {study.claim}" if study.paper else study.claim)
+    parts += [sheet.markdown for sheet in sheets(measured)]
+    parts += ["\n".join(f"- {remark}" for remark in notes(measured))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def sheets(measured: Measured) -> list[Sheet]:
+    """Return the tables of a study."""
+    if measured.lines:
+        headings = list(dict.fromkeys(name for line in measured.lines for name in line))
+        lines = [[_text(line.get(name)) for name in headings] for line in measured.lines]
+        return [Sheet("", headings, lines), *_of_paper(measured)]
+    if not measured.found:
+        return _of_paper(measured)
+    return [_main(measured), *_leads(measured), *_of_paper(measured)]
+
+
+def notes(measured: Measured) -> list[str]:
+    """Return what stands below the tables."""
+    study, found = measured.study, list(measured.remarks)
+    if study.baseline is not None and measured.found:
+        found.insert(
+            0,
+            f"{MARK} differs from {study.baseline}: the 95% interval of the difference, by paired bootstrap over "
+            f"questions ({RESAMPLES:,} samples), leaves out 0.",
+        )
+    if study.published.note:
+        found.append(study.published.note)
+    return [*found, *study.remarks]
+
+
+def heading(name: str, *, short: bool = False) -> str:
+    """Return the heading of a figure."""
+    if short and name in SHORT:
+        return SHORT[name]
+    return FIGURES[name].heading if name in FIGURES else name
+
+
+def text(name: str, value: Any) -> str:
+    """Return a figure as tables show it."""
+    if value is None or isinstance(value, str):
+        return value or "-"
+    digits = FIGURES.get(name, Figure(name)).digits
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if digits == 3 and abs(value) < 1 else f"{value:,.{digits}f}"
+
+
+def _main(measured: Measured) -> Sheet:
+    """Return the table: our figures, and below each line the paper's, where it gives any."""
+    table, figures = measured.study.table, measured.study.table_figures
+    columns = list(_combinations(measured, table.columns))
+    rows = list(_combinations(measured, table.rows))
+    # A column for each figure, or one for each combination with all figures in a cell.
+    apart = not table.columns or len(figures) == 1
+    parts = (
+        [(one, (figure,)) for one in columns for figure in figures] if apart else [(one, figures) for one in columns]
+    )
+    best = _best(measured, rows, parts) if len(rows) > 1 and METHOD in table.rows else {}
+    headings = [*table.rows, *(_column(one, of, apart=apart, alone=not table.columns) for one, of in parts)]
+    lines = []
+    for row in rows:
+        ours = [
+            " / ".join(_ours(measured, name, {**row, **one}, best.get((place, name))) for name in of)
+            for place, (one, of) in enumerate(parts)
+        ]
+        theirs = [" / ".join(text(name, measured.published(name, {**row, **one})) for name in of) for one, of in parts]
+        if any(set(cell) - set("-/ ") for cell in ours):
+            lines.append([*row.values(), *ours])
+        if any(set(cell) - set("-/ ") for cell in theirs):
+            lines.append([*list(row.values())[:-1], f"{list(row.values())[-1]}, {OWN}", *theirs])
+    shown = "" if apart else f"In each cell: {' / '.join(heading(name) for name in figures)}."
+    return Sheet(shown, headings, lines)
+
+
+def _column(where: Where, figures: Sequence[str], *, apart: bool, alone: bool) -> str:
+    names = " ".join(where.values())
+    if alone:
+        return heading(figures[0])
+    return f"{names} {heading(figures[0], short=True)}" if apart and len(figures) > 1 else names
+
+
+def _ours(measured: Measured, name: str, where: Where, best: float | None) -> str:
+    found = measured.figure(name, where)
+    if found is None:
+        return "-"
+    gained = measured.lead(name, where)
+    mark = MARK if gained is not None and gained.differs else ""
+    shown = text(name, found.value)
+    return f"**{shown}**{mark}" if best is not None and found.value == best else f"{shown}{mark}"
+
+
+def _best(measured: Measured, rows: Sequence[Where], parts: Sequence[tuple[Where, Sequence[str]]]) -> dict[Any, float]:
+    """Return the best value of each figure of each column, where the column has one figure."""
+    best = {}
+    for place, (column, figures) in enumerate(parts):
+        better = FIGURES.get(figures[0], Figure("")).better
+        found = [measured.figure(figures[0], {**row, **column}) for row in rows]
+        values = {one.value for one in found if one is not None}
+        if len(figures) == 1 and better and len(values) > 1:
+            best[place, figures[0]] = max(values, key=lambda value: better * value)
+    return best
+
+
+def _leads(measured: Measured) -> list[Sheet]:
+    """Return the table of what each method gains over the baseline."""
+    study = measured.study
+    axes = [name for name in (*study.table.columns, *study.table.rows) if name != METHOD]
+    lines = []
+    for where in _combinations(measured, (*axes, METHOD)):
+        leads = {name: measured.lead(name, where) for name in study.table_figures}
+        if any(leads.values()):
+            cells = [
+                "-"
+                if one is None
+                else f"{_signed(name, one.value)} ({_signed(name, one.low)} to {_signed(name, one.high)})"
+                for name, one in leads.items()
+            ]
+            lines.append([*where.values(), *cells])
+    if not lines:
+        return []
+    headings = [*axes, METHOD, *(heading(name) for name in study.table_figures)]
+    return [Sheet(f"Gain over {study.baseline}, with 95% intervals:", headings, lines)]
+
+
+def _of_paper(measured: Measured) -> list[Sheet]:
+    """Return the paper's figures that have no place beside ours, as a table of their own."""
+    study = measured.study
+    axes = list(dict.fromkeys(name for row in study.published.rows for name in row if name != "values"))
+    left = [row for row in study.published.rows if measured.lines or not _is_shown(measured, row)]
+    if not left:
+        return []
+    lines = [
+        [
+            *(", ".join(as_list(row.get(name, "all"))) for name in axes),
+            *(text(name, value) for name, value in zip(study.published_figures, row["values"], strict=True)),
+        ]
+        for row in left
+    ]
+    source = f", {study.published.source}" if study.published.source else ""
+    caption = f"The paper's own figures{source}:"
+    return [Sheet(caption, [*axes, *(heading(name) for name in study.published_figures)], lines)]
+
+
+def _is_shown(measured: Measured, row: Mapping[str, Any]) -> bool:
+    """Return whether a published row stands in the table: all its values were measured."""
+    study = measured.study
+    divided = {*study.table.rows, *study.table.columns}
+    return all(
+        name in divided and set(as_list(wanted)) <= set(measured.values(name))
+        for name, wanted in row.items()
+        if name != "values" and (name in divided or len(study.axes.get(name, study.methods)) > 1)
+    )
+
+
+def _combinations(measured: Measured, axes: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Yield the combinations of the values of some axes that were measured."""
+    for values in product(*(measured.values(axis) for axis in axes)):
+        where = dict(zip(axes, values, strict=True))
+        if measured.at(where):
+            yield where
+
+
+def _signed(name: str, value: float) -> str:
+    shown = text(name, abs(value))
+    return f"{'-' if value < 0 else '+'}{shown}"
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
