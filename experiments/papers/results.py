@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.evaluation.leads import Interval, definition, gain, paired
 from experiments.evaluation.averages import TOTALS, Row
+from experiments.evaluation.leads import Interval, definition, gain, paired
 from experiments.papers.study import METHOD, Study, as_list
 
 Where = Mapping[str, str]
