@@ -5,8 +5,9 @@ All that is shown here goes through `corag.text.visible`: whose text it is, nobo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 from rich.console import Console
@@ -18,6 +19,7 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -26,10 +28,9 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from corag.progress import Report as Report
+from corag.progress import showing
 from corag.text.visible import visible
-
-Report = Callable[[int, int], None]
-"""Called with (units done, units in all); 0 in all where that is not known."""
 
 
 def stdout() -> Console:
@@ -59,7 +60,10 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(description: str, *, quiet: bool = False, unit: Literal["", "bytes"] = "") -> Iterator[Report]:
-    """Show a bar with rate and time left on standard error while the block runs."""
+    """Show a bar with rate and time left on standard error while the block runs.
+
+    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`.
+    """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -69,13 +73,21 @@ def progress(description: str, *, quiet: bool = False, unit: Literal["", "bytes"
         console=stderr(),
         disable=quiet,
     )
-    with bar:
-        task = bar.add_task(visible(description), total=None)
+    with bar, showing(None if quiet or not bar.console.is_terminal else partial(_step, bar)):
+        yield _report(bar, bar.add_task(visible(description), total=None))
 
-        def report(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total or None)
 
-        yield report
+@contextmanager
+def _step(bar: Progress, description: str) -> Iterator[Report]:
+    task = bar.add_task(visible(f"  {description}"), total=None)
+    try:
+        yield _report(bar, task)
+    finally:
+        bar.remove_task(task)
+
+
+def _report(bar: Progress, task: TaskID) -> Report:
+    return lambda done, total: bar.update(task, completed=done, total=total or None)
 
 
 def table(

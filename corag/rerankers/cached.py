@@ -46,6 +46,7 @@ class CachedReranker:
         self.name = reranker.name
         self.max_tokens = reranker.max_tokens if isinstance(reranker, LimitedReranker) else None
         self.identity = identity
+        self.output = getattr(reranker, "output", None)
         self._reranker = reranker
         # The scorers keep values in RAM; here are those of earlier questions and runs.
         self._values: Memory[bytes, tuple[Any, ...]] = Memory(0, path=path, codec=_VALUES)

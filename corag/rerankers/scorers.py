@@ -115,6 +115,13 @@ class CachedScorer:
             self.put(new, self.scorer(new))
         return self.get(orders)
 
+    def passing(self, orders: Sequence[Order]) -> FloatArray:
+        """Return the values of orders as a call does, but keep no new ones, since they are too many."""
+        new = self.missing(orders)
+        found = dict(zip(new, self._checked(new, self.scorer(new)).tolist(), strict=True)) if new else {}
+        keys = map(self._key, orders)
+        return np.array([found[key] if key in found else self._values[key] for key in keys], dtype=np.float64)
+
     def _key(self, order: Order) -> Order:
         return order if self.order_matters else tuple(sorted(order))
 
@@ -125,11 +132,13 @@ class CachedScorer:
 
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
         """Keep the reranker's answer for `missing` orders; raise as a call does."""
+        self._values.update(zip(orders, self._checked(orders, answer).tolist(), strict=True))
+
+    def _checked(self, orders: list[Order], answer: ArrayLike) -> FloatArray:
         try:
-            values = checked_values(answer, orders, f"reranker {self.name!r}", self._named)
+            return checked_values(answer, orders, f"reranker {self.name!r}", self._named)
         except SearchError as error:
             raise ScoringError(str(error)) from error
-        self._values.update(zip(orders, values.tolist(), strict=True))
 
     def get(self, orders: Sequence[Order]) -> FloatArray:
         """Return the known values of orders, `[len(orders)]`."""

@@ -11,6 +11,7 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.naming import PartName, Spellings, parse, split_parts
 from corag.registry import SELECTORS
+from corag.selectors.corag.settings import for_preset
 from corag.types import Reranker, Selector
 
 ALL = "all"
@@ -73,5 +74,10 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if method.name == FIXED:
         settings.setdefault("agent", None)
     if rerankers is not None and isinstance(settings.get("reranker"), str):
-        settings["reranker"] = rerankers(settings["reranker"])
+        settings["reranker"] = rerankers(reranker_for(method, settings["reranker"]))
     return corag.selector(method.name, **settings)
+
+
+def reranker_for(method: PartName, reranker: str) -> str:
+    """Return how a reranker is spelled for a method: a preset of `corag` wants logits where there are any."""
+    return for_preset(reranker) if method.settings.get("preset") else reranker

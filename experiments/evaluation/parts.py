@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.trained.folder import shipped_checkpoint
-from corag.naming import split_parts
+from corag.naming import parse, split_parts
 from corag.readers.cached import CachedReader
 from corag.registry import SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
@@ -23,7 +23,7 @@ from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.methods import Methods, make_methods
+from experiments.evaluation.methods import Methods, make_methods, reranker_for
 
 NO_READER = "none"
 CACHE_MB = 16
@@ -90,12 +90,14 @@ class Parts:
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
         if not config.rerankers:
             return make_methods(config.methods, offered, shared=shared)
-        rerankers = {text: self._shared_reranker(text) for text in split_parts(config.rerankers)} if shared else {}
-        offered["surrogate"] = rerankers.get(DEFAULT_SURROGATE)
+        make = cache(self._shared_reranker) if shared else corag.reranker
+        if shared and DEFAULT_SURROGATE in split_parts(config.rerankers):
+            offered["surrogate"] = make(DEFAULT_SURROGATE)
         selectors = {}
         for label, (text, method) in config.pairs.items():
-            offered["reranker"] = rerankers[text] if shared else corag.reranker(text)
-            [selectors[label]] = make_methods(config.instead.get(label, method), offered).selectors.values()
+            written = config.instead.get(label, method)
+            offered["reranker"] = make(reranker_for(parse(written), text))
+            [selectors[label]] = make_methods(written, offered).selectors.values()
         return Methods(selectors)
 
     def _shared_reranker(self, text: str) -> Reranker:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import search
 from corag.checks import check_choice
 from corag.errors import InputError
+from corag.naming import PartName, parse
+from corag.registry import RERANKERS
 from corag.selectors.corag.search import ENDING, NO_BOUND, Scale
 from corag.types import PolicyReranker, Reranker
 
@@ -25,6 +27,15 @@ it and 10 iterations `minilm-maxsim` selects the whole evidence of 43 of 100 Hot
 
 LOGITS: Mapping[str, Any] = MappingProxyType({"output": "logit"})
 """What a preset offers to a reranker that is given by name."""
+
+
+def for_preset(reranker: str) -> str:
+    """Return how a reranker that presets get by name is spelled, for those who build it themselves."""
+    written = parse(reranker)
+    takes = {name: value for name, value in LOGITS.items() if name in RERANKERS.settings(reranker)}
+    return str(PartName(written.name, {**takes, **written.settings}))
+
+
 PREDICTED = ("iterations", "exploration", "cost_weight")
 """The settings that an agent predicts."""
 

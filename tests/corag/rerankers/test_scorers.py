@@ -160,3 +160,14 @@ def test_table_reranker():
 def test_table_reranker_needs_tuples_of_ids():
     with pytest.raises(InputError, match="values has the key 'ab'; keys are tuples of chunk ids"):
         TableReranker({"ab": 0.9})
+
+
+@given(orders=st.lists(orders, max_size=9), known=st.lists(orders, max_size=4), matters=st.booleans())
+def test_values_in_passing_are_those_of_a_call_and_not_kept(orders, known, matters):
+    scorer, other = (CachedScorer(Recorder(matters), "r", IDS) for _ in range(2))
+    scorer(known)
+    num_known = scorer.num_computed
+    assert scorer.passing(orders).tolist() == other(orders).tolist()
+    assert scorer.num_computed == num_known
+    # What is known is not asked for again.
+    assert len(scorer.scorer.asked) == num_known + len(scorer.missing(orders))

@@ -5,6 +5,7 @@ from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from experiments.evaluation.methods import make_methods
+from tests.corag.models.worlds import save_bert
 
 SIX = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 
@@ -53,6 +54,17 @@ def test_shared_rerankers_are_one_of_each_name():
     selectors = make_methods("naive,upper,naive(reranker=minilm-maxsim)", offered(), shared=True).selectors
     assert selectors["naive"].reranker is selectors["upper"].reranker
     assert selectors["naive(reranker=minilm-maxsim)"].reranker.name == "minilm-maxsim"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_presets_get_logits_and_others_do_not(tmp_path, shared):
+    model = str(save_bert(tmp_path / "bert"))
+    methods = "naive,corag(agent=none),corag(preset=paper),corag(preset=public-code)"
+    selectors = make_methods(methods, offered(reranker=model, window="windows"), shared=shared).selectors
+    naive, plain, *presets = selectors.values()
+    assert [naive.reranker.output, plain._reranker.output] == ["probability"] * 2
+    assert [preset._reranker.output for preset in presets] == ["logit"] * 2
+    assert (presets[0]._reranker is presets[1]._reranker) == (naive.reranker is plain._reranker) == shared
 
 
 def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):

@@ -4,6 +4,8 @@ import asyncio
 import copy
 import math
 import time
+from contextlib import contextmanager
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +13,13 @@ from hypothesis import strategies as st
 
 import corag
 from agent import CheckpointError
+from corag.cli.console import progress
 from corag.errors import InputError, ModelError
+from corag.progress import showing
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.corag.selector import Corag, corag_fixed
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.reranking import Upper
+from corag.selectors.reranking import REMEMBERED, Upper
 from search import SearchError
 from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import (
@@ -325,3 +329,51 @@ def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy
     assert found.value <= bound.value
     assert found.trace.policy == policy
     assert found.trace.orders_scored <= 40
+
+
+def test_upper_takes_twenty_chunks_and_keeps_no_more_values_than_it_should(monkeypatch):
+    # Four of twenty equal chunks fit, as 256 tokens do four times into 1,024: 123,520 orders.
+    class Cheap(TableReranker):
+        def scorer(self, query, chunks):
+            return Sums(len(chunks))
+
+    pool = offer(*(f"{letter}{'x' * 9}" for letter in "abcdefghijklmnopqrst"))
+    selector = Upper(reranker=Cheap({}), tokens=CHARACTERS)
+    problem = selector.problem("who?", pool, 46)
+    reports, batches = [], []
+
+    @contextmanager
+    def shown(description):
+        assert description == "upper, orders"
+        yield lambda *counts: reports.append(counts)
+
+    monkeypatch.setattr(Sums, "heard", batches)
+    with showing(shown):
+        selection = selector.select_from(problem)
+    assert selection.ids == ("c19", "c18", "c17", "c16")
+    assert selection.trace.orders_scored == sum(batches) == 123_520
+    assert max(batches) <= 4096
+    assert reports[0] == (0, 123_520) and reports[-1] == (123_520, 123_520)
+    assert selector._scorer(problem).num_computed < REMEMBERED + 4096
+
+
+class Sums:
+    """Later chunks are worth more, and earlier places count more."""
+
+    order_matters = True
+    num_truncated = 0
+    heard: ClassVar = []
+
+    def __init__(self, num_chunks):
+        self.num_chunks = num_chunks
+
+    def __call__(self, orders):
+        self.heard.append(len(orders))
+        return [sum(chunk / 2**place for place, chunk in enumerate(order)) for order in orders]
+
+
+def test_nobody_hears_of_long_steps_unless_they_are_shown(capsys):
+    Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
+    with progress("questions", quiet=True):
+        Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,32 @@
+"""Progress of long steps inside the library: shown by whoever runs them, and by nobody otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from corag.ambient import Ambient
+
+Report = Callable[[int, int], None]
+"""Called with (units done, units in all); 0 in all where that is not known."""
+
+Show = Callable[[str], AbstractContextManager[Report]]
+"""Shows the progress of a step while its block runs, given what the step is called."""
+
+_show: Ambient[Show | None] = Ambient(None)
+
+
+def showing(show: Show | None) -> AbstractContextManager[None]:
+    """Let long steps inside a block be shown; None shows none."""
+    return _show.set(show)
+
+
+@contextmanager
+def step(description: str) -> Iterator[Report]:
+    """Give a step that may take long its report, which nobody need hear."""
+    show = _show.get()
+    if show is None:
+        yield lambda done, total: None
+    else:
+        with show(description) as report:
+            yield report
