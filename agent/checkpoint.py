@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from agent.config import AgentConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_folder
 from agent.predict import ConfigurationAgent
+
+_log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
@@ -91,6 +94,8 @@ def _read_config(path: Path) -> AgentConfig:
             f"{path} has format_version {version!r}, but this release reads {FORMAT_VERSION}; "
             "install a matching release or train again"
         )
+    if "caution" in values:
+        _log.warning("%s is of an older form: what it calls caution is min_lead now; it works as before", path)
     try:
         return AgentConfig.from_dict(values)
     except AgentError as error:
@@ -110,7 +115,7 @@ configuration = agent.load("path/to/this/folder").predict(features)
 
 `features`: float, {feature_dim} numbers, made with the embedder `{embedder}` and the recipe {recipe}.
 
-Rerankers, in label order: {rerankers}.
+Rerankers, in label order: {rerankers}.{unlabelled}
 
 | Setting | Lowest | Highest |
 | --- | --- | --- |
@@ -131,8 +136,13 @@ def model_card(config: AgentConfig, facts: Mapping[str, object]) -> str:
     return TEMPLATE.format(
         feature_dim=config.feature_dim,
         embedder=config.embedder,
-        recipe=", ".join(f"`{part}`" for part in config.features),
-        rerankers=", ".join(f"`{name}`" for name in config.rerankers),
+        recipe=_code(config.features),
+        rerankers=_code(config.rerankers),
+        unlabelled=f" Known by their description alone: {_code(config.unlabelled)}." if config.unlabelled else "",
         ranges=config.ranges,
         facts="\n".join(f"| {name} | {value} |" for name, value in facts.items()),
     )
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)

@@ -16,6 +16,9 @@ Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
 Choice = Literal["value", "value-minus-cost"]
 
+DESCRIPTIONS = "descriptions"
+"""The tensor of the descriptions' vectors."""
+
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
@@ -35,6 +38,8 @@ class AgentConfig:
             `fixed`, from 0 (it goes by its own prediction always) to 1 (never). Needs `fixed`. Not in the paper.
         choice: How searches picked their answers when the labels were made, and so should with these settings: by
             value, where lambda only guides the search, or by value minus lambda * cost / budget.
+        described: Rerankers whose descriptions the agent knows as vectors (paper 5.1), in the order of the vectors.
+            Those not in `rerankers` were never labelled; see `ConfigurationAgent.with_reranker`.
     """
 
     feature_dim: int
@@ -47,6 +52,7 @@ class AgentConfig:
     fixed: FixedConfiguration | None = None
     min_lead: float = 0.0
     choice: Choice = "value"
+    described: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_int("feature_dim", self.feature_dim, 1)
@@ -68,6 +74,23 @@ class AgentConfig:
         if self.min_lead and self.fixed is None:
             raise AgentError(f"min_lead is {self.min_lead}, but there is no fixed configuration to keep to; give fixed")
         require_choice("choice", self.choice, get_args(Choice))
+        if self.described != ():
+            require_names("described", self.described)
+        if self.described and not set(self.described) & set(self.rerankers):
+            raise AgentError(
+                f"none of the described rerankers {', '.join(self.described)} is among those labelled, "
+                f"{', '.join(self.rerankers)}; describe these, too"
+            )
+
+    @property
+    def unlabelled(self) -> tuple[str, ...]:
+        """Rerankers known by their description alone."""
+        return tuple(name for name in self.described if name not in self.rerankers)
+
+    @property
+    def all_rerankers(self) -> tuple[str, ...]:
+        """All rerankers that can be chosen: those labelled, in label order, then the others."""
+        return self.rerankers + self.unlabelled
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
@@ -79,11 +102,12 @@ class AgentConfig:
         """Shape of every weight tensor by name; weights are `[outputs, inputs]`."""
         layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
         heads = {"reranker": (self.map_dim, len(self.rerankers)), "settings": (self.map_dim, len(SETTINGS))}
-        return {
+        shapes: dict[str, tuple[int, ...]] = {
             f"{name}.{kind}": shape
             for name, (inputs, outputs) in (layers | heads).items()
             for kind, shape in (("weight", (outputs, inputs)), ("bias", (outputs,)))
         }
+        return shapes | ({DESCRIPTIONS: (len(self.described), self.feature_dim)} if self.described else {})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold."""
@@ -97,8 +121,8 @@ class AgentConfig:
             AgentError: A key is unknown or missing, or a value breaks a rule.
         """
         if isinstance(values, Mapping):
-            # Older checkpoints call it caution, or have none; their labels were picked by value.
-            values = {"min_lead": values.get("caution", 0.0), "choice": "value", **values}
+            # Older checkpoints call min_lead caution, or have none; their labels were picked by value.
+            values = {"min_lead": values.get("caution", 0.0), "choice": "value", "described": (), **values}
             values.pop("caution", None)
         fields = _fields(cls, "config", values)
         fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
@@ -132,6 +156,8 @@ class TrainConfig:
         contrastive_weight: Weight of the contrastive loss in the total.
         reranker_weight: Weight of the classification loss in the total.
         settings_weight: Weight of the regression loss in the total.
+        description_weight: Weight of the loss that brings questions to the description of their best reranker; counts
+            where the agent knows descriptions.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
             rerankers instead of the label of the best one.
@@ -157,6 +183,7 @@ class TrainConfig:
     contrastive_weight: float = 1.0
     reranker_weight: float = 1.0
     settings_weight: float = 1.0
+    description_weight: float = 1.0
     regret_weight: float = 0.0
     temperature: float = 0.0
     standardize: bool = False
@@ -175,7 +202,7 @@ class TrainConfig:
         for name in ("lr", "margin"):
             require_number(name, getattr(self, name), above=True)
         weights = ("contrastive_weight", "reranker_weight", "settings_weight", "regret_weight")
-        for name in (*weights, "temperature"):
+        for name in (*weights, "description_weight", "temperature"):
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")

@@ -47,10 +47,15 @@ class AgentModel(nn.Module):  # type: ignore[misc]
 
     def forward(self, features: Tensor) -> AgentOutput:
         """Return the output for features `[b, d]`."""
+        maps = self.maps(features)
+        return AgentOutput(maps, self.reranker(maps), self.settings(maps).sigmoid())
+
+    def maps(self, features: Tensor) -> Tensor:
+        """Return the feature maps of vectors `[b, d]`, `[b, M]`."""
         maps = features
         for layer in self.encoder:
             maps = layer(maps).relu()
-        return AgentOutput(maps, self.reranker(maps), self.settings(maps).sigmoid())
+        return maps
 
     def weights(self) -> dict[str, NDArray[np.float32]]:
         """Return a copy of every tensor by name, as in `AgentConfig.tensor_shapes`."""

@@ -12,9 +12,21 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
+from agent.config import DESCRIPTIONS
 from agent.configurations import SETTINGS
 from agent.files import replace_file
 from agent.predict import ConfigurationAgent
+
+BY_LABELS = "probabilities = Softmax<axis = 1>(logits)"
+BY_LABELS_AND_DESCRIPTIONS = """\
+labelled = Softmax<axis = 1>(logits)
+  near_logits = Gemm({maps}, nearness_weight, nearness_bias)
+  near = Softmax<axis = 1>(near_logits)
+  near_labelled = Gather<axis = 1>(near, labelled_rows)
+  share = ReduceSum<keepdims = 1>(near_labelled, columns)
+  divided = Mul(labelled, share)
+  others = Gather<axis = 1>(near, other_rows)
+  probabilities = Concat<axis = 1>(divided, others)"""
 
 GRAPH = """\
 <ir_version: 8, opset_import: ["": 17], producer_name: "corag">
@@ -24,7 +36,7 @@ corag_agent (float[b, {dim}] features) => (
 ) {{
   {encoder}
   logits = Gemm<transB = 1>({maps}, reranker_weight, reranker_bias)
-  probabilities = Softmax<axis = 1>(logits)
+  {probabilities}
   settings = Gemm<transB = 1>({maps}, settings_weight, settings_bias)
   unit = Sigmoid(settings)
   spread = Mul(unit, span)
@@ -68,9 +80,9 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     """Return the agent as an ONNX model that computes in float32.
 
     Input: `features`, float32 `[b, d]`. Outputs: `reranker`, int64 `[b]`, the chosen one's place in the order of the
-    rerankers; `probabilities`, float32 `[b, R]`, in that order; `iterations`, int64 `[b]`; `exploration` and
-    `cost_weight`, float32 `[b]`, within the agent's ranges. The model's metadata hold the checkpoint's configuration
-    under `corag`, as JSON: reranker names, embedder, feature recipe.
+    rerankers (`AgentConfig.all_rerankers`); `probabilities`, float32 `[b, R]`, in that order; `iterations`, int64
+    `[b]`; `exploration` and `cost_weight`, float32 `[b]`, within the agent's ranges. The model's metadata hold the
+    checkpoint's configuration under `corag`, as JSON: reranker names, embedder, feature recipe.
 
     `ConfigurationAgent.predict` computes in float64: iterations may differ by one where their value lies between two
     whole numbers to within the rounding of float32, and what is chosen where a lead is at its bound to within that.
@@ -81,12 +93,14 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
         f"  maps_{i} = Relu(layer_{i})"
         for i in range(len(config.encoder_shapes))
     ]
+    maps = f"maps_{len(layers) - 1}"
     model = parser.parse_model(
         GRAPH.format(
             dim=config.feature_dim,
-            rerankers=len(config.rerankers),
+            rerankers=len(config.all_rerankers),
             encoder="\n  ".join(layers),
-            maps=f"maps_{len(layers) - 1}",
+            maps=maps,
+            probabilities=(BY_LABELS_AND_DESCRIPTIONS if config.unlabelled else BY_LABELS).format(maps=maps),
         )
     )
     bounds = np.array([getattr(config.ranges, name) for name in SETTINGS], dtype=np.float32).T
@@ -95,7 +109,7 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
     label = config.rerankers.index(config.fixed.reranker) if config.fixed else 0
     fixed = [getattr(config.fixed, name) for name in SETTINGS] if config.fixed else bounds[0]
     constants = {
-        **{name.replace(".", "_"): weights for name, weights in agent.weights.items()},
+        **{name.replace(".", "_"): weights for name, weights in agent.weights.items() if name != DESCRIPTIONS},
         "low": scaled[0],
         "span": scaled[1] - scaled[0],
         "lowest": bounds[0],
@@ -106,6 +120,14 @@ def to_onnx(agent: ConfigurationAgent) -> onnx.ModelProto:
         "fixed_settings": np.array(fixed, np.float32),
         "min_lead": np.array(config.min_lead, np.float32),
     }
+    if config.unlabelled:
+        weight, bias = agent.nearness()
+        constants |= {
+            "nearness_weight": weight.astype(np.float32),
+            "nearness_bias": bias.astype(np.float32),
+            "labelled_rows": np.array(agent.described_rows[0], np.int64),
+            "other_rows": np.array(agent.described_rows[1], np.int64),
+        }
     model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in constants.items())
     onnx.helper.set_model_props(model, {"corag": json.dumps(config.to_dict())})
     onnx.checker.check_model(model, full_check=True)

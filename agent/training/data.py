@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.config import AgentConfig
+from agent.config import DESCRIPTIONS, AgentConfig
 from agent.configurations import SETTINGS, ConfigurationGrid
 from agent.errors import AgentError
 
@@ -118,6 +119,15 @@ class TrainingTable:
                 f"got labels {seen.tolist()}; label more questions or lower the bar for counting one"
             )
 
+    def of(self, rows: NDArray[np.bool_]) -> TrainingTable:
+        """Return the questions that a mask `[n]` is true for."""
+        arrays = ("features", "reranker", "settings", "weight", "quality", "utility")
+        kept: dict[str, Any] = {
+            name: None if (array := getattr(self, name)) is None else array[rows] for name in arrays
+        }
+        ids = tuple(name for name, keep in zip(self.ids, rows.tolist(), strict=True) if keep)
+        return replace(self, ids=ids, **kept)
+
 
 def _float_array(name: str, values: object, axes: int) -> NDArray[np.float32]:
     try:
@@ -140,6 +150,27 @@ def check_disjoint(train: TrainingTable, val: TrainingTable) -> None:
             f"{len(shared)} questions are in both training and validation, such as {shared[0]!r}; "
             "split by question, and by document where questions share one"
         )
+
+
+def checked_descriptions(config: AgentConfig, vectors: object) -> dict[str, NDArray[np.float32]]:
+    """Return the tensor of the descriptions' vectors by name, nothing where `config` describes no reranker.
+
+    Raises:
+        AgentError: They do not fit `config.described`, or hold what is no finite number.
+    """
+    if not config.described:
+        if vectors is not None:
+            raise AgentError("descriptions are given, but the configuration names no described rerankers; name them")
+        return {}
+    if vectors is None:
+        raise AgentError(f"the configuration describes {', '.join(config.described)}; give the vectors as descriptions")
+    array = _float_array(DESCRIPTIONS, vectors, 2)
+    shape = (len(config.described), config.feature_dim)
+    if array.shape != shape:
+        raise AgentError(
+            f"descriptions must have shape {shape}, one vector for each described reranker; got {array.shape}"
+        )
+    return {DESCRIPTIONS: array}
 
 
 def epoch_order(num_rows: int, seed: int, epoch: int) -> NDArray[np.int64]:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import logging
 import math
 import platform
 import signal
 import threading
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,20 +22,23 @@ from types import FrameType
 from typing import Any
 
 import lightning.pytorch as pl
+import numpy as np
 import torch
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from numpy.typing import NDArray
 
 from agent.checkpoint import load, model_card, save
-from agent.config import AgentConfig, TrainConfig
+from agent.config import DESCRIPTIONS, AgentConfig, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_file
 from agent.model import AgentModel
 from agent.predict import ConfigurationAgent
-from agent.training.data import TrainingTable, check_disjoint
+from agent.training.data import TrainingTable, check_disjoint, checked_descriptions
 from agent.training.lightning_module import AgentModule
 from agent.training.loggers import diagnose, log_result, open_logger
+from agent.training.process import one_thread, quiet_lightning
 from agent.training.resume import History, ResumeState, read_resume, write_resume
 
 CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "training.json"
@@ -74,6 +75,7 @@ def fit(
     train_config: TrainConfig,
     out_dir: str | Path,
     *,
+    descriptions: NDArray[np.float32] | None = None,
     facts: Mapping[str, object] | None = None,
     progress: bool = False,
 ) -> TrainReport:
@@ -87,18 +89,20 @@ def fit(
     Several devices or machines train one agent if `train_config` names a strategy for them; all have to see `out_dir`,
     and the first process writes it. A finished training of the same tables and settings is not done again.
 
-    No question of `val` may be in `train`. `out_dir` also holds the logs and the state of an unfinished training;
-    `facts`, such as data and commit, are added to the model card; `progress` shows a bar.
+    No question of `val` may be in `train`. `descriptions` are the vectors of `config.described`, `[K, d]`; those of
+    rerankers that are not labelled take no part in the training. `out_dir` also holds the logs and the state of an
+    unfinished training; `facts`, such as data and commit, are added to the model card; `progress` shows a bar.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
         KeyboardInterrupt: It was interrupted; the next call goes on after the last whole epoch.
     """
     _check(train, val, config, train_config)
+    described = checked_descriptions(config, descriptions)
     out_dir = Path(out_dir)
     out_dir.mkdir(parents=True, exist_ok=True)
     path = out_dir / RESUME_FILE
-    fingerprint = _fingerprint(train, val, config, train_config)
+    fingerprint = _fingerprint(train, val, config, train_config, described)
     if (done := _finished(out_dir, fingerprint)) is not None:
         return done
     state = read_resume(path, fingerprint) or ResumeState()
@@ -112,15 +116,16 @@ def fit(
             model = AgentModel(config, train_config.seed)
             if state.model:
                 model.load_weights(state.model)
-            module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer)
-            with _quiet_lightning(), _one_thread(), _interruptible(keeper):
+            vectors = described.get(DESCRIPTIONS)
+            module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer, vectors)
+            with quiet_lightning(), one_thread(), _interruptible(keeper):
                 trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
                 trainer.fit(module)
                 trainer.strategy.barrier()
             # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
             state = read_resume(path, fingerprint) or state
         keeper.log_from(state.history)
-        agent = ConfigurationAgent(config, state.best)
+        agent = ConfigurationAgent(config, {**state.best, **described})
         report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
         if first:
             trained_on = {} if trainer is None else {"trained on": _device(trainer)}
@@ -259,13 +264,18 @@ def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig,
 
 
 def _fingerprint(
-    train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig
+    train: TrainingTable,
+    val: TrainingTable | None,
+    config: AgentConfig,
+    train_config: TrainConfig,
+    described: Mapping[str, NDArray[np.float32]],
 ) -> str:
     parts = {
         "train": train.digest(),
         "val": None if val is None else val.digest(),
         "config": config.to_dict(),
         "train_config": dataclasses.asdict(train_config),
+        "descriptions": [hashlib.sha256(vectors.tobytes()).hexdigest() for vectors in described.values()],
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -282,20 +292,6 @@ def _facts(
         **figures,
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Train on one CPU thread, so that the bits do not depend on the number of cores.
-
-    Layers this small gain little from more, and lose much when the cores are busy.
-    """
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)
 
 
 @contextmanager
@@ -322,17 +318,3 @@ def _interruptible(keeper: _EpochKeeper) -> Iterator[None]:
     finally:
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _quiet_lightning() -> Iterator[None]:
-    """Silence Lightning's notes on devices, its tips, and a deprecation inside it; not its warnings."""
-    log = logging.getLogger("lightning.pytorch")
-    level = log.level
-    log.setLevel(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
-            yield
-    finally:
-        log.setLevel(level)

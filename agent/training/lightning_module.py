@@ -16,7 +16,16 @@ from torch import Tensor
 
 from agent.config import AgentConfig, TrainConfig
 from agent.configurations import Ranges
-from agent.losses import Losses, contrastive_loss, regret_loss, reranker_loss, settings_loss, soft_target, total_loss
+from agent.losses import (
+    Losses,
+    contrastive_loss,
+    description_loss,
+    regret_loss,
+    reranker_loss,
+    settings_loss,
+    soft_target,
+    total_loss,
+)
 from agent.model import AgentModel, AgentOutput
 from agent.predict import decide
 from agent.training.data import FeatureScaling, TrainingTable, epoch_order
@@ -27,7 +36,8 @@ OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 class AgentModule(pl.LightningModule):  # type: ignore[misc]
     """Trains a model that has been trained for `first_epoch` epochs.
 
-    `moments` are what `optimizer_arrays` returned after those epochs; empty for a fresh start.
+    `moments` are what `optimizer_arrays` returned after those epochs; empty for a fresh start. `descriptions` are the
+    vectors of `config.described`, `[K, d]`, if there are any.
     """
 
     def __init__(
@@ -39,6 +49,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         val: TrainingTable | None,
         first_epoch: int,
         moments: Mapping[str, NDArray[np.float32]],
+        descriptions: NDArray[np.float32] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
@@ -53,7 +64,19 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
             self._rows["val"] = whole_table(val, config.ranges, self._scaling)
         class_weight = balanced_class_weight(train, len(config.rerankers)) if train_config.balanced else None
         self.register_buffer("_class_weight", class_weight, persistent=False)
+        self._register_descriptions(config, descriptions)
         self._figures: list[dict[str, Tensor]] = []
+
+    def _register_descriptions(self, config: AgentConfig, vectors: NDArray[np.float32] | None) -> None:
+        """Keep the descriptions of the labelled rerankers: no question says anything about the others."""
+        rows = [row for row, name in enumerate(config.described) if name in config.rerankers]
+        self._described = bool(rows) and self.train_config.description_weight > 0
+        if self._described:
+            assert vectors is not None
+            kept = vectors[rows] if self._scaling is None else self._scaling(vectors[rows])
+            labels = torch.tensor([config.rerankers.index(config.described[row]) for row in rows])
+            self.register_buffer("_descriptions", torch.from_numpy(np.ascontiguousarray(kept)), persistent=False)
+            self.register_buffer("_described_labels", labels, persistent=False)
 
     def train_dataloader(self) -> Batches:
         """Return this epoch's batches; Lightning asks again at every epoch."""
@@ -127,15 +150,29 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         """Return the total loss; note it and its parts."""
         config, quality = self.train_config, batch.quality
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
+        nothing = output.logits.sum() * 0
+        aligned = nothing
+        if self._described:
+            maps, labels = self.model.maps(self._descriptions), self._described_labels
+            aligned = description_loss(output.maps, batch.reranker, batch.weight, maps, labels, config.margin)
         losses = Losses(
             contrastive_loss(output.maps, batch.reranker, batch.weight, config.margin),
             reranker_loss(output.logits, batch.reranker, batch.weight, self._class_weight, target),
             settings_loss(output.settings, batch.settings),
-            output.logits.sum() * 0 if quality is None else regret_loss(output.logits, quality),
+            aligned,
+            nothing if quality is None else regret_loss(output.logits, quality),
         )
-        weights = (config.contrastive_weight, config.reranker_weight, config.settings_weight, config.regret_weight)
+        weights = (
+            config.contrastive_weight,
+            config.reranker_weight,
+            config.settings_weight,
+            config.description_weight,
+            config.regret_weight,
+        )
         total = total_loss(losses, weights)
         named: dict[str, Any] = {"loss": total, **losses._asdict()}
+        if not self._described:
+            del named["descriptions"]
         # Kept as tensors until the epoch ends: reading one number would make the GPU wait.
         self._figures.append({f"{split}_{name}": value.detach() * len(output.maps) for name, value in named.items()})
         return total

@@ -173,9 +173,10 @@ class Diagnostics(NamedTuple):
 
 def diagnose(agent: ConfigurationAgent, table: TrainingTable) -> Diagnostics:
     """Return what an agent does on the questions of a table."""
-    predictions = agent.predict(table.features)
-    assert isinstance(predictions, list)
     names = agent.config.rerankers
+    # What nobody labelled has no place in the table.
+    predictions = agent.predict(table.features, names)
+    assert isinstance(predictions, list)
     predicted = np.array([names.index(prediction.reranker) for prediction in predictions], dtype=np.int64)
     chosen, values = predicted, table.quality
     if table.grid is not None:

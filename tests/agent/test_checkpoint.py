@@ -90,6 +90,15 @@ def test_another_format_version(folder, version):
         agent.load(folder)
 
 
+def test_an_older_form_works_with_a_warning(folder, caplog):
+    values = json.loads((folder / "config.json").read_text())
+    del values["min_lead"]
+    (folder / "config.json").write_text(json.dumps({**values, "caution": 0.25}))
+    assert agent.load(folder).config.min_lead == 0.25
+    [record] = caplog.records
+    assert "config.json is of an older form: what it calls caution is min_lead now" in record.getMessage()
+
+
 def test_a_config_that_is_no_mapping(folder):
     (folder / "config.json").write_text("[1]")
     with pytest.raises(CheckpointError, match="format_version None"):

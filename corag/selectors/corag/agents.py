@@ -67,10 +67,11 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
             f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
         )
-    unknown = [name for name in loaded.config.rerankers if not RERANKERS.knows(name)]
-    if unknown and (strict or len(unknown) == len(loaded.config.rerankers)):
+    named = loaded.config.all_rerankers
+    unknown = [name for name in named if not RERANKERS.knows(name)]
+    if unknown and (strict or len(unknown) == len(named)):
         raise InputError(
-            f"the agent {agent!s} was trained with the reranker {unknown[0]!r}, which is unknown here; the names "
+            f"the agent {agent!s} names the reranker {unknown[0]!r}, which is unknown here; the names "
             f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
         )
     return loaded

@@ -27,7 +27,7 @@ def by_onnx(model, rows):
 
 def check_agrees(found, agent_, rows):
     expected = agent_.predict(rows)
-    chosen = [agent_.config.rerankers[label] for label in found["reranker"]]
+    chosen = [agent_.config.all_rerankers[label] for label in found["reranker"]]
     assert chosen == [one.reranker for one in expected]
     probabilities = [list(one.probabilities.values()) for one in expected]
     np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)
@@ -47,6 +47,16 @@ def test_agrees_with_predict(changes, num_rows):
     found = by_onnx(agent.to_onnx(trained), features(num_rows))
     assert found["iterations"].dtype == found["reranker"].dtype == np.int64
     check_agrees(found, trained, features(num_rows))
+
+
+@pytest.mark.parametrize("changes", [{}, {"min_lead": 0.2}])
+def test_rerankers_known_by_their_description_are_exported(changes):
+    trained = random_agent(toy_config(described=("second", "first"), **changes), scale=0.5)
+    for number in range(2):
+        trained = trained.with_reranker(f"further {number}", features(1, seed=9 + number)[0])
+    found = by_onnx(agent.to_onnx(trained), features(200))
+    assert {2, 3} & set(found["reranker"].tolist())
+    check_agrees(found, trained, features(200))
 
 
 @pytest.mark.filterwarnings("ignore:(overflow|invalid value):RuntimeWarning")  # of onnx's own sigmoid

@@ -12,7 +12,7 @@ from agent import AgentError, fit
 from agent.training.fit import best_epoch
 from agent.training.lightning_module import Batches, balanced_class_weight, whole_table
 from agent.training.resume import ResumeState, read_resume, write_resume
-from tests.agent.worlds import toy_config, toy_table, toy_train_config
+from tests.agent.worlds import DIM, toy_config, toy_table, toy_train_config
 
 pytestmark = pytest.mark.slow
 
@@ -112,6 +112,61 @@ def test_other_recipes_train_too(tmp_path, changes):
     assert report.history[-1]["train_loss"] < report.history[0]["train_loss"]
 
 
+def described_fit(out_dir, described=("second", "first"), descriptions=None, **settings):
+    vectors = np.eye(len(described), DIM, dtype=np.float32) if descriptions is None else descriptions
+    config = toy_config(described=described)
+    return fit(toy_table(), None, config, toy_train_config(**{"epochs": 40, **settings}), out_dir, descriptions=vectors)
+
+
+@pytest.mark.parametrize("changes", [{}, {"standardize": True}])
+def test_questions_come_near_the_description_of_their_best_reranker(tmp_path, changes):
+    # The descriptions lie where the questions do not, and the wrong way round.
+    vectors = np.zeros((2, DIM), np.float32)
+    vectors[0, 0], vectors[1, 0] = -0.3, 0.3
+    trained = described_fit(tmp_path, descriptions=vectors, **changes).agent
+    maps, described = trained.feature_maps(toy_table().features), trained.feature_maps(vectors)
+    distance = np.linalg.norm(maps[:, None] - described[None], axis=2)
+    nearest = np.array([1, 0])[distance.argmin(axis=1)]  # `second` is described first
+    unaligned = described_fit(tmp_path / "other", descriptions=vectors, description_weight=0.0, **changes).agent
+    maps, described = unaligned.feature_maps(toy_table().features), unaligned.feature_maps(vectors)
+    before = np.array([1, 0])[np.linalg.norm(maps[:, None] - described[None], axis=2).argmin(axis=1)]
+    right = toy_table().reranker
+    assert np.mean(nearest == right) > np.mean(before == right)
+    found = trained.predict(toy_table().features)
+    assert [trained.config.rerankers.index(one.reranker) for one in found] == right.tolist()
+
+
+def test_rerankers_that_nobody_labelled_change_no_weight(tmp_path):
+    first = described_fit(tmp_path / "a")
+    more = described_fit(tmp_path / "b", ("second", "third", "first"), np.eye(3, DIM, dtype=np.float32)[[0, 2, 1]])
+    assert first.history == more.history
+    for name in set(first.agent.weights) - {"descriptions"}:
+        np.testing.assert_array_equal(first.agent.weights[name], more.agent.weights[name])
+    assert more.agent.config.all_rerankers == ("first", "second", "third")
+    assert agent.load(more.checkpoint).predict(np.ones(DIM)) == more.agent.predict(np.ones(DIM))
+
+
+def test_other_descriptions_are_another_training(tmp_path):
+    first = described_fit(tmp_path)
+    assert described_fit(tmp_path).epochs_resumed == len(first.history)
+    again = described_fit(tmp_path, descriptions=np.full((2, DIM), 0.5, np.float32))
+    assert again.epochs_resumed == 0 and not same_weights(first, again)
+
+
+@pytest.mark.parametrize(
+    ("described", "vectors", "message"),
+    [
+        ((), np.ones((1, DIM)), "descriptions are given, but the configuration names no described rerankers"),
+        (("first",), None, "the configuration describes first; give the vectors"),
+        (("first",), np.ones((2, DIM)), r"descriptions must have shape \(1, 6\).*got \(2, 6\)"),
+        (("first",), np.full((1, DIM), np.inf), "descriptions must be finite"),
+    ],
+)
+def test_descriptions_that_do_not_fit_are_refused(tmp_path, described, vectors, message):
+    with pytest.raises(AgentError, match=message):
+        fit(toy_table(), None, toy_config(described=described), toy_train_config(), tmp_path, descriptions=vectors)
+
+
 def test_balanced_class_weights_worked_by_hand():
     table = toy_table(4, reranker=np.array([0, 0, 0, 2]), weight=np.array([1.0, 1.0, 1.0, 1.0]), quality=None)
     assert balanced_class_weight(table, 4).tolist() == pytest.approx([2 / 3, 0, 2, 0])
@@ -171,7 +226,7 @@ def test_a_training_killed_after_its_last_epoch_only_saves(tmp_path):
     out_dir = tmp_path / "killed"
     out_dir.mkdir()
     weights = dict(unbroken.agent.weights)
-    fingerprint = _fingerprint(toy_table(), None, toy_config(), toy_train_config(epochs=3, logger="csv"))
+    fingerprint = _fingerprint(toy_table(), None, toy_config(), toy_train_config(epochs=3, logger="csv"), {})
     write_resume(out_dir / RESUME_FILE, fingerprint, ResumeState(unbroken.history, weights, weights, {}))
     finished = toy_fit(out_dir, epochs=3, logger="csv")
     assert finished.epochs_resumed == 3

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from agent import fit
-from tests.agent.worlds import toy_config, toy_table, toy_train_config
+from tests.agent.worlds import DIM, toy_config, toy_table, toy_train_config
 
 NUM_EPOCHS = 60
 
@@ -12,7 +14,8 @@ def train(out_dir: Path):
     return fit(
         toy_table(),
         toy_table(20, seed=1, prefix="val"),
-        toy_config(),
+        toy_config(described=("first", "third", "second")),
         toy_train_config(epochs=NUM_EPOCHS),
         out_dir,
+        descriptions=np.eye(3, DIM, dtype=np.float32),
     )
