@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import resource
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from time import perf_counter, process_time
@@ -58,6 +60,32 @@ class Timing:
         return self.run(runs)[0]
 
 
+@dataclass
+class Watch:
+    """Adds up the seconds of steps by name."""
+
+    now: Callable[[], float]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def timed(self, name: str, run: Callable[..., T]) -> Callable[..., T]:
+        """Return a function that does what `run` does and adds its seconds to a step."""
+
+        def timed(*args: Any, **kwargs: Any) -> T:
+            started = self.now()
+            try:
+                return run(*args, **kwargs)
+            finally:
+                self.seconds[name] = self.seconds.get(name, 0.0) + self.now() - started
+
+        return timed
+
+
+def peak_mb() -> float:
+    """Return the most memory that this process had so far."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+
+
 def demo_chunks(max_tokens: int, content: demo.Demo | None = None) -> list[Chunk]:
     """Return the chunks of the demo corpus."""
     documents = (content or demo.load()).documents
@@ -92,6 +120,15 @@ def bar_plot(
     if log:
         panel.set_xscale("log")
     return finished(figure, grid=False)
+
+
+def stacked_bars(panel: Any, names: Sequence[str], parts: Mapping[str, Sequence[float]]) -> None:
+    """Draw a horizontal bar for each name, from the first down, made of parts that stand side by side."""
+    left = [0.0] * len(names)
+    for (part, widths), color in zip(parts.items(), COLORS * 2, strict=False):
+        panel.barh(list(names), widths, left=left, label=part, color=color, height=0.62)
+        left = [begin + width for begin, width in zip(left, widths, strict=True)]
+    panel.invert_yaxis()
 
 
 def lines(panel: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:

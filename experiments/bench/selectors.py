@@ -6,8 +6,6 @@ No model runs here: similarities and embeddings are drawn at random.
 from __future__ import annotations
 
 import math
-import resource
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -23,7 +21,7 @@ from corag.selectors.clustering import Method
 from corag.selectors.edc2 import dynamic_clusters
 from corag.selectors.raptor.clusters import soft_clusters
 from corag.types import FloatArray
-from experiments.bench.harness import CLOCKS, Clock, Timing, finished, log_axes
+from experiments.bench.harness import CLOCKS, Clock, Timing, finished, log_axes, peak_mb
 from experiments.run.report import COLORS, new_figure
 
 QUERIES, DOCUMENTS = 10_000, 1_000
@@ -99,15 +97,10 @@ def _clustered(num_chunks: int, clock: Clock) -> dict[str, Any]:
     points, now = topical_vectors(num_chunks), CLOCKS[clock]
     # Libraries and their work space are no part of what the chunks cost.
     soft_clusters(topical_vectors(64), reduction="pca")
-    before, started = _peak_mb(), now()
+    before, started = peak_mb(), now()
     clusters = soft_clusters(points, reduction="pca")
     seconds = now() - started
-    return {"chunks": num_chunks, "seconds": seconds, "clusters": len(clusters), "peak_mb": _peak_mb() - before}
-
-
-def _peak_mb() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+    return {"chunks": num_chunks, "seconds": seconds, "clusters": len(clusters), "peak_mb": peak_mb() - before}
 
 
 def topical_vectors(number: int, seed: int = SEED) -> FloatArray:

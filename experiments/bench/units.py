@@ -7,15 +7,12 @@ of it. `warm`: the passages were read before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
-
-import numpy as np
 
 import search
 from corag.models.minilm import TextEncoder, minilm_encoder
@@ -26,8 +23,8 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
 from corag.text.units import _pieces
 from corag.types import Candidate
-from experiments.bench.harness import Timing, finished
-from experiments.run.report import COLORS, new_figure
+from experiments.bench.harness import Timing, Watch, finished, stacked_bars
+from experiments.run.report import new_figure
 
 SETS = ("hotpotqa", "squad")
 NUM_QUESTIONS = 20
@@ -47,31 +44,15 @@ COLUMNS = {
 }  # fmt: skip
 
 
-@dataclass
-class _Watch:
-    """Adds up the seconds of steps by name."""
-
-    now: Callable[[], float]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def timed(self, name: str, run: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any, **kwargs: Any) -> Any:
-            started = self.now()
-            found = run(*args, **kwargs)
-            self.seconds[name] = self.seconds.get(name, 0.0) + self.now() - started
-            return found
-
-        return timed
-
-    @contextmanager
-    def watching(self, encoder: TextEncoder) -> Iterator[None]:
-        """Time the steps of a reranker inside the block."""
-        with ExitStack() as stack:
-            for name in ("tokenize", "states"):
-                stack.enter_context(patch.object(encoder, name, self.timed("encode", getattr(encoder, name))))
-            for step, name in (("signals", "signals"), ("hypotheses", "weigh")):
-                stack.enter_context(patch.object(parts, name, self.timed(step, getattr(parts, name))))
-            yield
+@contextmanager
+def _watching(watch: Watch, encoder: TextEncoder) -> Iterator[None]:
+    """Time the steps of a reranker inside the block."""
+    with ExitStack() as stack:
+        for name in ("tokenize", "states"):
+            stack.enter_context(patch.object(encoder, name, watch.timed("encode", getattr(encoder, name))))
+        for step, name in (("signals", "signals"), ("hypotheses", "weigh")):
+            stack.enter_context(patch.object(parts, name, watch.timed(step, getattr(parts, name))))
+        yield
 
 
 def bench_units(
@@ -141,7 +122,7 @@ def _ask(
     timing: Timing, question: str, offered: Sequence[Candidate], unit: str, reranker: str, encoder: TextEncoder
 ) -> dict[str, float]:
     """Return the seconds of a cold and a warm question, of the parts of the first, and of policies by themselves."""
-    watch = _Watch(timing.now)
+    watch = Watch(timing.now)
     ranker = EvidenceReranker(reranker, encoder=encoder)
     selector = Corag(reranker=ranker, unit=unit)
     select = watch.timed("cold", selector.select)
@@ -149,7 +130,7 @@ def _ask(
     problem, scorer = selector.problem, ranker.scorer
     _pieces.cache_clear()
     with (
-        watch.watching(encoder),
+        _watching(watch, encoder),
         patch.object(selector, "problem", watch.timed("units", problem)),
         patch.object(ranker, "scorer", watch.timed("values", scorer)),
         patch.object(selector, "_choose_many", watch.timed("choose", choose)),
@@ -170,7 +151,7 @@ def _policy_seconds(timing: Timing, problem: Any, ranker: EvidenceReranker, poli
     config = Corag(reranker=ranker, policy=policy).config
     known = problem.scorer(ranker)
     search.search(problem.costs, known, problem.capacity, config)
-    watch = _Watch(timing.now)
+    watch = Watch(timing.now)
     watch.timed("all", search.search)(problem.costs, watch.timed("values", known), problem.capacity, config)
     return watch.seconds["all"] - watch.seconds["values"]
 
@@ -180,12 +161,6 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     rows = measured["rows"]
     figure = new_figure(7.2, 0.5 * len(rows) + 1.4)
     panel = figure.subplots()
-    names = [row["setting"] for row in rows]
-    left = np.zeros(len(rows))
-    for step, color in zip(STEPS, COLORS * 2, strict=False):
-        widths = np.array([row[step] for row in rows])
-        panel.barh(names, widths, left=left, label=step, color=color, height=0.62)
-        left += widths
-    panel.invert_yaxis()
+    stacked_bars(panel, [row["setting"] for row in rows], {step: [row[step] for row in rows] for step in STEPS})
     panel.set_xlabel("ms a question, cold")
     return finished(figure, grid=False)

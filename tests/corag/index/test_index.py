@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
+import corag.index.search as search_module
 import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
@@ -404,11 +405,14 @@ def test_overwrite_embeds_a_complete_index_anew(tmp_path: Path, chunks: list[Chu
     assert embedder.num_embedded == 60
 
 
-def test_a_large_index_searches_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(("quantised", "graph"), [(2000, "IvfHnswFlat"), (1000, "IvfHnswSq")])
+def test_a_large_index_searches_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantised: int, graph: str):
     monkeypatch.setattr(index_module, "MIN_CHUNKS_FOR_HNSW", 1000)
+    for module in (index_module, search_module):
+        monkeypatch.setattr(module, "MIN_CHUNKS_FOR_QUANTISED", quantised)
     chunks = make_chunks(1000)
     index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=500)
-    assert {"IvfHnswSq", "FTS"} <= {found.index_type for found in index._table.list_indices()}
+    assert {graph, "FTS"} == {found.index_type for found in index._table.list_indices()}
     vectors = np.random.default_rng(1).normal(size=(20, 8))
     num_found = 0
     for vector, candidates in zip(vectors, index.search_many(vectors, 10), strict=True):

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import InputError
+from corag.errors import DataError, InputError
 from corag.models.engine.replicas import Replicas
-from experiments.bench import agent, orders, real, scoring, search, selectors, units
-from experiments.bench.harness import Timing
+from corag.text.data import Query
+from experiments.bench import agent, breakdown, growth, orders, real, scoring, search, selectors, units
+from experiments.bench.harness import Timing, Watch
 from experiments.bench.run import BenchConfig, bench
 from tests.corag.worlds import HashReranker
 from tests.experiments.worlds import QUERIES, write_folder
@@ -48,11 +49,16 @@ def tiny(tmp_path, monkeypatch):
         "orders": {"rerankers": "bm25,minilm-factoid"},
         "real": {"data": str(tmp_path)},
         "units": {"data": str(tmp_path)},
-    }
+        "breakdown": {
+            "data": str(tmp_path / "small"), "chunk_tokens": (32, 64), "rerankers": "bm25,minilm-cosine",
+            "methods": "top-k,naive,corag(max_scored=3,reranker=bm25)", "questions": 1, "reader": "extractive",
+        },
+        "growth": {"data": str(tmp_path / "small"), "sizes": (1200,), "questions": 1, "methods": "top-k,naive"},
+    }  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real", "units"])
+@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real", "units", "breakdown", "growth"])
 def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, capsys):
     result = bench(BenchConfig(part, rounds=1, seeds=1, out=str(tmp_path), **tiny.get(part, {})))
     assert json.loads((tmp_path / f"bench-{part}.json").read_text()) == result
@@ -93,10 +99,77 @@ def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, caps
             assert sum(row[step] for step in units.STEPS) == pytest.approx(row["cold_ms"], rel=1e-6)
             assert row["cold_ratio"] == pytest.approx(row["cold_ms"] / passages["cold_ms"])
             assert row["encode"] > 0 and row["hypotheses"] > 0
+    if part == "breakdown":
+        assert [(row["chunk_tokens"], row["method"], row["reranker"]) for row in rows] == [
+            (size, *pair)
+            for size in (32, 64)
+            for pair in (
+                ("top-k", None),
+                ("naive", "bm25"),
+                ("naive", "minilm-cosine"),
+                ("corag(max_scored=3)", "bm25"),
+            )
+        ]
+        for row in rows:
+            assert sum(row[step] for step in breakdown.STEPS) == pytest.approx(row["ms"])
+            assert sum(row[f"{step}_share"] for step in breakdown.STEPS) == pytest.approx(1)
+            assert row["questions"] == 1 and row["median_ms"] == pytest.approx(row["ms"])
+            assert (row["rerank"] > 0) == (row["reranker"] is not None)
+            assert min(row[step] for step in ("embed", "retrieve", "search", "read")) > 0 <= row["prompt"]
+    if part == "growth":
+        assert [(row["chunks"], row["method"]) for row in rows] == [(1200, "top-k"), (1200, "naive")]
+        assert all(row["recall"] == 1 and row["peak_mb"] > 50 and row["disk_mb"] > 1 for row in rows)
+        assert rows[1]["ratio"] == pytest.approx(rows[1]["ms"] / rows[0]["ms"])
+        assert all(0 < row["select_ms"] < row["ms"] for row in rows)
     if part == "real":
         assert all(0 < row["worst"] <= row["value"] <= 1 + 1e-6 for row in rows)
         assert all(row["total_share"] == pytest.approx(row["orders"] / row["feasible"]) for row in rows)
         assert by_name["bayesian, at most 5%"]["orders"] == 1  # 5% of 15, but one at least
+
+
+def test_made_chunks_are_parts_of_real_ones_with_vectors_between_theirs():
+    real = [corag.Chunk(f"r{n}", " ".join(f"w{n}{at}" for at in range(9))) for n in range(4)]
+    made = growth.MadeChunks(real, np.eye(4, 8, dtype=np.float32))
+    numbers = np.array([1999, 0, 7, 1000])
+    vectors = made.vectors(numbers)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    chunks = [made.chunk(int(number)) for number in numbers]
+    # As an embedder it knows its texts, in whatever order, and another object makes the same.
+    np.testing.assert_array_equal(made.embed([chunk.text for chunk in chunks]), vectors)
+    again = growth.MadeChunks(real, np.eye(4, 8, dtype=np.float32))
+    assert [again.chunk(int(number)) for number in numbers] == chunks and again.name == made.name
+    for chunk, vector in zip(chunks, vectors, strict=True):
+        title, words = chunk.text.split("\n")
+        assert title == f"Made chunk {chunk.id.removeprefix('made-')}" and len(words.split()) == 9
+        # Its words are of the chunks that its vector has a share of.
+        assert {int(word[1]) for word in words.split()} == set(np.flatnonzero(vector).tolist())
+    assert len({chunk.text for chunk in map(made.chunk, range(1000))}) == 1000
+
+
+def test_an_index_of_made_chunks_is_built_once(tmp_path, monkeypatch):
+    made = growth.MadeChunks([corag.Chunk("a", "one two three")], np.eye(1, 8, dtype=np.float32))
+    growth._build(tmp_path / "index", made, 20, quiet=True)
+    monkeypatch.setattr(growth.ChunkIndex, "build", lambda *_, **__: pytest.fail("built again"))
+    growth._build(tmp_path / "index", made, 20, quiet=True)
+
+
+def test_spread_questions_by_hand():
+    queries = [Query(str(number), str(number), (), (), "all", None, {}) for number in range(10)]
+    assert breakdown.spread(queries, 3) == ["0", "3", "6"]
+    assert breakdown.spread(queries, 99) == [str(number) for number in range(10)]
+    with pytest.raises(DataError, match="no questions"):
+        breakdown.spread([], 3)
+
+
+def test_a_watched_reranker_is_what_it_wraps():
+    inner = StoredReranker()
+    watched, watch = breakdown.WatchedReranker(inner), Watch(lambda: 0.0)
+    watched.watch = watch
+    assert (watched.name, watched.identity) == (inner.name, inner.identity) and not hasattr(watched, "search_policy")
+    chunks = [corag.Chunk(str(number), f"text {number}") for number in range(3)]
+    orders_ = [(0,), (1, 2), (2, 1)]
+    np.testing.assert_array_equal(watched.scorer("q", chunks)(orders_), inner.scorer("q", chunks)(orders_))
+    assert watch.seconds.keys() == {"rerank"}
 
 
 def test_each_setting_takes_its_turn():
@@ -137,6 +210,7 @@ def test_the_power_of_growth_by_hand():
         ("search", {"rounds": 0}, "rounds must be at least 1, got 0"),
         ("search", {"seeds": 0}, "seeds must be at least 1, got 0"),
         ("scoring", {"questions": 0}, "questions must be at least 1, got 0; 2 to 20 are usual"),
+        ("breakdown", {"budget": 0}, "budget"),
         ("scoring", {"queries": 0}, "queries must be at least 1, got 0; 40 to 200 are usual"),
     ],
 )
