@@ -56,9 +56,10 @@ def test_shared_rerankers_are_one_of_each_name():
     assert selectors["naive(reranker=minilm-maxsim)"].reranker.name == "minilm-maxsim"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_presets_get_logits_and_others_do_not(tmp_path, shared):
-    model = str(save_bert(tmp_path / "bert"))
+    model = f"cross-encoder(model={save_bert(tmp_path / 'bert')}, backend=torch)"
     methods = "naive,corag(agent=none),corag(preset=paper),corag(preset=public-code)"
     selectors = make_methods(methods, offered(reranker=model, window="windows"), shared=shared).selectors
     naive, plain, *presets = selectors.values()
