@@ -210,6 +210,7 @@ READERS: Registry[Reader] = Registry(
         "openai": "corag.readers.chat:OpenAIReader",
         "ollama": "corag.readers.chat:OllamaReader",
         "transformers": "corag.readers.chat:TransformersReader",
+        "self-consistency": "corag.readers.consistency:SelfConsistentReader",
     },
     does="answer",
 )

@@ -12,6 +12,7 @@ if typing.TYPE_CHECKING:
     from corag.readers.chat import OllamaReader as OllamaReader
     from corag.readers.chat import OpenAIReader as OpenAIReader
     from corag.readers.chat import TransformersReader as TransformersReader
+    from corag.readers.consistency import SelfConsistentReader as SelfConsistentReader
     from corag.readers.extractive import ExtractiveReader as ExtractiveReader
     from corag.readers.minilm_reader import MiniLMReader as MiniLMReader
 

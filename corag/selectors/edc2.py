@@ -21,7 +21,7 @@ from corag.selectors.summarizing import SummarizingSelector
 from corag.types import FloatArray
 
 Variant = Literal["paper", "code"]
-Clustering = Literal["dynamic", "average", "random"]
+Clustering = Literal["dynamic", "average", "random", "one"]
 
 
 def dynamic_clusters(
@@ -122,7 +122,8 @@ class Edc2(SummarizingSelector):
         tau: Size of the first cluster.
         max_size: The most candidates of a cluster.
         variant: See `dynamic_clusters`.
-        clustering: `dynamic`, or one of the paper's ablations, `average` and `random`.
+        clustering: `dynamic`, or one of the paper's ablations, `average` and `random`; or `one`, all candidates in one
+            cluster, which is its baseline Raw_Compression: compressed with the question in mind, and not clustered.
         seed: Of the clustering `random`.
 
     Other settings: see `SummarizingSelector`.
@@ -142,6 +143,8 @@ class Edc2(SummarizingSelector):
         check_seed(self.seed)
 
     def _groups(self, problem: SelectionProblem) -> list[list[int]]:
+        if self.clustering == "one":
+            return [problem.by_relevance]
         vectors = self._embedder.vectors([chunk.text for chunk in problem.chunks])
         query = self._embedder.vectors([problem.query])[0]
         sizes: dict[str, Any] = {"tau": self.tau, "max_size": self.max_size, "variant": self.variant}

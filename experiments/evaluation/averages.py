@@ -33,7 +33,7 @@ def average(rows: Sequence[Row]) -> dict[str, Any]:
     """Return means, totals and latency quantiles of a method's rows.
 
     Questions on which the method failed are counted, and in no other figure. `tes` is over those with gold. Grades of
-    a judge, and the number of its replies without one, are there only if a judge was asked.
+    a judge, and verdicts, with the number of replies without one, are there only if somebody was asked for them.
     """
     means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS, "judge")}
     averages = {name: float(np.mean(values)) if values else None for name, values in means.items()}
@@ -47,7 +47,25 @@ def average(rows: Sequence[Row]) -> dict[str, Any]:
         **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
         **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
         **({"judge": grade, "judge_unusable": sum(unusable)} if unusable else {}),
+        **verdict_averages(rows),
         **({"error": errors[0]} if errors else {}),
+    }
+
+
+def verdict_averages(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return accuracy, and balanced accuracy: the mean of the accuracies for each right verdict.
+
+    A verifier that always says the same has a balanced accuracy of one half.
+    """
+    decided = [row for row in rows if "accuracy" in row]
+    if not decided:
+        return {}
+    labels = sorted({row["label"] for row in decided})
+    by_label = [[row["accuracy"] for row in decided if row["label"] == label] for label in labels]
+    return {
+        "accuracy": float(np.mean([row["accuracy"] for row in decided])),
+        "balanced_accuracy": float(np.mean([np.mean(values) for values in by_label])),
+        "verdict_unusable": sum(row["verdict_unusable"] for row in decided),
     }
 
 

@@ -18,7 +18,6 @@ from corag.models.cached import CachedEmbedder
 from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE, in_runtime
 from corag.naming import spelling
-from corag.readers.chat import ChatReader
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder
 from corag.text.documents import SEPARATOR
@@ -44,6 +43,7 @@ from experiments.evaluation.rankings import (
     write_runs,
 )
 from experiments.evaluation.support import counts
+from experiments.evaluation.verify import with_claims
 from experiments.run.journal import (
     FIGURE,
     RESULT,
@@ -140,8 +140,10 @@ class _Run:
             if self._source is not None
             else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
         )
-        self._parts = parts = Parts(config, self._beside, answered=any(query.answers for query in self._queries))
-        self._tokens, self._own_reader, self._reader = parts.tokens, parts.own_reader, parts.reader
+        if config.task == "verify":
+            self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
+        self._parts = parts = Parts(config, self._beside, queries=self._queries)
+        self._tokens, self._own_reader, self._reader = parts.tokens, parts.prompted, parts.reader
         for budget in self.budgets:
             self._budget(budget).check_room([query.question for query in self._queries])
         self._measures = Measures(config.measures)
@@ -152,8 +154,7 @@ class _Run:
             checkpoint_hash(config.agent),
             self._tokens.name,
             versions(),
-            # A file of this name may have changed.
-            self._own_reader.asked.text if isinstance(self._own_reader, ChatReader) else None,
+            parts.prompt_text,
         ]
         self._rows: dict[int, dict[str, list[Row]]] = {}
 
@@ -237,6 +238,7 @@ class _Run:
                         reader=self._reader,
                         embedder=self._embedder,
                         judge=judge,
+                        verifier=self._parts.verifier,
                         timed=not self._shared,
                         documents=self._folder.documents,
                     )

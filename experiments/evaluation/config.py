@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from corag.checks import check_budget, check_count
+from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
@@ -15,6 +15,9 @@ from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
 from experiments.evaluation.methods import ALL
+
+Task = Literal["answer", "verify"]
+NO_READER = "none"
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ class EvaluateConfig(SelectionSettings):
             unless a reranker or prefilter is given.
         strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
         summarizer: Summarizer of methods that put summaries into the prompt.
+        task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
+            model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
+            without one the words that the context holds decide.
         judge: Reader whose language model grades the answers, such as `ollama(model=llama3.1:8b)`; by default none.
         seed: Seed of the sample and of bootstrap intervals.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
@@ -89,6 +95,7 @@ class EvaluateConfig(SelectionSettings):
     agent: str = DEFAULT_AGENT
     strict: bool = False
     summarizer: Spelling = "extractive"
+    task: Task = "answer"
     judge: Spelling | None = None
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
@@ -125,6 +132,10 @@ class EvaluateConfig(SelectionSettings):
             check_budget(budget, "budgets")
         if len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once")
+        check_choice("task", self.task, Task)
+        if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
+            what = "judge grades answers" if self.judge is not None else f"reader is {NO_READER}"
+            raise InputError(f"task verify asks the reader for verdicts, but {what}; leave out {what.split()[0]}")
         check_count("seed", self.seed, "0 is usual", least=0)
         if self.latency_questions is not None and self.latency_questions < 0:
             raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")

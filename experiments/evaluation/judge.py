@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -15,8 +13,7 @@ from corag.models.chat.base import Chat, ChatError
 from corag.models.chat.prompts import prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader
-
-_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+from experiments.evaluation.replies import json_object
 
 
 class Verdict(NamedTuple):
@@ -50,12 +47,8 @@ class Judge:
 
 def parse_verdict(reply: str) -> Verdict:
     """Return the grade in a reply: one JSON object with a number from 0 to 1, whatever stands around it."""
-    found = _OBJECT.search(reply)
-    try:
-        content = json.loads(found[0]) if found else None
-    except ValueError:
-        content = None
-    grade = content.get("grade") if isinstance(content, dict) else None
+    content = json_object(reply)
+    grade = None if content is None else content.get("grade")
     if content is None or isinstance(grade, bool) or not isinstance(grade, int | float):
         return Verdict(None, f"the reply has no grade: {reply[:200]!r}")
     if not 0 <= grade <= 1:

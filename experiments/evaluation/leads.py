@@ -35,11 +35,22 @@ def _tes(means: FloatArray) -> FloatArray:
     return np.apply_along_axis(lambda pair: trade_off_efficiency(*pair.tolist()), -1, means)
 
 
+def _balanced(means: FloatArray) -> FloatArray:
+    accuracy, first, accuracy_on_first = np.moveaxis(means, -1, 0)
+    both = (first > 0) & (first < 1)
+    share = np.where(both, first, 0.5)
+    halves = (accuracy_on_first / share + (accuracy - accuracy_on_first) / (1 - share)) / 2
+    found: FloatArray = np.where(both, halves, accuracy)
+    return found
+
+
 LEADS: Mapping[str, tuple[tuple[str, ...], Statistic]] = {
     "full_evidence": (("full_evidence",), _mean),
     "f1": (("f1",), _mean),
     "tes": (("full_evidence", "chunks"), _tes),
     "recall_tes": (("evidence_recall", "chunks"), _tes),
+    "accuracy": (("accuracy",), _mean),
+    "balanced_accuracy": (("accuracy", "right_is_first", "accuracy_on_first"), _balanced),
 }
 """What leads are measured in: figures of rows, and the statistic of their means."""
 

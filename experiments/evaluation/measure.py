@@ -28,6 +28,7 @@ from experiments.evaluation.judge import Judge
 from experiments.evaluation.metrics import redundancy
 from experiments.evaluation.rankings import ranking_of
 from experiments.evaluation.support import Support
+from experiments.evaluation.verify import Verifier, claim_of, verdict_figures
 from search import SearchError
 
 NO_DOCUMENTS: Mapping[str, Document] = MappingProxyType({})
@@ -55,6 +56,7 @@ def measure(
     reader: CachedReader | None,
     embedder: Embedder,
     judge: Judge | None = None,
+    verifier: Verifier | None = None,
     timed: bool = True,
     documents: Mapping[str, Document] = NO_DOCUMENTS,
 ) -> list[dict[str, dict[str, Any]]]:
@@ -71,6 +73,7 @@ def measure(
         reader: Answers from what was chosen.
         embedder: Compares chunks and answers.
         judge: Grades the answers.
+        verifier: Decides, in place of a reader, what is to be verified of each question.
         timed: Whether selections are timed.
         documents: The corpus, which tells the supporting sentences.
     """
@@ -80,11 +83,27 @@ def measure(
     if reader is not None and pairs:
         read = reader.answer_many([query for query, _ in pairs], [context for _, context in pairs])
         found = dict(zip(pairs, read, strict=True))
+    verdicts = {} if verifier is None else _verdicts(chosen, verifier)
     rows = []
     for one in chosen:
         answers = {text: found[one.query.question, text] for text in one.contexts} if found else {}
         rows.append(_figures(one, answers, Support.of(one.query, documents), budget, tokens, embedder, judge))
+        for name, selection in one.selections.items():
+            rows[-1][name] |= verdicts.get((one.query.id, selection.text), {})
     return rows
+
+
+def _verdicts(chosen: Sequence[_Chosen], verifier: Verifier) -> dict[tuple[str, str], dict[str, object]]:
+    """Return the figures of the verdicts on all questions, by id and context."""
+    asked = {
+        (one.query.id, selection.text): claim
+        for one in chosen
+        if (claim := claim_of(one.query)) is not None
+        for selection in one.selections.values()
+    }
+    claims = list(asked.values())
+    found = verifier.verify(claims, [context for _, context in asked]) if claims else []
+    return {key: verdict_figures(*pair) for key, pair in zip(asked, zip(claims, found, strict=True), strict=True)}
 
 
 def _choose(

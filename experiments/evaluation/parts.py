@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,19 @@ from corag.models.minilm import minilm_encoder
 from corag.models.trained.folder import shipped_checkpoint
 from corag.naming import parse, split_parts
 from corag.readers.cached import CachedReader
+from corag.readers.chat import ChatReader
+from corag.readers.consistency import SelfConsistentReader
 from corag.registry import SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
-from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.methods import Methods, make_methods, reranker_for
+from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_of
 
-NO_READER = "none"
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
 
@@ -36,16 +39,19 @@ class Parts:
     Args:
         config: Settings of one set of questions.
         beside: Returns the place of a file beside the results, by its suffix; None where nothing is written.
-        answered: Whether a question has reference answers.
+        queries: The questions.
 
     Attributes:
         tokens: Counts tokens.
         own_reader: The reader, or None.
         reader: The same, which reads each context once; None where nothing is to be read.
+        verifier: Decides in place of it what is to be verified, or None.
         unread: Why a reader that was asked for reads nothing, or None.
     """
 
-    def __init__(self, config: EvaluateConfig, beside: Callable[[str], Path | None], *, answered: bool) -> None:
+    def __init__(
+        self, config: EvaluateConfig, beside: Callable[[str], Path | None], *, queries: Sequence[Query]
+    ) -> None:
         self._config, self._beside = config, beside
         self.own_reader: Reader | None = None
         if config.reader == NO_READER:
@@ -53,9 +59,28 @@ class Parts:
         else:
             self.own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
         self.unread: str | None = None
-        if self.own_reader is not None and not answered:
+        self.reader: CachedReader | None = None
+        self.verifier: ChatVerifier | WordVerifier | None = None
+        if self.own_reader is None:
+            return
+        if config.task == "verify":
+            self.verifier = verifier_of(self.own_reader, queries)
+        elif any(query.answers for query in queries):
+            self.reader = CachedReader(self.own_reader)
+        else:
             self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
-        self.reader = None if self.own_reader is None or self.unread is not None else CachedReader(self.own_reader)
+
+    @property
+    def prompted(self) -> Reader | None:
+        """Who gets the prompts that a budget is for."""
+        return self.verifier if isinstance(self.verifier, ChatVerifier) else self.own_reader
+
+    @property
+    def prompt_text(self) -> str | None:
+        """The text of these prompts: a file of the same name may change."""
+        if isinstance(self.prompted, ChatVerifier | SelfConsistentReader):
+            return self.prompted.identity
+        return self.prompted.asked.text if isinstance(self.prompted, ChatReader) else None
 
     @cached_property
     def encoder(self) -> CachedEncoder:

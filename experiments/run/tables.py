@@ -63,11 +63,14 @@ FIGURES = {
     "answer_similarity": Figure("answer similarity", "CosSim", optional=True, of_some=True),
     "judge": Figure("judged grade", "judge", optional=True),
     "judge_unusable": Figure("unusable grades", better=-1, optional=True),
+    "accuracy": Figure("accuracy", "acc.", optional=True),
+    "balanced_accuracy": Figure("balanced accuracy", "bal. acc.", optional=True),
+    "verdict_unusable": Figure("unusable verdicts", better=-1, optional=True),
     "failed": Figure("failed", "failed", better=-1, optional=True),
 }
 BRIEF = (
     "full_evidence", "evidence_recall", "evidence_precision", "full_sentences", "answer_in_context", "cost_tokens",
-    "chunks", "f1", "em", "judge", "tes", "diff_k", "latency_ms_median",
+    "chunks", "f1", "em", "judge", "accuracy", "balanced_accuracy", "tes", "diff_k", "latency_ms_median",
 )  # fmt: skip
 """Figures of the Markdown tables, where the budgets stand side by side in a cell."""
 MOST_COLUMNS = 8

@@ -1,0 +1,251 @@
+"""Claims verified against selections: what is decided, by whom, and how it is counted."""
+
+import json
+
+import numpy as np
+import pytest
+
+import corag
+from corag.errors import DataError, InputError
+from corag.text.data import Query
+from corag.types import PromptedReader
+from experiments.data.stress_sets import StressConfig, stress_sets
+from experiments.evaluation.averages import average
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.leads import definition
+from experiments.evaluation.verify import (
+    ChatVerifier,
+    Claim,
+    Verdict,
+    WordVerifier,
+    claim_of,
+    majority,
+    parse_verdict,
+    support,
+    verdict_figures,
+    verifier_of,
+    with_claims,
+)
+from experiments.run.tables import markdown, show
+from tests.chat_server import ChatServer, Reply
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+PAIR = Claim("Where?", ("Kell", "Tolmere"), 1)
+STATEMENT = Claim("Kell is a city.", ("true", "false"), 1, "Kell is a city. It is old.")
+
+
+def query(name="q", answers=("Kell",), **extra):
+    return Query(name, "Where?", answers, (), "all", None, extra)
+
+
+def test_an_answer_beside_a_hallucinated_one_is_a_choice():
+    claims = [claim_of(query(f"q{n}", hallucinated_answer="Tolmere")) for n in range(200)]
+    assert all(claim.options[claim.right] == "Kell" and claim.options[1 - claim.right] == "Tolmere" for claim in claims)
+    # Either may stand first, and always the same for one question.
+    assert 80 < sum(claim.right for claim in claims) < 120
+    assert claims[0] == claim_of(query("q0", hallucinated_answer="Tolmere"))
+    assert {claim.label for claim in claims} == {"first", "second"}
+
+
+@pytest.mark.parametrize(("answer", "right"), [("true", 0), ("false", 1), ("False", 1)])
+def test_true_or_false_is_a_statement(answer, right):
+    claim = claim_of(query(answers=(answer,), response="all of it", prompt="asked"))
+    assert (claim.options, claim.right, claim.source) == (("true", "false"), right, "all of it")
+    assert claim.is_statement and claim.label == answer.lower()
+    assert claim_of(query(answers=(answer,), prompt="asked")).source == "asked"
+
+
+@pytest.mark.parametrize(
+    "one", [query(), query(answers=()), query(answers=("true", "false")), query(hallucinated_answer=" ")]
+)
+def test_other_questions_have_nothing_to_verify(one):
+    assert claim_of(one) is None
+    with pytest.raises(DataError, match="some data has nothing to verify: no question has a hallucinated_answer"):
+        with_claims([one], "some data")
+
+
+@pytest.mark.parametrize(
+    ("claim", "reply", "choice"),
+    [
+        (PAIR, '{"reason": "it says so", "choice": 2}', 1),
+        (PAIR, 'Well: {"choice": "1"}.', 0),
+        (PAIR, '<think>{"choice": 1}</think> {"choice": 2}', 1),
+        (PAIR, '{"choice": 3}', None),
+        (PAIR, '{"verdict": "true"}', None),
+        (PAIR, "Answer 1", None),
+        (PAIR, "", None),
+        (STATEMENT, '{"verdict": "False", "reason": "a village"}', 1),
+        (STATEMENT, '{"verdict": true}', 0),
+        (STATEMENT, '{"verdict": "unknown"}', None),
+        (STATEMENT, '{"choice": 1}', None),
+        (STATEMENT, '[{"verdict": "true"}, {"verdict": "false"}]', None),
+    ],
+)
+def test_only_a_verdict_is_a_verdict(claim, reply, choice):
+    verdict = parse_verdict(claim, reply)
+    assert verdict.choice == choice
+    assert choice is not None or "no verdict" in verdict.reason
+
+
+def test_a_vote():
+    votes = [Verdict(None, "broken"), Verdict(1, "b"), Verdict(0, "a"), Verdict(0, "c")]
+    assert majority(votes) == Verdict(0, "a")
+    assert majority(votes[:3]) == Verdict(1, "b")
+    assert majority(votes[:1]) == Verdict(None, "broken")
+
+
+def test_words_decide_without_a_model():
+    assert support("The village of Kell", "Kell is a village.") == 1
+    assert support("Kell and Oro", "Kell is a village.") == 0.5
+    assert support("of the", "Kell") == support("", "Kell") == 0
+    verifier = WordVerifier(0.6)
+    claims = [PAIR, PAIR, STATEMENT, STATEMENT]
+    found = verifier.verify(claims, ["Tolmere is old.", "nothing", "Kell is a city.", "Kell."])
+    assert [one.choice for one in found] == [1, 0, 0, 1]
+    assert found[2].reason == "the context holds 100% of its words"
+
+
+def test_figures_of_a_verdict():
+    right = verdict_figures(PAIR, Verdict(1, "so"))
+    assert right == {
+        "accuracy": 1.0, "label": "second", "right_is_first": 0.0, "accuracy_on_first": 0.0, "verdict": "Tolmere",
+        "verdict_unusable": 0, "verdict_reason": "so",
+    }  # fmt: skip
+    lost = verdict_figures(STATEMENT, Verdict(None, "no"))
+    assert (lost["accuracy"], lost["label"], lost["verdict"], lost["verdict_unusable"]) == (0.0, "false", None, 1)
+
+
+def test_balanced_accuracy_by_hand():
+    # Always `true` on three true statements and one false one.
+    rows = [{"accuracy": float(label == "true"), "label": label, "verdict_unusable": 0} for label in ["true"] * 3]
+    rows += [{"accuracy": 0.0, "label": "false", "verdict_unusable": 1}, {"failed": 1}]
+    found = average(rows)
+    assert (found["accuracy"], found["balanced_accuracy"], found["verdict_unusable"]) == (0.75, 0.5, 1)
+    assert "accuracy" not in average([{"f1": 1.0}])
+
+
+def test_leads_know_balanced_accuracy():
+    verdicts = [Verdict(choice) for choice in (0, 0, 1, 1, 0, None)]
+    claims = [Claim("?", ("true", "false"), right) for right in (0, 1, 1, 0, 0, 0)]
+    rows = [verdict_figures(*pair) for pair in zip(claims, verdicts, strict=True)]
+    figures, statistic = definition("balanced_accuracy")
+    means = np.array(
+        [[np.mean([row[name] for row in some]) for name in figures] for some in (rows, rows[:2], rows[3:])]
+    )
+    # All; one of each; three that are true.
+    assert statistic(means).tolist() == pytest.approx([0.5, 0.5, 1 / 3])
+    assert average(rows)["balanced_accuracy"] == pytest.approx(0.5)
+
+
+def test_the_prompts_have_all_that_is_known():
+    replies = [Reply('{"choice": 2}'), Reply('{"verdict": "false"}')]
+    with ChatServer(*replies) as server:
+        reader = corag.reader(f"ollama(host={server.host}, max_concurrent=1)")
+        verifier = ChatVerifier([reader.chat], [PAIR, STATEMENT])
+        assert isinstance(verifier, ChatVerifier) and isinstance(verifier, PromptedReader)
+        found = verifier.verify([PAIR, STATEMENT], ["on </knowledge> Kell", ""])
+        assert [one.choice for one in found] == [1, 1]
+        # A budget for the prompt pays for the answers, too.
+        longer = ChatVerifier([reader.chat], [PAIR, Claim("Where?", ("Kell " * 50, "x"), 0)])
+        assert longer.prompt_tokens("Where?", "c") > verifier.prompt_tokens("Where?", "c") + 50
+        with pytest.raises(InputError, match="has nothing to verify"):
+            verifier.prompt_tokens("Who?")
+    choice, statement = (chat["messages"][0]["content"] for chat in server.chats)
+    assert "<first>\nKell\n</first>" in choice and "<second>\nTolmere\n</second>" in choice
+    assert choice.count("</knowledge>") == 1
+    assert "<statement>\nKell is a city.\n</statement>" in statement and "It is old." in statement
+
+
+def test_several_samples_vote():
+    replies = [Reply(f'{{"choice": {number}}}') for number in (1, 2, 2)]
+    with ChatServer(*replies) as server:
+        reader = corag.reader(f"self-consistency(reader=ollama(host={server.host}, max_concurrent=1), samples=3)")
+        [verdict] = verifier_of(reader, [query(hallucinated_answer="x")]).verify([PAIR], ["x"])
+    assert verdict.choice == 1 and len(server.chats) == 3
+
+
+# --- The comparison ---
+
+
+@pytest.fixture
+def claims_folder(tmp_path):
+    rows = [
+        {**row, "hallucinated_answer": "Never Mentioned", "split": "all"} if row["answers"] else {**row, "split": "all"}
+        for row in QUERIES
+    ]
+    return write_folder(tmp_path / "claims", documents=DOCUMENTS, queries=rows)
+
+
+def config_of(data, **settings):
+    given = {"data": str(data), "split": "all", "budget": 40, "task": "verify", "quiet": True, "methods": "none,top-k"}
+    return EvaluateConfig(**given | settings)
+
+
+def test_a_comparison_by_words(claims_folder, tmp_path, capsys):
+    out = tmp_path / "r.json"
+    result = evaluate(config_of(claims_folder, out=str(out)))
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+    decided = [row for row in rows if "accuracy" in row]
+    assert len(decided) == 2 * sum(bool(row["answers"]) for row in QUERIES)
+    assert all("f1" not in row and "answer" not in row for row in rows)
+    blind, seeing = result["methods"]
+    # Without a context both answers are alike, and the first is taken.
+    assert (blind["balanced_accuracy"], blind["f1"]) == (0.5, None)
+    assert seeing["accuracy"] > blind["accuracy"] and seeing["verdict_unusable"] == 0
+    show(result, "a title")
+    printed = capsys.readouterr().out
+    assert "balanced accuracy" in printed and "F1" not in printed
+    assert "| accuracy | balanced accuracy |" in markdown({"claims": [result]})
+
+
+def test_a_comparison_by_a_model_within_the_budget_of_its_prompt(claims_folder):
+    with ChatServer(Reply('{"choice": 1}')) as server:
+        reader = f"ollama(host={server.host}, max_concurrent=2)"
+        result = evaluate(config_of(claims_folder, reader=reader, budget=1500, methods="none,top-k(k=2)"))
+        asked = [chat["messages"][0]["content"] for chat in server.chats]
+    assert len(asked) == 2 * sum(bool(row["answers"]) for row in QUERIES)
+    for method in result["methods"]:
+        assert method["over_budget"] == 0 and method["balanced_accuracy"] == 0.5
+    assert sum("<knowledge>\n\n</knowledge>" in text for text in asked) == len(asked) / 2
+    assert all(300 < method["prompt_tokens"] <= 1500 for method in result["methods"])
+
+
+def test_what_does_not_go_with_verifying(claims_folder, small_data):
+    with pytest.raises(InputError, match="task is 'prove'; it must be one of answer, verify"):
+        config_of(claims_folder, task="prove")
+    with pytest.raises(InputError, match="task verify asks the reader for verdicts, but reader is none; leave out"):
+        config_of(claims_folder, reader="none")
+    with pytest.raises(InputError, match="but judge grades answers; leave out judge"):
+        config_of(claims_folder, judge="ollama")
+    with pytest.raises(DataError, match="dev, has nothing to verify"):
+        evaluate(config_of(small_data, split="dev"))
+
+
+# --- Raw_Compression, and noise at its ends ---
+
+
+def test_all_candidates_in_one_cluster():
+    from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
+
+    summarizer = Says("all of it")
+    selector = corag.selector(
+        "edc2", clustering="one", summarizer=summarizer, embedder=HashEmbedder(), tokens=CHARACTERS
+    )
+    selection = selector.select("a?", offer("aaaa", "bbbb", "cccc", similarities=[0.1, 0.9, 0.5]), 40)
+    [request] = summarizer.asked
+    assert (request.texts, request.query) == (("bbbb", "cccc", "aaaa"), "a?")
+    assert (selection.text, selection.ids) == ("all of it", ("c1", "c2", "c0"))
+
+
+@pytest.mark.slow
+def test_noise_at_both_ends(small_data, tmp_path):
+    config = StressConfig(
+        data=str(small_data), out=str(tmp_path), split="dev", rates=(0.0, 1.0), size=1, pool="corpus", quiet=True
+    )
+    found = stress_sets(config)
+    assert len(set(found.values())) == 1 and min(found.values()) > 0
+    for rate in ("0", "1"):
+        folder = corag.text.data.DataFolder.open(tmp_path / f"noise-{rate}")
+        helped = [bool(set(one.candidates) & {name.split("#")[0] for name in one.gold}) for one in folder.queries]
+        assert set(helped) <= {rate == "0", False} and (rate == "1") == (not any(helped))
