@@ -27,7 +27,13 @@ class Methods(NamedTuple):
     left_out: Mapping[str, str] = MappingProxyType({})
 
 
-def make_methods(methods: Spellings, offered: Mapping[str, Any], *, shared: bool = False) -> Methods:
+def make_methods(
+    methods: Spellings,
+    offered: Mapping[str, Any],
+    *,
+    shared: bool = False,
+    make_reranker: Callable[[str], Reranker] = corag.reranker,
+) -> Methods:
     """Build selectors, each with rerankers of its own so that no cache is shared.
 
     Args:
@@ -36,6 +42,7 @@ def make_methods(methods: Spellings, offered: Mapping[str, Any], *, shared: bool
             are left out. Settings written behind a method's name replace them.
         shared: One reranker of a name for all selectors: its cache serves all, so that their latencies cannot be
             compared.
+        make_reranker: Builds these, from their names.
 
     Raises:
         MissingExtraError: A method that was named needs a package that is not installed; of `all` it is left out.
@@ -44,7 +51,7 @@ def make_methods(methods: Spellings, offered: Mapping[str, Any], *, shared: bool
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
     if twice := [one for place, one in enumerate(named) if one in named[:place]]:
         raise InputError(f"method {twice[0]!r} stands twice in methods; leave one out, or give it other settings")
-    rerankers = cache(corag.reranker) if shared else None
+    rerankers = cache(make_reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
     for text, name in ((one, name) for one in named for name in (SELECTORS.names if one == ALL else [one])):

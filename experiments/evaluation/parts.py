@@ -18,7 +18,7 @@ from corag.naming import parse, split_parts
 from corag.readers.cached import CachedReader
 from corag.readers.chat import ChatReader
 from corag.readers.consistency import SelfConsistentReader
-from corag.registry import SUMMARIZERS
+from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
@@ -114,7 +114,7 @@ class Parts:
             settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
         if not config.rerankers:
-            return make_methods(config.methods, offered, shared=shared)
+            return make_methods(config.methods, offered, shared=shared, make_reranker=self._shared_reranker)
         make = cache(self._shared_reranker) if shared else corag.reranker
         if shared and DEFAULT_SURROGATE in split_parts(config.rerankers):
             offered["surrogate"] = make(DEFAULT_SURROGATE)
@@ -130,6 +130,8 @@ class Parts:
         made = corag.reranker(text)
         if isinstance(made, EvidenceReranker):
             return EvidenceReranker(adapter=made.parts, encoder=self.encoder, cache_mb=CACHE_MB)
+        if "encoder" in RERANKERS.settings(text):
+            return corag.reranker(text, encoder=self.encoder)
         path = self._beside("values.sqlite")
         if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
             return made

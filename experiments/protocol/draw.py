@@ -13,15 +13,25 @@ from corag.text.data import DataFolder, Query
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.splits import divide
 from experiments.labels.table import read_questions
-from experiments.protocol.kinds import SEALED_FILE, Kind, Kinds, groups_of, in_lots, lot, offered, open_folder, sealed_ids
+from experiments.protocol.kinds import (
+    SEALED_FILE,
+    Kind,
+    Kinds,
+    groups_of,
+    in_lots,
+    lot,
+    offered,
+    open_folder,
+    sealed_ids,
+)
 from experiments.run.journal import write_atomically
 
 AGENT_SHARES = (0.6, 0.1, 0.3)
 """How `corag train` divides a label table: what an agent learns from, what it is chosen by, and its test."""
 
 HEADER = """\
-# Sealed questions: kind and id, one a line. Only `python -m experiments.protocol sealed` measures them, and each look at
-# them is a line of register.jsonl. No line may be changed or removed. New kinds: `python -m experiments.protocol draw`.
+# Sealed questions: kind and id, one a line. Only `python -m experiments.protocol.sealed` measures them; each look is a
+# line of register.jsonl. No line may be changed or removed. New kinds: `python -m experiments.protocol.draw`.
 """
 
 
@@ -38,7 +48,9 @@ def draw(kinds: Kinds, path: Path = SEALED_FILE, root: Path = Path()) -> dict[st
     for kind in kinds.kinds:
         if kind.name not in known:
             folder = open_folder(kind.data)
-            known[kind.name] = [query.id for query in drawn_of(folder, kind, kinds, texts, _looked_at(kind, kinds, root))]
+            known[kind.name] = [
+                query.id for query in drawn_of(folder, kind, kinds, texts, _looked_at(kind, kinds, root))
+            ]
     lines = [f"{kind.name} {name}\n" for kind in kinds.kinds for name in known[kind.name]]
     written = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else [HEADER]
     write_atomically(path, "".join([*written, *(line for line in lines if line not in set(written))]))

@@ -1,8 +1,8 @@
 """Kinds of questions, each divided once into training, choosing and sealed questions.
 
-Which questions are sealed stands in `sealed.txt`, so that nothing that is added later changes it. A question that shares
-a document with a sealed one takes no part, and the documents of the others go to training or choosing by a hash of their
-names. So a new question moves no other one.
+Which questions are sealed stands in `sealed.txt`, so that nothing that is added later changes it. A question that
+shares a document with a sealed one takes no part; the others go to training or choosing by a hash of the name of their
+documents. So a new question moves no other one.
 """
 
 from __future__ import annotations

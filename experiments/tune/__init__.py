@@ -1,0 +1,1 @@
+"""Configurations labelled on kinds of questions, and one chosen for a user's own: `corag tune`."""
