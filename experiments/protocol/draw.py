@@ -1,19 +1,28 @@
-"""Which questions are sealed, drawn once: those of new kinds are added to the list, and no line of it ever changes."""
+"""Which questions are sealed, drawn once: those of new kinds are added to the list, and no line of it ever changes.
+
+`python -m experiments.protocol.draw` draws for the kinds that have none.
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from corag.cli.console import say
 from corag.text.data import DataFolder, Query
 from experiments.adapters.evidence import pools as evidence
+from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.splits import divide
 from experiments.labels.table import read_questions
+from experiments.protocol.alone import run_alone
 from experiments.protocol.kinds import (
+    KINDS_FILE,
     SEALED_FILE,
     Kind,
     Kinds,
@@ -22,6 +31,7 @@ from experiments.protocol.kinds import (
     lot,
     offered,
     open_folder,
+    read_kinds,
     sealed_ids,
 )
 from experiments.run.journal import write_atomically
@@ -110,7 +120,7 @@ def _looked_at(kind: Kind, kinds: Kinds, root: Path) -> tuple[frozenset[str], fr
     return frozenset(learned), frozenset(seen)
 
 
-def _sources(path: Path) -> Sequence[evidence.EvidenceSource]:
+def _sources(path: Path) -> Sequence[EvidenceSource]:
     from jsonargparse import ArgumentParser
 
     from experiments.evaluation.config import EvaluateConfig
@@ -131,3 +141,30 @@ def _texts(kinds: Kinds) -> Counter[str]:
 
 def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower()))
+
+
+@dataclass(frozen=True)
+class DrawConfig:
+    """Draw sealed questions of the kinds that have none yet.
+
+    Attributes:
+        kinds: YAML file with the kinds.
+    """
+
+    kinds: str = str(KINDS_FILE)
+
+
+def _draw(config: DrawConfig) -> None:
+    found = draw(read_kinds(config.kinds))
+    for name, number in found.items():
+        say(f"{name:20} {number:5}")
+    say(f"{sum(found.values())} sealed questions in {SEALED_FILE}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run from the command line; return the exit status."""
+    return run_alone(DrawConfig, _draw, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

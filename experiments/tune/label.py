@@ -18,10 +18,10 @@ from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling
 from experiments.data.pools import content_hash
-from experiments.evaluation.config import EvaluateConfig
 from experiments.protocol.alone import run_alone
 from experiments.protocol.kinds import (
     KINDS_FILE,
+    SEALED_FILE,
     Kind,
     Kinds,
     divide_kind,
@@ -32,7 +32,7 @@ from experiments.protocol.kinds import (
 )
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, versions
 from experiments.tune.configurations import Configuration, parse_configurations, to_label
-from experiments.tune.sweep import Labels, Sweep
+from experiments.tune.sweep import Labels, Sweep, sweep_settings
 from experiments.tune.table import write_labels
 
 
@@ -43,6 +43,7 @@ class LabelKindsConfig(Runtime):
     Attributes:
         out: File for the table (Parquet); a journal of each kind stands beside it.
         kinds: YAML file with the kinds.
+        sealed: List of the sealed questions.
         only: Names of kinds, separated by commas; by default all.
         training: The most training questions of a kind.
         choosing: The most choosing questions of a kind.
@@ -55,6 +56,7 @@ class LabelKindsConfig(Runtime):
 
     out: str
     kinds: str = str(KINDS_FILE)
+    sealed: str = str(SEALED_FILE)
     only: str | None = None
     training: int = 100
     choosing: int = 50
@@ -99,7 +101,7 @@ class _OfKind:
                 (query.id for query in self._folder.queries), groups_of(self._folder, self._folder.queries), strict=True
             )
         )
-        parts = divide_kind(self._folder, kind, sealed_ids().get(kind.name, frozenset()), choosing)
+        parts = divide_kind(self._folder, kind, sealed_ids(Path(config.sealed)).get(kind.name, frozenset()), choosing)
         most = {"training": config.training, "choosing": config.choosing}
         placed = [
             ((place + 0.5) / min(most[part], len(parts[part])), part, query)  # type: ignore[index]
@@ -119,14 +121,7 @@ class _OfKind:
     def measure(self, first: int) -> None:
         """Measure the first so many questions."""
         config, kind = self._config, self.kind
-        settings = EvaluateConfig(
-            data=str(self._folder.path),
-            methods=",".join(dict.fromkeys(one.selector for one in self.configurations)),
-            latency_questions=0,
-            budget=config.budget,
-            budget_for="context",
-            reader=config.reader,
-        )
+        settings = sweep_settings(self._folder, self.configurations, config)
         work = [asdict(kind), content_hash(self._folder, self._folder.queries, None), config.budget, config.reader]
         path = Path(config.out).with_suffix(f".{kind.name}.jsonl")
         with Journal(path, fingerprint([*work, versions()["corag"]])) as journal:

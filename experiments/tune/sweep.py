@@ -30,6 +30,18 @@ Labels = dict[str, dict[str, float]]
 """Figures of a question by configuration."""
 
 
+def sweep_settings(folder: DataFolder, configurations: Sequence[Configuration], settings: Any) -> EvaluateConfig:
+    """Return how configurations are measured; `settings` have `budget`, for the context, and `reader`."""
+    return EvaluateConfig(
+        data=str(folder.path),
+        methods=",".join(dict.fromkeys(one.selector for one in configurations)),
+        latency_questions=0,
+        budget=settings.budget,
+        budget_for="context",
+        reader=settings.reader,
+    )
+
+
 @dataclass
 class Sweep:
     """Questions of one data folder under configurations.
@@ -93,7 +105,7 @@ class Sweep:
         self, query: Query, configurations: Sequence[Configuration], pools: Mapping[str | None, Pool]
     ) -> Labels:
         assert self._parts is not None
-        parts, found = self._parts, {}
+        parts, found = self._parts, Labels()
         budget = Budget(self.config.budget, parts.own_reader, self.config.budget_for)
         for retrieval in dict.fromkeys(one.retrieval for one in configurations):
             named = {str(one): one for one in configurations if one.retrieval == retrieval}
