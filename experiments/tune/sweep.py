@@ -97,7 +97,7 @@ class Sweep:
 
     def _parts_of(self, queries: Sequence[Query]) -> Parts:
         if self._parts is None:
-            self._parts = Parts(self.config, lambda _: None, answered=any(query.answers for query in queries))
+            self._parts = Parts(self.config, lambda _: None, queries=queries)
             self._selectors = dict(self._parts.methods(shared=True).selectors)
         return self._parts
 
@@ -106,7 +106,7 @@ class Sweep:
     ) -> Labels:
         assert self._parts is not None
         parts, found = self._parts, Labels()
-        budget = Budget(self.config.budget, parts.own_reader, self.config.budget_for)
+        budget = Budget(self.config.budget, parts.prompted, self.config.budget_for)
         for retrieval in dict.fromkeys(one.retrieval for one in configurations):
             named = {str(one): one for one in configurations if one.retrieval == retrieval}
             [rows] = measure(
