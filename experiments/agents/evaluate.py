@@ -21,7 +21,7 @@ from corag.models.runtime import WHERE, in_runtime
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
 from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
 from experiments.agents.report import markdown, plot, show, to_wandb
-from experiments.agents.targets import make_targets
+from experiments.agents.targets import learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, AgentSettings, TrainAgentConfig, parts_of
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
@@ -83,7 +83,7 @@ class EvaluateAgentConfig(AgentSettings):
 
     def method_list(self) -> list[str]:
         """Return the methods by name, with the best single configuration and the oracle; or raise `InputError`."""
-        known = (*BASELINES, AGENT, *ablations(self.train_config()))
+        known = (*BASELINES, AGENT, *ablations(self.settled().train_config()))
         names = comma_separated(self.methods) or list(known)
         if unknown := [name for name in names if name not in known]:
             raise InputError(f"unknown method {unknown[0]!r}; the methods are {', '.join(known)}")
@@ -121,10 +121,10 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
         InputError: The tables have no such figure.
         agent.AgentError: There is too little to learn from.
     """
-    out = Path(config.out)
+    config, out = config.settled(), Path(config.out)
     arrays = read_labels(config.labels).having(config.target.metrics)
     train_config = config.train_config()
-    make_targets(arrays, config.target, train_config.recipe).check_trainable()
+    learnt_targets(arrays, config.target, train_config.parts).check_trainable()
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     configurations = [asdict(configuration) for configuration in arrays.configurations]
     content = [arrays.ids, configurations, [metadata.get("work") for metadata in arrays.metadata]]

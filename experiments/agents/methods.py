@@ -22,8 +22,18 @@ import agent
 from agent.training.data import FeatureScaling
 from corag.errors import InputError
 from corag.optional import require
-from experiments.agents.targets import PAPER, best_of_rerankers, best_single, cheapest, make_targets, shrunk, utility
-from experiments.agents.train import TrainAgentConfig, agent_config_of
+from experiments.agents.recipes import values_of
+from experiments.agents.targets import (
+    PAPER,
+    best_of_rerankers,
+    best_single,
+    cheapest,
+    learnt_targets,
+    make_targets,
+    shrunk,
+    utility,
+)
+from experiments.agents.train import TrainAgentConfig, agent_config_of, descriptions_of
 from experiments.labels.arrays import FloatArray, LabelArrays
 
 NEIGHBOURS = (5, 10, 20, 40, 80, 160)
@@ -67,12 +77,12 @@ class Fold:
     @cached_property
     def scaling(self) -> FeatureScaling | None:
         """How features are scaled, as for the agent."""
-        known = self.train.features(self.config.recipe)
+        known = self.train.features(self.config.parts)
         return FeatureScaling.of(known) if self.config.training.standardize else None
 
     def features(self, arrays: LabelArrays) -> NDArray[np.float32]:
         """Return the feature vectors as the agent's first layer sees them, `[n, d]`."""
-        features = arrays.features(self.config.recipe)
+        features = arrays.features(self.config.parts)
         return features if self.scaling is None else self.scaling(features)
 
 
@@ -113,7 +123,7 @@ def best_single_method(fold: Fold) -> Chooser:
 
 def majority(fold: Fold) -> Chooser:
     """The reranker that is most often the best one, with its best settings, for every question."""
-    table = make_targets(fold.known, fold.config.target, fold.config.recipe)
+    table = make_targets(fold.known, fold.config.target, fold.config.parts)
     label = int(np.bincount(table.reranker[table.weight > 0], minlength=len(fold.known.rerankers)).argmax())
     return lambda arrays: np.full(len(arrays), fold.best_of_rerankers[label])
 
@@ -178,7 +188,7 @@ def boosted_trees(fold: Fold) -> Chooser:
 
 def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Chooser:
     def fit(known: LabelArrays, make: Callable[[], Any]) -> Chooser:
-        table = make_targets(known, fold.config.target, fold.config.recipe)
+        table = make_targets(known, fold.config.target, fold.config.parts)
         table.check_trainable()
         counts = table.weight > 0
         model = make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
@@ -214,17 +224,19 @@ def oracle_reranker(fold: Fold) -> Chooser:
 def trained_agent(fold: Fold) -> Chooser:
     """The agent: network, losses and inputs as configured."""
     config = fold.config
-    agent_config = agent_config_of(fold.known, config)
+    descriptions = descriptions_of(fold.known, config)
+    agent_config = agent_config_of(fold.known, config, tuple(descriptions.texts))
     report = agent.fit(
-        make_targets(fold.train, config.target, config.recipe),
-        make_targets(fold.val, config.target, config.recipe),
+        learnt_targets(fold.train, config.target, config.parts),
+        make_targets(fold.val, config.target, config.parts),
         agent_config,
         replace(config.training, seed=fold.seed, logger="none"),
         fold.folder,
+        descriptions=descriptions.vectors,
     )
 
     def choose(arrays: LabelArrays) -> Choices:
-        predictions = report.agent.predict(arrays.features(config.recipe))
+        predictions = report.agent.predict(arrays.features(config.parts))
         assert isinstance(predictions, list)
         labels = [arrays.rerankers.index(found.reranker) for found in predictions]
         settings = [[found.iterations, found.exploration, found.cost_weight] for found in predictions]
@@ -250,22 +262,24 @@ AGENT, WITHOUT_MIN_LEAD = "agent", "agent-without-min-lead"
 
 def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
     """Return the agent without each of its losses and inputs, and the paper's recipe, by name."""
-    training, recipe = config.training, config.recipe
+    training, parts = config.training, config.parts
     found = {}
     losses = ("contrastive", "reranker", "settings", "regret")
     used = [name for name in losses if getattr(training, f"{name}_weight")]
     for loss in used if len(used) > 1 else ():
         without: dict[str, Any] = {f"{loss}_weight": 0.0}
         found[f"agent-without-{loss}-loss"] = replace(config, training=replace(training, **without))
-    for part in recipe if len(recipe) > 1 else ():
-        rest = ",".join(name for name in recipe if name != part)
+    for part in parts if len(parts) > 1 else ():
+        rest = ",".join(name for name in parts if name != part)
         found[f"agent-without-{part}"] = replace(config, features=rest)
     if training.temperature:
         found["agent-hard-labels"] = replace(config, training=replace(training, temperature=0.0))
     if config.min_lead:
         found[WITHOUT_MIN_LEAD] = replace(config, min_lead=0.0)
-    paper = agent.TrainConfig(patience=training.patience, accelerator=training.accelerator)
-    found["agent-paper"] = replace(config, training=paper, features="query", target=PAPER, min_lead=0.0)
+    if config.describe:
+        found["agent-without-descriptions"] = replace(config, describe=False, descriptions={})
+    paper = replace(training, **values_of("paper", "training"))
+    found["agent-paper"] = replace(config, recipe="paper", **values_of("paper"), training=paper, target=PAPER)
     return found
 
 

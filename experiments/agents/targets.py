@@ -6,7 +6,7 @@ Letters: `n` questions, `C` configurations, `R` rerankers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import agent
 from corag.errors import InputError
+from experiments.agents.recipes import Recipe, left_open, values_of
 from experiments.labels.arrays import FloatArray, LabelArrays
 
 Weighting = Literal["margin", "rule", "equal"]
@@ -25,53 +26,64 @@ class TargetConfig:
     """What makes one configuration better than another.
 
     Attributes:
-        metric: Figure of the labels; several joined by `+`, such as `f1+full_evidence`, are averaged.
+        metric: Figure of the labels; several joined by `+`, such as `f1+full_evidence`, are averaged. By default as the
+            recipe has it: f1, in the paper's rougeL.
         token_weight: Penalty for using the whole budget, in units of the metric; a selection pays its share of it. 0
             ignores tokens, 0.1 and more favours short selections.
         latency_weight: Penalty for a second of search, in units of the metric.
         noise: Configurations whose utility is within this of the best count as equally good: the cheapest of them (in
-            tokens, then orders scored) gives the reranker, their mean the settings.
-        weighting: Weight of a question for the reranker label: the lead of the best reranker over the next (margin); 1
-            if it leads by more than the share `margin`, else 0 (rule; the paper has 10% of ROUGE-L, see `PAPER`); or 1
-            if it leads by more than `noise`, else 0 (equal).
-        margin: See `weighting`.
+            tokens, then orders scored) gives the reranker, their mean the settings. By default 0.02, in the paper's
+            recipe 0.
+        weighting: Weight of a question for the reranker label: the lead of the best reranker over the next (margin), or
+            1 if it leads by more than `noise`, else 0 (equal). Or only questions whose best reranker leads the next by
+            more than the share `margin` are learnt from, each alike (rule, which is the paper's; by default margin).
+        margin: Share of the next reranker's utility, 0.1 for 10%; see `weighting`.
         reranker_value: Utility of a reranker on a question: the best over its settings, or their mean, which is less
             noisy.
         shrink: Share, from 0 to 1, by which each question's utilities are shrunk to the mean of its data folder,
             because single answers are noisy labels. It changes the targets, not how predictions are evaluated.
     """
 
-    metric: str = "f1"
+    metric: str | None = None
     token_weight: float = 0.0
     latency_weight: float = 0.0
-    noise: float = 0.02
-    weighting: Weighting = "margin"
+    noise: float | None = None
+    weighting: Weighting | None = None
     margin: float = 0.1
     reranker_value: RerankerValue = "best"
     shrink: float = 0.0
 
     def __post_init__(self) -> None:
-        if not all(self.metrics):
+        if self.metric is not None and not all(self.metrics):
             raise InputError(f"metric is {self.metric!r}; give a figure of the labels, or several joined by +")
         for name in ("token_weight", "latency_weight", "noise"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise InputError(f"{name} must be a finite number of at least 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < np.inf:
+                raise InputError(f"{name} must be a finite number of at least 0, got {value}")
         if not 0 <= self.shrink <= 1:
             raise InputError(f"shrink must be between 0 and 1, got {self.shrink}")
         if not np.isfinite(self.margin):
             raise InputError(f"margin must be a finite number, got {self.margin}")
         for name, choices in (("weighting", Weighting), ("reranker_value", RerankerValue)):
-            if getattr(self, name) not in get_args(choices):
+            if getattr(self, name) not in (None, *get_args(choices)):
                 raise InputError(f"{name} must be one of {', '.join(get_args(choices))}; got {getattr(self, name)!r}")
 
     @property
     def metrics(self) -> list[str]:
         """The figures that `metric` names."""
-        return [name.strip() for name in self.metric.split("+")]
+        metric = values_of("default", "target")["metric"] if self.metric is None else self.metric
+        return [name.strip() for name in metric.split("+")]
+
+    def settled(self, recipe: Recipe = "default") -> TargetConfig:
+        """Return the target with what it leaves open as a recipe has it; the functions here take the default one."""
+        return replace(self, **left_open(self, recipe, "target"))
 
 
-PAPER = TargetConfig(metric="rougeL", noise=0.0, weighting="rule", margin=0.1)
-"""The paper's targets (5.2.2): best ROUGE-L; a question counts where the best reranker is better by more than 10%."""
+PAPER = TargetConfig(**values_of("paper", "target"))
+"""The paper's targets (5.2.2): best ROUGE-L; questions whose best reranker is better than the next by more than 10%.
+
+The paper does not say 10% of what; here it is of the next one's ROUGE-L.
+"""
 
 PRIOR = 20
 """Questions' worth of weight that the mean over all data folders has in the mean of one."""
@@ -97,9 +109,10 @@ def utility(arrays: LabelArrays, config: TargetConfig) -> FloatArray:
 
 def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
     """Return the best configuration of each question as a training table; `recipe` names the parts of the features."""
+    config = config.settled()
     measured = utility(arrays, config)
     values = shrunk(measured, arrays.data, config.shrink)
-    near = values >= values.max(axis=1, keepdims=True) - config.noise
+    near = values >= values.max(axis=1, keepdims=True) - (config.noise or 0.0)
     chosen = cheapest(arrays, near)
     label = arrays.grid.reranker[chosen]
     tied = near & (arrays.grid.reranker[None] == label[:, None])
@@ -116,6 +129,24 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
         grid=arrays.grid,
         utility=measured.astype(np.float32),
     )
+
+
+def learnt_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str]) -> agent.TrainingTable:
+    """Return `make_targets` of the questions that are learnt from.
+
+    Under `rule`, those whose best reranker does not lead are left out: they teach no label, are nobody's partner, and
+    teach no settings either. An `agent.AgentError` says that none is left.
+    """
+    table, config = make_targets(arrays, config, recipe), config.settled()
+    if config.weighting != "rule":
+        return table
+    if not (table.weight > 0).any():
+        raise agent.AgentError(
+            f"none of {len(arrays)} training questions is left: on none does the best of {len(arrays.rerankers)} "
+            f"rerankers lead the next by more than {config.margin:.0%} of {config.metric}; label more questions, or "
+            "with rerankers that differ more, or lower target.margin"
+        )
+    return table.of(table.weight > 0)
 
 
 def shrunk(values: FloatArray, data: NDArray[np.str_], share: float) -> FloatArray:
@@ -163,7 +194,7 @@ def _weights(of_reranker: FloatArray, config: TargetConfig) -> FloatArray:
     first, second = ranked[:, 0], ranked[:, min(1, ranked.shape[1] - 1)]
     if config.weighting == "rule":
         return (first > (1 + config.margin) * second).astype(np.float64)
-    lead = np.where(first - second > config.noise, first - second, 0.0)
+    lead = np.where(first - second > (config.noise or 0.0), first - second, 0.0)
     if config.weighting == "equal":
         return (lead > 0).astype(np.float64)
     return lead / lead[lead > 0].mean() if (lead > 0).any() else lead

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import subprocess
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 import agent
-from corag.checks import check_count
+from corag.checks import check_choice, check_count
 from corag.errors import DataError, InputError
 from corag.models.devices import kind_of, parse_devices
 from corag.models.ran import ran_in_all
 from corag.models.runtime import Runtime, current, in_runtime
+from corag.naming import Spellings, split_parts
 from corag.selectors.corag.features import check_recipe, feature_dim
-from experiments.agents.targets import TargetConfig, best_single, make_targets, utility
+from experiments.agents.descriptions import Descriptions, describe
+from experiments.agents.recipes import Recipe, departures, left_open
+from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.arrays import LabelArrays, label_paths, read_labels
+
+logger = logging.getLogger(__name__)
 
 TRAIN, VAL, TEST = 0, 1, 2
 
@@ -36,12 +42,17 @@ class AgentSettings(Runtime):
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
         split_seed: Seed of that split.
+        recipe: Named settings, which those set beside it override: `paper` trains the agent of the CORAG paper; see
+            `experiments.agents.recipes`.
         features: Parts of the feature vector, separated by commas: query, candidates, curve.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
         min_lead: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
             configuration for the agent to depart from it. 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
+        describe: Embed descriptions of the rerankers and bring questions near that of their best one; needs `query` as
+            the only feature. By default as the recipe has it: false, in the paper's true.
+        descriptions: Descriptions by name of the reranker, in place of those that ship; needs `describe`.
         quiet: Show no progress and no table.
     """
 
@@ -49,15 +60,18 @@ class AgentSettings(Runtime):
     out: str
     shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
     split_seed: int = 0
+    recipe: Recipe = "default"
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
     min_lead: float = 0.0
     target: TargetConfig = field(default_factory=TargetConfig)
+    describe: bool | None = None
+    descriptions: dict[str, str] = field(default_factory=dict)
     quiet: bool = False
 
     @property
-    def recipe(self) -> tuple[str, ...]:
+    def parts(self) -> tuple[str, ...]:
         """The parts of the feature vector."""
         return check_recipe(comma_separated(self.features))
 
@@ -69,7 +83,13 @@ class AgentSettings(Runtime):
                 "validation and test, the first above 0"
             )
         check_count("split_seed", self.split_seed, "0 is usual", least=0)
-        _ = self.recipe
+        check_choice("recipe", self.recipe, Recipe)
+        _ = self.parts
+
+    def settled(self) -> Self:
+        """Return the settings with what they leave open as the recipe has it."""
+        open_, target = left_open(self, self.recipe), self.target.settled(self.recipe)
+        return replace(self, **open_, target=target) if open_ or target != self.target else self
 
 
 @dataclass(frozen=True)
@@ -79,17 +99,23 @@ class TrainAgentConfig(AgentSettings):
     Attributes:
         train_split: Split to learn from; by default the questions are split by `shares`.
         val_split: Split that chooses the best epoch, with `train_split`; empty for none.
+        extra_rerankers: Rerankers that the labels do not have, separated by commas, which the agent chooses by their
+            description alone; needs `describe`.
         training: Settings of the training.
     """
 
     train_split: str = ""
     val_split: str = ""
+    extra_rerankers: Spellings = ""
     training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.val_split and not self.train_split:
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
+        if not self.settled().describe and (self.descriptions or split_parts(self.extra_rerankers)):
+            name = "descriptions" if self.descriptions else "extra_rerankers"
+            raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
 
 
 @in_runtime
@@ -99,19 +125,37 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     A damaged table or a missing split is a `DataError`, an unknown figure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
+    config = config.settled()
     arrays = read_labels(config.labels).having(config.target.metrics)
+    if len(arrays.budgets) > 1:
+        budgets = ", ".join(map(str, arrays.budgets))
+        logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
     training, validation = _parts(arrays, config)
     known = np.isin(arrays.ids, training.ids + (() if validation is None else validation.ids))
-    agent_config = agent_config_of(arrays.of(known), config)
+    learnt = learnt_targets(training, config.target, config.parts)
+    if len(learnt) < len(training):
+        logger.info("learnt from %s", _said_left(len(learnt), len(training), config.target))
+    descriptions = descriptions_of(arrays, config)
+    agent_config = agent_config_of(arrays.of(known), config, tuple(descriptions.texts))
     return agent.fit(
-        make_targets(training, config.target, config.recipe),
-        None if validation is None else make_targets(validation, config.target, config.recipe),
+        learnt,
+        None if validation is None else make_targets(validation, config.target, config.parts),
         agent_config,
         placed(config.training),
         config.out,
-        facts=_facts(arrays, agent_config, config),
+        descriptions=descriptions.vectors,
+        facts=_facts(arrays, agent_config, config, descriptions)
+        | {"questions learnt from": _said_left(len(learnt), len(training), config.target)},
         progress=not config.quiet,
     )
+
+
+def descriptions_of(arrays: LabelArrays, config: TrainAgentConfig) -> Descriptions:
+    """Return the descriptions of the rerankers that settled settings ask for; see `describe`."""
+    if not config.describe:
+        return Descriptions()
+    extra = split_parts(config.extra_rerankers)
+    return describe(arrays.rerankers, extra, config.descriptions, config.parts, arrays.embedder)
 
 
 def placed(training: agent.TrainConfig) -> agent.TrainConfig:
@@ -133,19 +177,23 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     return replace(training, **changes)
 
 
-def agent_config_of(known: LabelArrays, config: TrainAgentConfig) -> agent.AgentConfig:
-    """Return the configuration of an agent that knows some questions, those for training and for validation."""
+def agent_config_of(known: LabelArrays, config: TrainAgentConfig, described: tuple[str, ...] = ()) -> agent.AgentConfig:
+    """Return the configuration of an agent that knows some questions, those for training and for validation.
+
+    `described` are the rerankers whose descriptions it knows.
+    """
     return agent.AgentConfig(
-        feature_dim=feature_dim(config.recipe, known.query_vectors.shape[1]),
+        feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
         rerankers=known.rerankers,
         ranges=known.ranges,
         embedder=known.embedder,
-        features=config.recipe,
+        features=config.parts,
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
         fixed=known.configurations[best_single(known, utility(known, config.target))],
         min_lead=config.min_lead,
         choice=known.choice,
+        described=described,
     )
 
 
@@ -173,7 +221,19 @@ def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, 
     return training, arrays.of(arrays.split == config.val_split) if config.val_split else None
 
 
-def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig) -> dict[str, Any]:
+def _said_left(left: int, total: int, target: TargetConfig) -> str:
+    if target.weighting != "rule":
+        return f"all {total} training questions"
+    return (
+        f"{left} of {total} training questions, on which the best reranker leads the next by more than "
+        f"{target.margin:.0%} of {target.metric}"
+    )
+
+
+def _facts(
+    arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig, descriptions: Descriptions
+) -> dict[str, Any]:
+    changed = ", ".join(f"{name}={value}" for name, value in departures(config, config.recipe).items())
     counts = ", ".join(f"{name} {(arrays.data == name).sum()}" for name in sorted(set(arrays.data)))
     readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in arrays.metadata))
     budgets = ", ".join(map(str, arrays.budgets))
@@ -182,6 +242,7 @@ def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAg
     else:
         division = f"shares {config.shares} by document, seed {config.split_seed}"
     return {
+        "recipe": config.recipe + (f" with {changed}" if changed else ""),
         "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {sha256(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
@@ -189,6 +250,8 @@ def _facts(arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAg
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
         "best single configuration": agent_config.fixed,
         "min_lead": agent_config.min_lead,
+        "descriptions": "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.texts.items())
+        or "none",
         "models of the labels": "; ".join(
             f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
             for row in ran_in_all(metadata.get("models", ()) for metadata in arrays.metadata)
