@@ -130,6 +130,10 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     if len(arrays.budgets) > 1:
         budgets = ", ".join(map(str, arrays.budgets))
         logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
+    if config.recipe == "paper" and arrays.choice == "value":
+        logger.warning(
+            "the labels' answers were picked by value, where lambda decides nothing; label again for a lambda that acts"
+        )
     training, validation = _parts(arrays, config)
     known = np.isin(arrays.ids, training.ids + (() if validation is None else validation.ids))
     learnt = learnt_targets(training, config.target, config.parts)
