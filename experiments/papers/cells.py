@@ -111,7 +111,7 @@ def _cell(study: Study, values: dict[str, str]) -> Cell | None:
         if all(values[axis] in as_list(wanted) for axis, wanted in rule.items() if axis != METHOD):
             for label in as_list(rule.get(METHOD, list(methods))):
                 methods.pop(label, None)
-    if not methods:
+    if study.methods and not methods:
         return None
     merged = {**study.base}
     for axis, name in values.items():

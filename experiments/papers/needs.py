@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import corag
 from corag.cli.console import say, stdout, table
@@ -40,10 +41,15 @@ MODELS: Mapping[str, tuple[float, str]] = {
     "Alibaba-NLP/gte-Qwen2-1.5B-instruct": (7.1, "Apache-2.0"),
     "Alibaba-NLP/gte-Qwen2-7B-instruct": (30.5, "Apache-2.0"),
     "sentence-transformers/all-MiniLM-L6-v2": (0.09, "Apache-2.0"),
+    "sentence-transformers/all-mpnet-base-v2": (0.44, "Apache-2.0"),
+    "sentence-transformers/paraphrase-multilingual-mpnet-base-v2": (1.1, "Apache-2.0"),
+    "facebook/contriever-msmarco": (0.44, "CC BY-NC 4.0"),
+    "BAAI/llm-embedder": (0.44, "MIT"),
     "llama3:8b": (4.7, "Llama 3 Community"),
     "llama3.1:8b": (4.9, "Llama 3.1 Community"),
     "llama3.1:70b": (43.0, "Llama 3.1 Community"),
     "llama2:7b": (3.8, "Llama 2 Community"),
+    "llama2:70b": (39.0, "Llama 2 Community"),
     "llama4:scout": (67.0, "Llama 4 Community"),
     "llama4:maverick": (245.0, "Llama 4 Community"),
     "mixtral:8x7b": (26.0, "Apache-2.0"),
@@ -72,6 +78,7 @@ class Need:
         command: What gets it.
         at_hand: Whether it is there; None where only a server knows.
         why_not: What is wrong with it, if it is not there.
+        spelling: Of a served language model, the reader that asks it.
     """
 
     kind: str
@@ -81,10 +88,12 @@ class Need:
     command: str
     at_hand: bool | None
     why_not: str = ""
+    spelling: str = ""
 
     def __str__(self) -> str:
-        size = "size unknown" if self.gigabytes is None else _size(self.gigabytes)
-        return f"{self.name} ({size}, {self.licence or 'licence not known here'})"
+        size = "" if self.gigabytes is None else _size(self.gigabytes)
+        known = ", ".join(filter(None, (size, self.licence)))
+        return f"{self.name} ({known or 'size and licence not known here'})"
 
 
 def needs_of(study: Study, cells: list[Cell] | None = None) -> list[Need]:
@@ -118,7 +127,7 @@ def check_needs(study: Study, cells: list[Cell], *, own_code: bool) -> None:
     missing = [need for need in needs if need.at_hand is False]
     for need in needs:
         if need.kind == "LLM" and need.at_hand is None:
-            missing += [Need(**{**vars(need), "why_not": why})] if (why := _unanswered(need.name)) else []
+            missing += [Need(**{**vars(need), "why_not": why})] if (why := _unanswered(need.spelling)) else []
     if missing:
         reasons = "; ".join(f"{need.name}: {need.why_not}" for need in missing if need.why_not)
         commands = " && ".join(dict.fromkeys(need.command for need in missing))
@@ -198,8 +207,11 @@ def _model(role: str, spelling: str) -> Need | None:
         size, licence = MODELS.get(model, (None, ""))
         if written.name == "transformers":
             return Need("model", model, size, licence, f"hf download {model}", _on_disk(model))
-        command = f"ollama pull {model}" if written.name == "ollama" else f"serve {model}, and set its base_url"
-        return Need("LLM", str(written), size, licence, command, None)
+        if written.name == "ollama":
+            return Need("LLM", model, size, licence, f"ollama pull {model}", None, spelling=str(written))
+        address = str(written.settings.get("base_url", "https://api.openai.com/v1"))
+        command = f"a server of {model} at {address}, and OPENAI_API_KEY if it wants a key"
+        return Need("LLM", model, None, f"served at {urlsplit(address).netloc}", command, None, spelling=str(written))
     name = written.name
     if registry is EMBEDDERS:
         name = BGE_M3.name if name in ("bge-m3", BGE_M3.name) else str(written.settings.get("model", name))

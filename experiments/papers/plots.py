@@ -103,7 +103,7 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
             panel.plot(*zip(*paper, strict=True), **dotted, **style)
     if is_axis:
         panel.set_xticks(places, names, rotation=0 if max(map(len, names)) < 12 else 20)
-    panel.set_xlabel(heading(plot.x) if not is_axis else axis)
+    panel.set_xlabel(heading(plot.x))
     panel.set_ylabel(heading(y))
     if plot.log:
         panel.set_yscale("log")

@@ -17,11 +17,9 @@ from experiments.data.references import ReferencesConfig, write_references
 from experiments.data.stress_sets import StressConfig, stress_sets
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.cells import Run
-from experiments.papers.standins import DEMO, write_demo
+from experiments.papers.standins import DEMO, TRAINED, write_demo
 from experiments.run.journal import fingerprint
 
-TRAINED = "trained"
-"""Setting `agent`: the agent of the study itself."""
 KINDS = ("noise", "redundancy")
 
 

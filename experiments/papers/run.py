@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +215,7 @@ class _Driver:
         return found
 
     def _count(self, measured: Measured) -> None:
-        cells = self._wanted(cells_of(replace(self._study, methods={"": "none"})))
+        cells = self._wanted(cells_of(self._study))
         stood_in = [standins().cell(cell, 1) for cell in cells] if self._config.standin else cells
         if not self._config.standin:
             check_needs(self._study, cells, own_code=True)

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError, InputError
+from corag.models.trained.folder import shipped_checkpoint
 from corag.naming import PartName, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
+from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document, body
 from corag.text.find import find_data
@@ -22,6 +24,7 @@ from experiments.papers.cells import Cell
 from experiments.papers.study import STANDINS, Study, made_axis, read_mapping
 from experiments.run.journal import write_data
 
+SHIPPED = "shipped"
 DEMO = "demo"
 """The data set that is always at hand."""
 PASSAGE_TOKENS = 96
@@ -35,6 +38,8 @@ ROLES = {
     "selector": SELECTORS,
 }  # fmt: skip
 """Settings that name a part, of `corag evaluate` and of methods, and of which kind."""
+TRAINED = "trained"
+"""Setting `agent`: the agent of the study itself."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 """Parts that only a language model can be: they are left out."""
 
@@ -80,7 +85,7 @@ class Standins:
 
     def _setting(self, name: str, value: Any) -> Any:
         if name == "agent":
-            return value if value in (None, "none", "default") else self.agent
+            return self.agent if value == TRAINED else value
         return self.part(name, value) if name in ROLES else value
 
     def cell(self, cell: Cell, limit: int) -> Cell:
@@ -115,7 +120,10 @@ class Standins:
 @lru_cache(maxsize=1)
 def standins() -> Standins:
     """Return what stands in for what."""
-    return Standins(**read_mapping(STANDINS))
+    given = read_mapping(STANDINS)
+    if given["agent"] == SHIPPED:
+        given["agent"] = str(shipped_checkpoint(SHIPPED_AGENT) or "none")
+    return Standins(**given)
 
 
 def reduced(study: Study) -> Study:

@@ -145,7 +145,8 @@ class Study:
         table: Layout of the table.
         plot: Layout of the figure; None for none.
         published: The paper's own figures.
-        agent: Settings of `corag label` and `corag train` for the agent that `agent: trained` stands for.
+        agent: Settings of `corag label` and `corag train`, under `label` and `train`, for the agent that `agent:
+            trained` stands for; or the name of the study that has them.
         bench: Settings of `corag bench`, `part` among them.
         standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `bench`, `limit`.
         includes: Studies that this one consists of.
@@ -284,6 +285,8 @@ def made_study(content: Mapping[str, Any]) -> Study:
         if given.get(name) is not None:
             given[name] = _made(kind, given[name], name)
     given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}
+    if isinstance(given.get("agent"), str):
+        given["agent"] = find_study(given["agent"]).agent
     given["methods"] = {str(label): str(parse(text)) for label, text in given.get("methods", {}).items()}
     made: Study = _made(Study, given, "a study")
     made.check_names()

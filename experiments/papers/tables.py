@@ -12,6 +12,11 @@ from experiments.papers.results import Measured, Where
 from experiments.papers.study import METHOD, as_list
 from experiments.run.tables import FIGURES, Figure, markdown_table
 
+AXES = {
+    "exploration": "c", "cost_weight": "lambda", "num_candidates": "candidates", "max_tokens": "tokens of a chunk",
+    "chunk": "tokens of a chunk", "parallel": "nodes a round", "backup": "back-up",
+}  # fmt: skip
+"""What tables and figures call axes; others by their names."""
 SHORT = {"rouge1": "R1", "rouge2": "R2", "rougeL": "RL"}
 """Headings where all figures stand in one cell."""
 OWN = "in the paper"
@@ -72,10 +77,10 @@ def notes(measured: Measured) -> list[str]:
 
 
 def heading(name: str, *, short: bool = False) -> str:
-    """Return the heading of a figure."""
+    """Return the heading of a figure or an axis."""
     if short and name in SHORT:
         return SHORT[name]
-    return FIGURES[name].heading if name in FIGURES else name
+    return FIGURES[name].heading if name in FIGURES else AXES.get(name, name)
 
 
 def text(name: str, value: Any) -> str:
@@ -97,7 +102,10 @@ def _main(measured: Measured) -> Sheet:
         [(one, (figure,)) for one in columns for figure in figures] if apart else [(one, figures) for one in columns]
     )
     best = _best(measured, rows, parts) if len(rows) > 1 and METHOD in table.rows else {}
-    headings = [*table.rows, *(_column(one, of, apart=apart, alone=not table.columns) for one, of in parts)]
+    headings = [
+        *map(heading, table.rows),
+        *(_column(one, of, apart=apart, alone=not table.columns) for one, of in parts),
+    ]
     lines = []
     for row in rows:
         ours = [
@@ -159,7 +167,7 @@ def _leads(measured: Measured) -> list[Sheet]:
             lines.append([*where.values(), *cells])
     if not lines:
         return []
-    headings = [*axes, METHOD, *(heading(name) for name in study.table_figures)]
+    headings = [*map(heading, axes), METHOD, *map(heading, study.table_figures)]
     return [Sheet(f"Gain over {study.baseline}, with 95% intervals:", headings, lines)]
 
 
@@ -179,7 +187,7 @@ def _of_paper(measured: Measured) -> list[Sheet]:
     ]
     source = f", {study.published.source}" if study.published.source else ""
     caption = f"The paper's own figures{source}:"
-    return [Sheet(caption, [*axes, *(heading(name) for name in study.published_figures)], lines)]
+    return [Sheet(caption, [*map(heading, axes), *map(heading, study.published_figures)], lines)]
 
 
 def _is_shown(measured: Measured, row: Mapping[str, Any]) -> bool:
