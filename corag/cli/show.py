@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from corag.index import IndexUpdate
 
 CHOSEN_BY = (
-    "unit", "agent", "policy", "reranker", "iterations", "exploration", "cost_weight", "prefilter",
+    "unit", "agent", "preset", "policy", "reranker", "iterations", "exploration", "cost_weight", "choice", "prefilter",
     "orders_ranked", "orders_scored",
 )  # fmt: skip
 """Fields of the trace that stand below the table."""
