@@ -30,7 +30,7 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import Document
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.pools import drawn, open_pool
-from experiments.evaluation.judge import chat_of
+from experiments.evaluation.judging.judge import chat_of
 from experiments.evaluation.metrics import substring_match
 from experiments.run.journal import write_data
 

@@ -35,21 +35,28 @@ def average(rows: Sequence[Row]) -> dict[str, Any]:
     Questions on which the method failed are counted, and in no other figure. `tes` is over those with gold. Grades of
     a judge, and verdicts, with the number of replies without one, are there only if somebody was asked for them.
     """
-    means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS, "judge")}
+    means = {name: [float(row[name]) for row in rows if name in row] for name in (*MEANS, *SOME_MEANS)}
     averages = {name: float(np.mean(values)) if values else None for name, values in means.items()}
-    grade = averages.pop("judge")
     found = [(row["full_evidence"], row["chunks"]) for row in rows if "full_evidence" in row]
     errors = [row["error"] for row in rows if "error" in row]
-    unusable = [row["judge_unusable"] for row in rows if "judge_unusable" in row]
     return {
         **{name: 0.0 if value is None and name in MEANS else value for name, value in averages.items()},
         "tes": mean_tes(np.array(found)) if found else None,
         **{name: int(sum(row.get(name, 0) for row in rows)) for name in TOTALS},
         **latency_figures([row["latency_ms"] for row in rows if "latency_ms" in row] or [0.0]),
-        **({"judge": grade, "judge_unusable": sum(unusable)} if unusable else {}),
+        **judged_averages(rows),
         **verdict_averages(rows),
         **({"error": errors[0]} if errors else {}),
     }
+
+
+def judged_averages(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the means of what a judge was asked for; None for what no reply told."""
+    judged = [row for row in rows if "judged" in row]
+    names = dict.fromkeys(name for row in judged for name in row["judged"])
+    values = {name: [row[name] for row in judged if name in row] for name in names}
+    means = {name: float(np.mean(found)) if found else None for name, found in values.items()}
+    return {**means, "judge_unusable": sum(row.get("judge_unusable", 0) for row in judged)} if judged else {}
 
 
 def verdict_averages(rows: Sequence[Row]) -> dict[str, Any]:

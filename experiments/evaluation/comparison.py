@@ -28,11 +28,12 @@ from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
 from experiments.evaluation.averages import OF_ANSWERS, Row, average, latency_figures
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import Judge, chat_of
+from experiments.evaluation.judging.judge import ReadingJudge
+from experiments.evaluation.judging.verify import with_claims
 from experiments.evaluation.leads import gains
 from experiments.evaluation.measure import measure, select
 from experiments.evaluation.metrics import evidence_places
-from experiments.evaluation.parts import Parts, checkpoint_hash
+from experiments.evaluation.parts import Parts, checkpoint_hash, judge_of
 from experiments.evaluation.rankings import (
     QRELS,
     RETRIEVER,
@@ -43,7 +44,6 @@ from experiments.evaluation.rankings import (
     write_runs,
 )
 from experiments.evaluation.support import counts
-from experiments.evaluation.verify import with_claims
 from experiments.run.journal import (
     FIGURE,
     RESULT,
@@ -197,7 +197,7 @@ class _Run:
         if (found := self._finished()) is not None:
             logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
             return found
-        judge = None if self.config.judge is None else Judge(chat_of("judge", self.config.judge))
+        judge = judge_of(self.config)
         # Before the journal: a run that is refused leaves no file.
         with recording() as embedded:
             _ = self._pool
@@ -222,7 +222,9 @@ class _Run:
     def _work(self, budget: int) -> str:
         return fingerprint([_settings(self.config), budget, *self._content])
 
-    def _measure_quality(self, journal: Journal, judge: Judge | None, embedded: Sequence[Mapping[str, str]]) -> None:
+    def _measure_quality(
+        self, journal: Journal, judge: ReadingJudge | None, embedded: Sequence[Mapping[str, str]]
+    ) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
         together = max(1, getattr(self._own_reader, "max_concurrent", 1))
         with progress(self.name, quiet=self.config.quiet) as report, recording() as models:

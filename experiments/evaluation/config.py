@@ -14,9 +14,12 @@ from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
+from experiments.evaluation.judging.figures import ALL as ALL_FIGURES
+from experiments.evaluation.judging.figures import GRADE, judged_figures
 from experiments.evaluation.methods import ALL
 
 Task = Literal["answer", "verify"]
+JudgeWith = Literal["prompts", "deepeval"]
 NO_READER = "none"
 
 
@@ -63,7 +66,12 @@ class EvaluateConfig(SelectionSettings):
         task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
             model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
             without one the words that the context holds decide.
-        judge: Reader whose language model grades the answers, such as `ollama(model=llama3.1:8b)`; by default none.
+        judge: Reader whose language model judges answers and contexts, such as `ollama(model=llama3.1:8b)`; by default
+            none.
+        judge_figures: What it judges, separated by commas: grade (against the reference answers), answer_relevancy,
+            contextual_relevancy, faithfulness, hallucination; or all.
+        judge_with: Whose prompts it gets: those of this project (prompts), or those of deepeval, which has all but the
+            grade: `pip install 'corag[deepeval]'`.
         seed: Seed of the sample and of bootstrap intervals.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
@@ -97,6 +105,8 @@ class EvaluateConfig(SelectionSettings):
     summarizer: Spelling = "extractive"
     task: Task = "answer"
     judge: Spelling | None = None
+    judge_figures: str = GRADE
+    judge_with: JudgeWith = "prompts"
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
     out: str | None = None
@@ -133,6 +143,10 @@ class EvaluateConfig(SelectionSettings):
         if len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once")
         check_choice("task", self.task, Task)
+        check_choice("judge_with", self.judge_with, JudgeWith)
+        judged = judged_figures(self.judge_figures)
+        if self.judge_with == "deepeval" and GRADE in judged and self.judge_figures != ALL_FIGURES:
+            raise InputError(f"judge_figures is {self.judge_figures!r}, but DeepEval has no {GRADE}; name others")
         if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
             what = "judge grades answers" if self.judge is not None else f"reader is {NO_READER}"
             raise InputError(f"task verify asks the reader for verdicts, but {what}; leave out {what.split()[0]}")

@@ -24,11 +24,12 @@ from experiments.evaluation.figures import (
     shown_chunks,
     summary_figures,
 )
-from experiments.evaluation.judge import Judge
+from experiments.evaluation.judging.figures import Reading
+from experiments.evaluation.judging.judge import ReadingJudge
+from experiments.evaluation.judging.verify import Verifier, claim_of, verdict_figures
 from experiments.evaluation.metrics import redundancy
 from experiments.evaluation.rankings import ranking_of
 from experiments.evaluation.support import Support
-from experiments.evaluation.verify import Verifier, claim_of, verdict_figures
 from search import SearchError
 
 NO_DOCUMENTS: Mapping[str, Document] = MappingProxyType({})
@@ -55,7 +56,7 @@ def measure(
     *,
     reader: CachedReader | None,
     embedder: Embedder,
-    judge: Judge | None = None,
+    judge: ReadingJudge | None = None,
     verifier: Verifier | None = None,
     timed: bool = True,
     documents: Mapping[str, Document] = NO_DOCUMENTS,
@@ -72,7 +73,7 @@ def measure(
         tokens: Counts them.
         reader: Answers from what was chosen.
         embedder: Compares chunks and answers.
-        judge: Grades the answers.
+        judge: Judges answers and contexts.
         verifier: Decides, in place of a reader, what is to be verified of each question.
         timed: Whether selections are timed.
         documents: The corpus, which tells the supporting sentences.
@@ -132,17 +133,16 @@ def _figures(
     budget: Budget,
     tokens: TokenCounter,
     embedder: Embedder,
-    judge: Judge | None,
+    judge: ReadingJudge | None,
 ) -> dict[str, dict[str, Any]]:
     """Return the rows of a question, given the answer from each context; none where nothing is read."""
     query, rows = chosen.query, chosen.rows
     answers = {context: answer.text for context, answer in read.items()}
-    grades: dict[str, dict[str, Any]] = {}
-    if judge is not None and query.answers:
-        texts = list(dict.fromkeys(answers[selection.text] for selection in chosen.selections.values() if answers))
-        for text, (grade, reason) in zip(texts, judge.judge(query.question, texts, query.answers), strict=True):
-            graded = {"judge_error": reason} if grade is None else {"judge": grade}
-            grades[text] = {**graded, "judge_unusable": int(grade is None)}
+    judged: dict[str, dict[str, Any]] = {}
+    if judge is not None and answers:
+        texts = list(dict.fromkeys(selection.text for selection in chosen.selections.values()))
+        readings = [Reading(query.question, tuple(query.answers), text, answers[text]) for text in texts]
+        judged = dict(zip(texts, judge.figures(readings), strict=True))
     for name, selection in chosen.selections.items():
         rows[name] |= {
             **selection_figures(query, selection, tokens, budget),
@@ -154,7 +154,7 @@ def _figures(
         }
         if answers:
             answer = answers[selection.text]
-            rows[name] |= {**reading_figures(query, answer), **grades.get(answer, {}), "answer": answer}
+            rows[name] |= {**reading_figures(query, answer), **judged.get(selection.text, {}), "answer": answer}
             rows[name] |= summary_figures(selection, chosen.ranking, answer, answers.get, tokens, embedder)
             if (served := read[selection.text].prompt_tokens) is not None:
                 # What the model itself counted is the last word on whether the budget held.

@@ -26,8 +26,10 @@ from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
+from experiments.evaluation.judging.figures import GRADE, judged_figures
+from experiments.evaluation.judging.judge import Judge, ReadingJudge, chat_of
+from experiments.evaluation.judging.verify import ChatVerifier, WordVerifier, verifier_of
 from experiments.evaluation.methods import Methods, make_methods, reranker_for
-from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_of
 
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
@@ -65,7 +67,7 @@ class Parts:
             return
         if config.task == "verify":
             self.verifier = verifier_of(self.own_reader, queries)
-        elif any(query.answers for query in queries):
+        elif config.judge is not None or any(query.answers for query in queries):
             self.reader = CachedReader(self.own_reader)
         else:
             self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
@@ -136,6 +138,24 @@ class Parts:
         if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
             return made
         return CachedReranker(made, path)
+
+
+def judge_of(config: EvaluateConfig) -> ReadingJudge | None:
+    """Return the judge that a config names; None where it names none.
+
+    Raises:
+        InputError: The judge asks no language model.
+        ChatError: Its server, or the model, is missing.
+        MissingExtraError: DeepEval is asked for and not installed.
+    """
+    if config.judge is None:
+        return None
+    names = judged_figures(config.judge_figures)
+    if config.judge_with == "prompts":
+        return Judge(chat_of("judge", config.judge), names)
+    from experiments.evaluation.judging.deepeval import DeepEvalJudge
+
+    return DeepEvalJudge(chat_of("judge", config.judge), [name for name in names if name != GRADE])
 
 
 def checkpoint_hash(agent: str) -> list[str]:

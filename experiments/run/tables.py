@@ -62,7 +62,11 @@ FIGURES = {
     "change_in_tokens": Figure("change in tokens, %", "CiT %", digits=0, better=-1, optional=True, of_some=True),
     "answer_similarity": Figure("answer similarity", "CosSim", optional=True, of_some=True),
     "judge": Figure("judged grade", "judge", optional=True),
-    "judge_unusable": Figure("unusable grades", better=-1, optional=True),
+    "answer_relevancy": Figure("answer relevancy", "ans. rel.", optional=True),
+    "contextual_relevancy": Figure("contextual relevancy", "ctx. rel.", optional=True),
+    "faithfulness": Figure("faithfulness", "faithful", optional=True),
+    "hallucination": Figure("hallucination", "halluc.", better=-1, optional=True),
+    "judge_unusable": Figure("unusable judgements", better=-1, optional=True),
     "accuracy": Figure("accuracy", "acc.", optional=True),
     "balanced_accuracy": Figure("balanced accuracy", "bal. acc.", optional=True),
     "verdict_unusable": Figure("unusable verdicts", better=-1, optional=True),
@@ -70,7 +74,8 @@ FIGURES = {
 }
 BRIEF = (
     "full_evidence", "evidence_recall", "evidence_precision", "full_sentences", "answer_in_context", "cost_tokens",
-    "chunks", "f1", "em", "judge", "accuracy", "balanced_accuracy", "tes", "diff_k", "latency_ms_median",
+    "chunks", "f1", "em", "judge", "answer_relevancy", "contextual_relevancy", "faithfulness",
+    "hallucination", "accuracy", "balanced_accuracy", "tes", "diff_k", "latency_ms_median",
 )  # fmt: skip
 """Figures of the Markdown tables, where the budgets stand side by side in a cell."""
 MOST_COLUMNS = 8

@@ -12,7 +12,7 @@ from corag.errors import ReaderError
 from corag.types import SummaryRequest
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import Judge
+from experiments.evaluation.judging.judge import Judge
 
 pytestmark = pytest.mark.slow
 

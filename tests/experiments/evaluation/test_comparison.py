@@ -10,6 +10,7 @@ from corag.errors import InputError
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
+from experiments.evaluation.judging.figures import JUDGED
 from experiments.run.report import quality_plot
 from experiments.run.tables import BRIEF, markdown
 from tests.experiments.worlds import QUERIES, same
@@ -201,7 +202,8 @@ def test_nothing_is_read_without_a_reader(tmp_path, small_data):
 
 def test_a_table_by_hand():
     row = dict.fromkeys(BRIEF, 0.5) | {"method": "a", "cost_tokens": 99.6, "latency_ms_median": None, "failed": 0}
-    del row["judge"], row["full_sentences"]
+    for name in (*JUDGED, "accuracy", "balanced_accuracy", "full_sentences"):
+        del row[name]
     row |= {"f1": 1.0, "answer_in_context": 0.25}
     bad = row | {"method": "b", "failed": 2, "error": "InputError: no"}
     results = [

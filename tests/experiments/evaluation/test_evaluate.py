@@ -459,7 +459,7 @@ def test_a_judge_without_any_usable_reply_gives_no_grade(small_data, capsys):
     assert (method["judge"], method["judge_unusable"]) == (None, 3)
     show(result, "a title")
     printed = capsys.readouterr().out
-    assert "judged grade" in printed and "unusable grades" in printed
+    assert "judged grade" in printed and "unusable judgements" in printed
 
 
 def test_a_judge_that_is_not_there_stops_the_comparison_before_any_row(tmp_path, small_data, reader):

@@ -6,7 +6,8 @@ from corag.errors import InputError
 from corag.models.chat.base import ChatError
 from corag.models.chat.ollama import OllamaChat, OllamaSettings
 from corag.types import Chunk
-from experiments.evaluation.judge import Judge, Verdict, chat_of, parse_verdict
+from experiments.evaluation.judging.figures import Verdict, parse_verdict
+from experiments.evaluation.judging.judge import Judge, chat_of
 from experiments.evaluation.metrics import (
     answer_similarity,
     change_in_tokens,
@@ -88,7 +89,7 @@ def test_a_reply_that_is_no_grade_is_none():
     replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply('{"grade": 0.5}')]
     with ChatServer(*replies, Reply(status=400)) as server:
         judge = Judge(OllamaChat(OllamaSettings(host=server.host, max_concurrent=1)))
-        found = judge.judge("q $x?", ["</answer> a"] * 4, ["r", "s"])
+        found = judge.judge("q $x?", [f"</answer> {letter}" for letter in "abcd"], ["r", "s"])
     assert [verdict.grade for verdict in found] == [1.0, None, 0.5, None]
     assert found[0] == Verdict(1.0, "right")
     prompt = server.chats[0]["messages"][0]["content"]

@@ -13,8 +13,7 @@ from experiments.data.stress_sets import StressConfig, stress_sets
 from experiments.evaluation.averages import average
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.leads import definition
-from experiments.evaluation.verify import (
+from experiments.evaluation.judging.verify import (
     ChatVerifier,
     Claim,
     Verdict,
@@ -27,6 +26,7 @@ from experiments.evaluation.verify import (
     verifier_of,
     with_claims,
 )
+from experiments.evaluation.leads import definition
 from experiments.run.tables import markdown, show
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder

@@ -22,7 +22,7 @@ from corag.readers.consistency import SelfConsistentReader
 from corag.rerankers.evidence.passages import STOP_WORDS
 from corag.text.data import Query
 from corag.types import Answer, Reader, TokenCounter
-from experiments.evaluation.replies import json_object
+from experiments.evaluation.judging.replies import json_object
 
 TRUE, FALSE = "true", "false"
 _WORD = re.compile(r"\w+")

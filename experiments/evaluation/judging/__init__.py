@@ -1,0 +1,1 @@
+"""What a language model judges: answers, contexts, and claims that it verifies."""

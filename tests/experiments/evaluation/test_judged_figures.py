@@ -1,0 +1,231 @@
+"""What a judge says of answers and contexts, over real HTTP, as shares that are worked out by hand."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from corag.errors import InputError, MissingExtraError
+from corag.models.chat.ollama import OllamaChat, OllamaSettings
+from experiments.evaluation.averages import average
+from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.judging.deepeval import QUIET, DeepEvalJudge
+from experiments.evaluation.judging.figures import FIGURES, JUDGED, Reading, Verdict, judged_figures, parsed, row_of
+from experiments.evaluation.judging.judge import Judge
+from experiments.run.tables import markdown, show
+from tests.chat_server import ChatServer, Reply
+
+READING = Reading(
+    "Who built the railway?",
+    ("Otto Lind",),
+    "Varn Railway\nThe railway was built by Otto Lind. It runs to Kell.\n\nKell\nKell is a village.",
+    "Otto Lind built it.",
+)
+
+
+def chat_of(server):
+    return OllamaChat(OllamaSettings(host=server.host, max_concurrent=1))
+
+
+@pytest.mark.parametrize(
+    ("figure", "reply", "value"),
+    [
+        ("answer_relevancy", {"statements": [{"statement": "a", "relevant": True}]}, 1.0),
+        ("answer_relevancy", {"statements": [{"relevant": True}, {"relevant": False}]}, 0.5),
+        ("answer_relevancy", {"statements": []}, None),
+        ("answer_relevancy", {"statements": [{"relevant": "yes"}]}, None),
+        ("answer_relevancy", {"statements": ["relevant"]}, None),
+        ("answer_relevancy", {"statements": "one"}, None),
+        ("answer_relevancy", {"claims": [{"supported": True}]}, None),
+        ("faithfulness", {"claims": [{"claim": "a", "supported": True}, {"claim": "b", "supported": False}]}, 0.5),
+        ("faithfulness", {"claims": [{"claim": "a"}]}, None),
+        # Four sentences: "Varn Railway The railway was built ...", and so on, as the splitter cuts them.
+        ("contextual_relevancy", {"relevant": []}, 0.0),
+        ("contextual_relevancy", {"relevant": [1, 1]}, 1 / 3),
+        ("contextual_relevancy", {"relevant": [1, 2, 3]}, 1.0),
+        ("contextual_relevancy", {"relevant": [0]}, None),
+        ("contextual_relevancy", {"relevant": [9]}, None),
+        ("contextual_relevancy", {"relevant": [True]}, None),
+        ("contextual_relevancy", {"relevant": ["1"]}, None),
+        ("contextual_relevancy", {"relevant": 1}, None),
+        ("contextual_relevancy", {}, None),
+        ("hallucination", {"contradicted": []}, 0.0),
+        ("hallucination", {"contradicted": [2]}, 0.5),
+        ("hallucination", {"contradicted": [3]}, None),
+    ],
+)
+def test_a_figure_follows_from_a_reply(figure, reply, value):
+    assert len(READING.sentences) == 3
+    verdict = parsed(FIGURES[figure], f"Well:\n{json.dumps(reply)}", READING)
+    assert verdict.grade == pytest.approx(value) if value is not None else verdict.grade is None
+    assert value is not None or f"no usable {figure}" in verdict.reason
+
+
+NOTHING = Reading("Who?", (), "", "")
+
+
+@pytest.mark.parametrize(
+    ("reading", "known"),
+    [
+        (READING, dict.fromkeys(FIGURES)),
+        # An empty answer says nothing: relevant it is not, and it claims nothing.
+        (
+            Reading("Who?", ("a",), "A text.", ""),
+            {"grade": None, "answer_relevancy": 0.0, "contextual_relevancy": None}
+            | dict.fromkeys(("faithfulness", "hallucination"), "absent"),
+        ),
+        (
+            Reading("Who?", ("a",), " \n\n ", "b"),
+            {"grade": None, "answer_relevancy": None, "contextual_relevancy": 0.0}
+            | {"faithfulness": 0.0, "hallucination": "absent"},
+        ),
+        (
+            NOTHING,
+            {"grade": "absent", "answer_relevancy": 0.0, "contextual_relevancy": 0.0}
+            | dict.fromkeys(("faithfulness", "hallucination"), "absent"),
+        ),
+    ],
+)
+def test_what_needs_no_judge(reading, known):
+    assert {name: figure.known(reading) for name, figure in FIGURES.items()} == known
+
+
+REPLIES = {
+    "grade": {"grade": 0.5},
+    "statements": {"statements": [{"relevant": True}]},
+    "relevant": {"relevant": [1]},
+    "claims": {"claims": [{"supported": False}]},
+    "contradicted": {"contradicted": []},
+}
+
+
+def test_all_figures_of_a_reading_in_one_go():
+    replies = [Reply(json.dumps(reply)) for reply in REPLIES.values()]
+    with ChatServer(*replies) as server:
+        found = Judge(chat_of(server), tuple(FIGURES)).figures([READING, READING, NOTHING])
+        prompts = [chat["messages"][0]["content"] for chat in server.chats]
+    one = {"judge": 0.5, "answer_relevancy": 1.0, "contextual_relevancy": 1 / 3, "faithfulness": 0.0}
+    one |= {"hallucination": 0.0, "judged": list(JUDGED), "judge_unusable": 0}
+    nothing = {"answer_relevancy": 0.0, "contextual_relevancy": 0.0, "judged": list(JUDGED), "judge_unusable": 0}
+    assert found == [one, one, nothing]
+    # Equal requests are made once, and what is known is not asked for.
+    assert len(prompts) == 5
+    assert "[1] Varn Railway" in prompts[2] and "[3] Kell" in prompts[2]
+    assert "[2] Kell Kell is a village." in prompts[4]
+    assert all("Who built the railway?" in text for text in prompts)
+
+
+def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
+    with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
+        [found] = Judge(chat_of(server), ("faithfulness", "hallucination")).figures([READING])
+    assert found["judge_unusable"] == 2 and "no usable faithfulness" in found["judge_error"]
+    assert not set(found) & set(FIGURES)
+    averages = average([found, {"failed": 1}])
+    assert (averages["faithfulness"], averages["hallucination"], averages["judge_unusable"]) == (None, None, 2)
+    assert "judge" not in averages and "answer_relevancy" not in averages
+    assert "judge_unusable" not in average([{"f1": 1.0}])
+
+
+def test_rows():
+    assert row_of({"judge": None}) == {"judged": ["judge"]}
+    verdicts = {"judge": Verdict(None, "first"), "faithfulness": Verdict(0.5, "so"), "hallucination": None}
+    assert row_of(verdicts) == {
+        "faithfulness": 0.5, "judged": ["judge", "faithfulness", "hallucination"], "judge_unusable": 1,
+        "judge_error": "first",
+    }  # fmt: skip
+
+
+def test_names_of_figures():
+    assert judged_figures("all") == tuple(FIGURES)
+    assert judged_figures("hallucination, grade,grade") == ("hallucination", "grade")
+    for text in ("", "all,grade", "grade,kindness"):
+        with pytest.raises(InputError, match=r"judge_figures is .*; name some of grade, answer_relevancy"):
+            judged_figures(text)
+
+
+def config_of(data, server, **settings):
+    given = {"data": str(data), "budget": 48, "quiet": True, "reader": "extractive", "methods": "none,top-k(k=1)"}
+    given["judge"] = f"ollama(host={server.host}, max_concurrent=1)"
+    return EvaluateConfig(**given | settings)
+
+
+def test_a_comparison_with_judged_figures(small_data, capsys):
+    with ChatServer(Reply('{"relevant": [], "claims": [{"supported": true}]}')) as server:
+        figures = "contextual_relevancy,faithfulness,hallucination"
+        result = evaluate(config_of(small_data, server, judge_figures=figures))
+    blind, seeing = result["methods"]
+    # Without a context there is no answer: nothing is claimed.
+    assert (blind["contextual_relevancy"], blind["faithfulness"], blind["hallucination"]) == (0.0, None, None)
+    assert (seeing["contextual_relevancy"], seeing["faithfulness"], seeing["hallucination"]) == (0.0, 1.0, None)
+    assert seeing["judge_unusable"] == result["queries"] and "judge" not in seeing
+    show(result, "a title")
+    printed = capsys.readouterr().out
+    assert "contextual relevancy" in printed and "faithfulness" in printed and "unusable judgements" in printed
+    assert "| contextual relevancy | faithfulness |" in markdown({"small": [result]})
+
+
+def test_answers_are_read_for_a_judge_where_no_reference_is_known(tmp_path):
+    from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+    data = write_folder(tmp_path / "unknown", DOCUMENTS, [{**row, "answers": []} for row in QUERIES])
+    with ChatServer(Reply('{"statements": [{"relevant": true}]}')) as server:
+        result = evaluate(config_of(data, server, judge_figures="answer_relevancy,grade", methods="top-k(k=1)"))
+    [method] = result["methods"]
+    assert (method["answer_relevancy"], method["judge"], method["judge_unusable"]) == (1.0, None, 0)
+
+
+def test_settings_that_do_not_go_together(small_data):
+    with ChatServer(Reply("x")) as server:
+        with pytest.raises(InputError, match="judge_with is 'ragas'; it must be one of prompts, deepeval"):
+            config_of(small_data, server, judge_with="ragas")
+        with pytest.raises(InputError, match="judge_figures is 'grade', but DeepEval has no grade; name others"):
+            config_of(small_data, server, judge_with="deepeval")
+
+
+# --- DeepEval ---
+
+
+def test_without_deepeval_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "deepeval", None)
+    monkeypatch.setitem(sys.modules, "deepeval.metrics", None)
+    with ChatServer(Reply("x")) as server, pytest.raises(MissingExtraError, match=r"pip install 'corag\[deepeval\]'"):
+        DeepEvalJudge(chat_of(server), ["faithfulness"])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_deepeval_judges_with_the_same_model(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    pytest.importorskip("deepeval", reason="the extra deepeval is not installed")
+    yes, no = ({"verdict": word, "reason": "so", "statement": "s"} for word in ("yes", "no"))
+    replies = [
+        {"statements": ["a", "b"]}, {"verdicts": [yes, no]},  # answer relevancy
+        {"verdicts": [yes, no, no]}, {"verdicts": [no]},  # contextual relevancy, a call for each context
+        {"truths": ["t"]}, {"claims": ["c", "d"]}, {"verdicts": [yes, yes]},  # faithfulness
+        {"verdicts": [no, yes]},  # hallucination
+    ]  # fmt: skip
+    with ChatServer(*(Reply(json.dumps(reply)) for reply in replies)) as server:
+        judge = DeepEvalJudge(chat_of(server), [name for name in FIGURES if name != "grade"])
+        [found] = judge.figures([READING])
+        assert len(server.chats) == 8
+        assert judge.figures([NOTHING]) == [
+            {
+                "answer_relevancy": 0.0, "contextual_relevancy": 0.0, "judge_unusable": 0,
+                "judged": ["answer_relevancy", "contextual_relevancy", "faithfulness", "hallucination"],
+            }
+        ]  # fmt: skip
+        assert len(server.chats) == 8
+    assert found["judge_unusable"] == 0
+    assert (found["answer_relevancy"], found["contextual_relevancy"]) == (0.5, 0.25)
+    # The share of contexts that are contradicted, whatever the direction of its score.
+    assert (found["faithfulness"], found["hallucination"]) == (1.0, 0.5)
+    with ChatServer(Reply("no JSON at all"), Reply('{"claims": []}')) as server:
+        [broken] = DeepEvalJudge(chat_of(server), ["faithfulness"]).figures([READING])
+    assert broken["judge_unusable"] == 1 and "DeepEval has no faithfulness" in broken["judge_error"]
+    with ChatServer(Reply('{"truths": [], "claims": []}')) as server:
+        [empty] = DeepEvalJudge(chat_of(server), ["faithfulness"]).figures([READING])
+    assert empty["judge_error"] == "DeepEval found nothing to judge for faithfulness"
+    assert not os.listdir(tmp_path)
+    assert all(os.environ[name] == value for name, value in QUIET.items())
