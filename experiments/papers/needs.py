@@ -105,7 +105,7 @@ def needs_of(study: Study, cells: list[Cell] | None = None) -> list[Need]:
     cells = cells_of(study) if cells is None else cells
     found: dict[tuple[str, str], Need] = {}
     splits: dict[str, set[str]] = {}
-    for data, split in _sets(study, cells):
+    for data, split in sets_of(study, cells):
         splits.setdefault(data, set()).add(split)
     for data, wanted in splits.items():
         found["data", data] = _data(data, wanted)
@@ -147,7 +147,7 @@ def check_needs(study: Study, cells: list[Cell], *, own_code: bool) -> None:
         )
 
 
-def _sets(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[str, str]]:
+def sets_of(study: Study, cells: Iterable[Cell]) -> Iterator[tuple[str, str]]:
     """Yield the data sets and splits that cells take their questions from, and the agent learns from."""
     trained = False
     for cell in cells:

@@ -76,32 +76,34 @@ def _style(measured: Measured, plot: Plot, name: str) -> dict[str, Any]:
 
 
 def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> None:
-    axis = plot.along or plot.x
-    names = [name for name in measured.values(axis) if axis != METHOD or _is_drawn(plot, name)]
-    is_axis = plot.x == axis
+    is_axis = plot.x in (*measured.study.axes, METHOD)
+    # Where x is a figure and nothing lies along a line, each series is a point.
+    axis = plot.x if is_axis else plot.along
+    names = [""] if axis is None else [one for one in measured.values(axis) if axis != METHOD or _is_drawn(plot, one)]
     places = _places(names) if is_axis else []
     for name, at in _series(measured, plot, where).items():
         style = _style(measured, plot, name)
         points, paper = [], []
         for place, value in enumerate(names):
-            found = measured.figure(y, {**at, axis: value})
-            x = places[place] if is_axis else _value(measured, plot.x, {**at, axis: value})
+            here = at if axis is None else {**at, axis: value}
+            found = measured.figure(y, here)
+            x = places[place] if is_axis else _value(measured, plot.x, here)
             if found is not None and x is not None:
-                points.append((x, *found, value))
-            if is_axis and isinstance(own := measured.published(y, {**at, axis: value}), int | float):
+                points.append((x, *found))
+                if not is_axis:
+                    place_of = {"textcoords": "offset points", "xytext": (5, 6), "fontsize": FONT - 3}
+                    panel.annotate(_plain(value), (x, found.value), **place_of)
+            if is_axis and isinstance(own := measured.published(y, here), int | float):
                 paper.append((places[place], own))
         if points:
-            xs, ys, low, high, _ = zip(*points, strict=True)
+            xs, ys, low, high = zip(*points, strict=True)
             panel.plot(xs, ys, label=name, linewidth=2.2, markersize=8, **style)
-            if any(np.array(high) > np.array(low)) and len(measured.values(plot.series or METHOD)) <= len(COLORS) // 2:
+            if np.greater(high, low).any() and len(_series(measured, plot, where)) <= len(COLORS) // 2:
                 panel.fill_between(xs, low, high, color=style["color"], alpha=0.10, linewidth=0)
-        if not is_axis:
-            for x, height, _, _, shown in points:
-                panel.annotate(shown, (x, height), textcoords="offset points", xytext=(5, 6), fontsize=FONT - 3)
         if paper:
             dotted = {"linestyle": ":", "linewidth": 1.4, "markersize": 7, "markerfacecolor": "white"}
             panel.plot(*zip(*paper, strict=True), **dotted, **style)
-    if is_axis:
+    if is_axis and names:
         panel.set_xticks(places, names, rotation=0 if max(map(len, names)) < 12 else 20)
     panel.set_xlabel(heading(plot.x))
     panel.set_ylabel(heading(y))

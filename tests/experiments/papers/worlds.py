@@ -1,0 +1,68 @@
+"""Small data sets under the names that studies ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.papers.cells import cells_of
+from experiments.papers.needs import sets_of
+from experiments.papers.standins import standins
+from experiments.papers.study import find_study, study_files
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+NAMES = tuple(study_files())
+MEASURED = tuple(name for name in NAMES if not find_study(name).includes and find_study(name).work != "bench")
+"""Studies that compare or count; the others are parts of a benchmark, or consist of these."""
+COPIES = 12
+
+
+def wanted_sets() -> dict[str, set[str]]:
+    """Data sets and their splits that full studies and their stand-ins name."""
+    found: dict[str, set[str]] = {}
+    for name in MEASURED:
+        study = find_study(name)
+        for data, split in sets_of(study, cells_of(study)):
+            found.setdefault(data, set()).add(split)
+    for entry in standins().data.values():
+        for one in entry if isinstance(entry, list) else [entry]:
+            if isinstance(one, dict):
+                found.setdefault(one["data"], set()).add(one.get("split", "dev"))
+    return found
+
+
+def write_sets(root: Path) -> Path:
+    """Write a small data folder of each of these names."""
+    for name, splits in wanted_sets().items():
+        answered = [query for query in QUERIES if query["answers"]][:3]
+        queries = [
+            {**query, "id": f"{split}-{query['id']}", "split": split} for split in sorted(splits) for query in answered
+        ]
+        make = {"edc2-rag": _marked, "squad": _one_article}.get(name, lambda queries: (DOCUMENTS, queries))
+        write_folder(root / name, *make(queries))
+    return root
+
+
+def _marked(queries):
+    """A corpus large enough for 100 candidates at every share of noise, which each question names."""
+    documents = [
+        {**row, "id": f"{row['id']}-{number}", "text": f"{row['text']} ({number})"}
+        for number in range(COPIES)
+        for row in DOCUMENTS
+    ]
+    ids = [row["id"] for row in documents]
+    marked = []
+    for query in queries:
+        gold = [f"{name}-0" for name in query["gold"]]
+        helpful = {*gold, *ids[::2]}
+        marked.append(
+            {**query, "gold": gold, "candidates": ids, "noise": [name for name in ids if name not in helpful]}
+        )
+    return documents, marked
+
+
+def _one_article(queries):
+    """Paragraphs of one article, the first half of which holds every answer."""
+    said = ", ".join(query["answers"][0] for query in queries)
+    half = len(DOCUMENTS) // 2
+    texts = [f"{row['text']} ({said})" if place < half else row["text"] for place, row in enumerate(DOCUMENTS)]
+    return [{**row, "title": "Varn", "text": text} for row, text in zip(DOCUMENTS, texts, strict=True)], queries
