@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -153,7 +153,7 @@ def reduced(study: Study) -> Study:
 
 
 def write_demo(folder: Path, *, passages: bool = False) -> Path:
-    """Write the demo's data folder where it is not there yet, and return it.
+    """Write the demo's data folder where it is not there yet, and return it; each question also has a wrong answer.
 
     Args:
         folder: Folder of data folders.
@@ -182,8 +182,16 @@ def write_demo(folder: Path, *, passages: bool = False) -> Path:
             {**row, "gold": [f"{name}-{place}" for name in row["topics"] for place in range(len(cut.get(name, ())))]}
             for row in queries
         ]
-    write_data(place, documents, queries)
+    write_data(place, documents, _with_claims(queries))
     return place
+
+
+def _with_claims(queries: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return questions with a wrong answer each, that of the question before, so that there is something to verify."""
+    return [
+        {**row, "hallucinated_answer": other["answers"][0]}
+        for row, other in zip(queries, [queries[-1], *queries[:-1]], strict=True)
+    ]
 
 
 def _at_hand(name: str) -> bool:
