@@ -16,9 +16,8 @@ RECIPES: Mapping[Recipe, Mapping[str, Any]] = MappingProxyType(
             "target.noise": 0.02,
             "target.weighting": "margin",
             "describe": False,
-            "training.keep": "best",
         },
-        # Sections 5 and 6.1 of the CORAG paper, which names no optimiser and no choice of an epoch.
+        # Sections 5 and 6.1 of the CORAG paper, which names no optimiser.
         "paper": {
             "features": "query",
             "hidden": (512, 256),
@@ -47,7 +46,6 @@ RECIPES: Mapping[Recipe, Mapping[str, Any]] = MappingProxyType(
             "training.balanced": False,
             "training.optimizer": "adam",
             "training.patience": None,
-            "training.keep": "last",
         },
     }
 )
@@ -62,8 +60,7 @@ def values_of(recipe: Recipe, group: str = "") -> dict[str, Any]:
 
 def left_open(config: object, recipe: Recipe, group: str = "") -> dict[str, Any]:
     """Return the values that a recipe has for the settings of a group that are None."""
-    values = values_of(recipe, group)
-    return {name: value for name, value in values.items() if getattr(config, name) is None and value is not None}
+    return {name: value for name, value in values_of(recipe, group).items() if getattr(config, name) is None}
 
 
 def departures(config: object, recipe: Recipe) -> dict[str, Any]:

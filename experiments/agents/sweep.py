@@ -166,11 +166,10 @@ def _parser() -> Any:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name; `descriptions` are one setting, whatever the names in it."""
+    """Return nested settings by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        nested = isinstance(value, Mapping) and name != "descriptions"
-        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return flat
 
 

@@ -1,0 +1,74 @@
+"""The papers' own figures in the studies agree with themselves, as far as the papers do."""
+
+from itertools import product
+
+import pytest
+
+from corag.naming import parse
+from corag.registry import READERS, SELECTORS
+from experiments.data.sources.catalogue import find_source
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.metrics import change_in_tokens
+from experiments.papers.cells import cells_of
+from experiments.papers.study import find_study, study_files
+
+OTHERS = [name for name in study_files() if name.startswith(("adaptive-k-", "car-", "crag-", "edc2-"))]
+
+
+def published(name):
+    """The paper's rows of a study."""
+    return find_study(name).published.rows
+
+
+def test_each_study_of_the_other_papers_is_there():
+    assert set(OTHERS) == {
+        "adaptive-k-aggregation", "adaptive-k-embedders", "adaptive-k-factoid",
+        "car-answers", "car-clusterers", "car-counts", "car-tes", "crag-reviews",
+        "edc2-clusterings", "edc2-detection", "edc2-noise-top20", "edc2-noise-top100", "edc2-redundancy",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_study_names_splits_and_parts_that_there_are(name):
+    for cell in cells_of(find_study(name)):
+        assert cell.settings["split"] in find_source(cell.settings["data"]).splits
+        config = EvaluateConfig(**cell.settings, methods=tuple(cell.methods.values()))
+        for text in (config.reader, *cell.methods.values()):
+            for role, registry in (("reader", READERS), ("part", SELECTORS)):
+                if (inner := parse(text).settings.get(role)) is not None:
+                    assert registry.settings(inner)
+
+
+def test_changes_in_tokens_follow_from_the_tokens():
+    rows = published("crag-reviews")
+    of_rag = {row["data"]: row["values"][0] for row in rows if row["method"] == "RAG"}
+    assert len(of_rag) == 7
+    for row in rows:
+        tokens, change, _ = row["values"]
+        if row["method"] == "CRAG":
+            assert change_in_tokens(tokens, of_rag[row["data"]]) == pytest.approx(change, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "method", "mean"),
+    [
+        ("edc2-noise-top20", "WebQ", "RALM", 86.80), ("edc2-noise-top20", "WebQ", "EDC2-RAG", 87.30),
+        ("edc2-redundancy", "TriviaQA", "RALM", 93.42),
+        ("edc2-redundancy", "TriviaQA", "Raw_Compression", 93.32), ("edc2-redundancy", "TriviaQA", "EDC2-RAG", 93.72),
+        ("edc2-redundancy", "WebQ", "RALM", 88.45), ("edc2-redundancy", "WebQ", "Raw_Compression", 87.84),
+        ("edc2-redundancy", "WebQ", "EDC2-RAG", 88.92),
+    ],
+)  # fmt: skip
+def test_rows_have_the_averages_that_the_paper_prints(name, data, method, mean):
+    values = [row["values"][0] for row in published(name) if (row["data"], row["method"]) == (data, method)]
+    assert len(values) == 6
+    assert 100 * sum(values) / 6 == pytest.approx(mean, abs=0.011)
+
+
+@pytest.mark.parametrize("name", ["edc2-noise-top20", "edc2-noise-top100", "edc2-redundancy"])
+def test_every_cell_of_a_table_has_its_figure(name):
+    study = find_study(name)
+    rate = "redundancy" if name == "edc2-redundancy" else "noise"
+    there = [(row["data"], row[rate], row["method"]) for row in study.published.rows
+             if row.get("reader", "one answer") == "one answer"]  # fmt: skip
+    assert sorted(there) == sorted(product(study.axes["data"], study.axes[rate], study.methods))
