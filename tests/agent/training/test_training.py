@@ -106,6 +106,17 @@ def test_patience_stops_early_and_the_best_weights_come_back(tmp_path):
     assert same_weights(patient, until_best)
 
 
+def test_the_last_epoch_can_be_kept(tmp_path):
+    options = {"lr": 0.5, "seed": 3, "val": toy_table(20, seed=1, prefix="val", quality=None), "epochs": 4}
+    best, last = toy_fit(tmp_path / "best", **options), toy_fit(tmp_path / "last", keep="last", **options)
+    assert best.history == last.history
+    assert (best.best_epoch, last.best_epoch) == (1, 3)
+    assert not same_weights(best, last)
+    assert "3 of 4, the last is kept" in (last.checkpoint / "README.md").read_text()
+    again = toy_fit(tmp_path / "last", keep="last", **options)
+    assert (again.best_epoch, again.epochs_resumed) == (3, 4) and same_weights(again, last)
+
+
 @pytest.mark.parametrize("changes", [{"balanced": True}, {"optimizer": "adamw"}, {"precision": "bf16-mixed"}])
 def test_other_recipes_train_too(tmp_path, changes):
     report = toy_fit(tmp_path, epochs=10, accelerator="cpu", **changes)
