@@ -33,6 +33,17 @@ def test_edc2_summarizes_each_cluster_with_the_question():
     assert selection.ids == ("c0", "c1", "c2", "c3", "c4")
 
 
+def test_all_candidates_compressed_together():
+    summarizer = Says("all of it")
+    selector = corag.selector(
+        "edc2", clustering="one", summarizer=summarizer, embedder=HashEmbedder(), tokens=CHARACTERS
+    )
+    selection = selector.select("a?", offer("aaaa", "bbbb", "cccc", similarities=[0.1, 0.9, 0.5]), 40)
+    [request] = summarizer.asked
+    assert (request.texts, request.query) == (("bbbb", "cccc", "aaaa"), "a?")
+    assert (selection.text, selection.ids) == ("all of it", ("c1", "c2", "c0"))
+
+
 def test_every_chunk_compressed_by_itself_without_the_question():
     summarizer = Says("one", "two")
     summarizer.max_concurrent = 1

@@ -20,6 +20,7 @@ from experiments.data.stress_sets import (
     noisy_pool,
     redundant_pool,
     rotated,
+    stress_sets,
     write_set,
 )
 from experiments.evaluation.comparison import evaluate
@@ -157,3 +158,14 @@ def test_out_of_range(size, rate, message):
         redundant_pool([], size=size, rate=rate, rewrite=rotated)
     with pytest.raises(InputError, match=r"leaves no original among 4 candidates; it must be at most 0\.75"):
         redundant_pool([], size=4, rate=1.0, rewrite=rotated)
+
+
+@pytest.mark.slow
+def test_no_noise_and_nothing_but_noise(small_data, tmp_path):
+    config = StressConfig(data=str(small_data), out=str(tmp_path), rates=(0.0, 1.0), size=1, pool="corpus", quiet=True)
+    found = stress_sets(config)
+    assert len(set(found.values())) == 1 and min(found.values()) > 0
+    for rate, helped in (("0", True), ("1", False)):
+        folder = DataFolder.open(tmp_path / f"noise-{rate}")
+        found = [set(one.candidates) & {name.split("#")[0] for name in one.gold} for one in folder.queries]
+        assert {bool(both) for both in found} == {helped}

@@ -9,7 +9,6 @@ import corag
 from corag.errors import DataError, InputError
 from corag.text.data import Query
 from corag.types import PromptedReader
-from experiments.data.stress_sets import StressConfig, stress_sets
 from experiments.evaluation.averages import average
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
@@ -220,32 +219,3 @@ def test_what_does_not_go_with_verifying(claims_folder, small_data):
         config_of(claims_folder, judge="ollama")
     with pytest.raises(DataError, match="dev, has nothing to verify"):
         evaluate(config_of(small_data, split="dev"))
-
-
-# --- Raw_Compression, and noise at its ends ---
-
-
-def test_all_candidates_in_one_cluster():
-    from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
-
-    summarizer = Says("all of it")
-    selector = corag.selector(
-        "edc2", clustering="one", summarizer=summarizer, embedder=HashEmbedder(), tokens=CHARACTERS
-    )
-    selection = selector.select("a?", offer("aaaa", "bbbb", "cccc", similarities=[0.1, 0.9, 0.5]), 40)
-    [request] = summarizer.asked
-    assert (request.texts, request.query) == (("bbbb", "cccc", "aaaa"), "a?")
-    assert (selection.text, selection.ids) == ("all of it", ("c1", "c2", "c0"))
-
-
-@pytest.mark.slow
-def test_noise_at_both_ends(small_data, tmp_path):
-    config = StressConfig(
-        data=str(small_data), out=str(tmp_path), split="dev", rates=(0.0, 1.0), size=1, pool="corpus", quiet=True
-    )
-    found = stress_sets(config)
-    assert len(set(found.values())) == 1 and min(found.values()) > 0
-    for rate in ("0", "1"):
-        folder = corag.text.data.DataFolder.open(tmp_path / f"noise-{rate}")
-        helped = [bool(set(one.candidates) & {name.split("#")[0] for name in one.gold}) for one in folder.queries]
-        assert set(helped) <= {rate == "0", False} and (rate == "1") == (not any(helped))
