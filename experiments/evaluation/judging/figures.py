@@ -179,7 +179,7 @@ def judged_figures(text: str) -> tuple[str, ...]:
     if not names or not set(names) <= set(FIGURES):
         wrong = sorted(set(names) - set(FIGURES))
         raise InputError(
-            f"judge_figures is {text!r}{f': {wrong[0]!r} is none' if wrong else ''}; name some of "
+            f"judge_figures is {text!r}{f', but there is no {wrong[0]!r}' if wrong else ''}; name some of "
             f"{', '.join(FIGURES)}, or {ALL}"
         )
     return names
