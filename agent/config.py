@@ -14,6 +14,7 @@ from agent.errors import AgentError, require_choice, require_int, require_names,
 Optimizer = Literal["adam", "adamw"]
 Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
+Keep = Literal["best", "last"]
 Choice = Literal["value", "value-minus-cost"]
 
 DESCRIPTIONS = "descriptions"
@@ -168,6 +169,7 @@ class TrainConfig:
         seed: Seed of the initial weights and of the order of the questions.
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
+        keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
         accelerator: Lightning accelerator: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
         devices: Number of devices, or the numbers that they have; the batch is divided among them.
         strategy: Lightning strategy for several devices: "ddp", "ddp_spawn", ...
@@ -191,6 +193,7 @@ class TrainConfig:
     seed: int = 0
     optimizer: Optimizer = "adam"
     patience: int | None = None
+    keep: Keep | None = None
     accelerator: str = "auto"
     devices: int | tuple[int, ...] = 1
     strategy: str = "auto"
@@ -215,5 +218,7 @@ class TrainConfig:
             require_int("patience", self.patience, 1)
         for name in ("accelerator", "strategy"):
             require_text(name, getattr(self, name))
+        if self.keep is not None:
+            require_choice("keep", self.keep, get_args(Keep))
         for name, choices in {"optimizer": Optimizer, "precision": Precision, "logger": Tracker}.items():
             require_choice(name, getattr(self, name), get_args(choices))

@@ -24,6 +24,7 @@ from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
+from corag.selectors.raptor.corpus import tree_setting
 from corag.text.documents import SEPARATOR, citation
 from corag.text.units import assemble
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
@@ -185,7 +186,7 @@ def ask(
             "use that embedder"
         )
     reading, counter = reader_and_tokens(reader, tokens)
-    selecting = SELECTORS.offer(selector, tokens_setting(counter))
+    selecting = SELECTORS.offer(selector, {**tokens_setting(counter), **tree_setting(selector, source)})
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)

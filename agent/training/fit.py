@@ -30,7 +30,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from numpy.typing import NDArray
 
 from agent.checkpoint import load, model_card, save
-from agent.config import DESCRIPTIONS, AgentConfig, TrainConfig
+from agent.config import DESCRIPTIONS, AgentConfig, Keep, TrainConfig
 from agent.errors import AgentError, CheckpointError
 from agent.files import replace_file
 from agent.model import AgentModel
@@ -46,25 +46,26 @@ CHECKPOINT_DIR, RESUME_FILE, DONE_FILE = "checkpoint", "resume.safetensors", "tr
 
 @dataclass(frozen=True)
 class TrainReport:
-    """The agent with the weights of the best epoch, the folder it was saved to, and the figures of each epoch.
+    """The agent with the weights of the epoch kept, the folder it was saved to, and the figures of each epoch.
 
     These are `train_*`, and `val_*` if there were validation questions. `epochs_resumed` counts the epochs that earlier
-    calls had done: all of them where the training was finished already.
+    calls had done: all of them where the training was finished already. `keep` is that of the training's settings.
     """
 
     agent: ConfigurationAgent
     checkpoint: Path
     history: History
     epochs_resumed: int
+    keep: Keep | None = None
 
     @property
     def best_epoch(self) -> int:
-        """Index into `history`."""
-        return best_epoch(self.history)
+        """Index into `history` of the epoch kept."""
+        return kept_epoch(self.history, self.keep)
 
     @property
     def monitor(self) -> str:
-        """The figure that chose the best epoch; lower is better."""
+        """The figure that ranks the epochs; lower is better."""
         return monitored(self.history[0])[0]
 
 
@@ -84,7 +85,7 @@ def fit(
     The best epoch is the one with the least validation regret (ties by validation loss), else the least validation
     loss, else the least training loss; among equals, the first. Regret is the utility that the predicted configuration
     loses to the best measured one if `val.utility` is given, else the quality that the predicted reranker loses to the
-    best one if `val.quality` is.
+    best one if `val.quality` is. `train_config.keep` may want the last epoch instead.
 
     Several devices or machines train one agent if `train_config` names a strategy for them; all have to see `out_dir`,
     and the first process writes it. A finished training of the same tables and settings is not done again.
@@ -103,7 +104,7 @@ def fit(
     out_dir.mkdir(parents=True, exist_ok=True)
     path = out_dir / RESUME_FILE
     fingerprint = _fingerprint(train, val, config, train_config, described)
-    if (done := _finished(out_dir, fingerprint)) is not None:
+    if (done := _finished(out_dir, fingerprint, train_config.keep)) is not None:
         return done
     state = read_resume(path, fingerprint) or ResumeState()
     epochs_resumed = len(state.history)
@@ -111,7 +112,7 @@ def fit(
     # Of several processes, the first alone logs and writes files.
     first = rank_zero_only.rank == 0
     with open_logger(train_config.logger if first else "none", out_dir, dataclasses.asdict(train_config)) as logger:
-        keeper = _EpochKeeper(path, fingerprint, state, train_config.patience, logger)
+        keeper = _EpochKeeper(path, fingerprint, state, train_config, logger)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
             model = AgentModel(config, train_config.seed)
             if state.model:
@@ -126,7 +127,7 @@ def fit(
             state = read_resume(path, fingerprint) or state
         keeper.log_from(state.history)
         agent = ConfigurationAgent(config, {**state.best, **described})
-        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed)
+        report = TrainReport(agent, out_dir / CHECKPOINT_DIR, state.history, epochs_resumed, train_config.keep)
         if first:
             trained_on = {} if trainer is None else {"trained on": _device(trainer)}
             card = model_card(config, _facts(train, val, train_config, report) | trained_on | dict(facts or {}))
@@ -173,7 +174,7 @@ def _device(trainer: pl.Trainer) -> str:
     return f"{trainer.num_devices * trainer.num_nodes} x {device.type}{name}, precision {trainer.precision}"
 
 
-def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
+def _finished(out_dir: Path, fingerprint: str, keep: Keep | None) -> TrainReport | None:
     """Return the report of a finished training of the same data and settings, if there is one."""
     try:
         record = json.loads((out_dir / DONE_FILE).read_text(encoding="utf-8"))
@@ -183,7 +184,7 @@ def _finished(out_dir: Path, fingerprint: str) -> TrainReport | None:
         agent = load(out_dir / CHECKPOINT_DIR)
     except (OSError, ValueError, KeyError, TypeError, CheckpointError):
         return None  # missing or damaged: train again
-    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history))
+    return TrainReport(agent, out_dir / CHECKPOINT_DIR, history, len(history), keep)
 
 
 def monitored(figures: Mapping[str, float]) -> tuple[str, ...]:
@@ -199,15 +200,20 @@ def best_epoch(history: History) -> int:
     return min(range(len(history)), key=lambda epoch: [history[epoch][name] for name in names])
 
 
+def kept_epoch(history: History, keep: Keep | None) -> int:
+    """Return the index of the epoch whose weights are kept."""
+    return len(history) - 1 if keep == "last" else best_epoch(history)
+
+
 class _EpochKeeper(pl.Callback):  # type: ignore[misc]
-    """Keeps the best weights, the history and the resume file, and stops when patience runs out."""
+    """Keeps the weights that are wanted, the history and the resume file, and stops when patience runs out."""
 
     def __init__(
-        self, path: Path, fingerprint: str, state: ResumeState, patience: int | None, logger: Logger | None
+        self, path: Path, fingerprint: str, state: ResumeState, config: TrainConfig, logger: Logger | None
     ) -> None:
         self.path = path
         self._fingerprint = fingerprint
-        self._patience = patience
+        self._patience, self._keep = config.patience, config.keep
         self._logger = logger
         self.history, self.best = state.history, state.best
         self.interrupted = False
@@ -237,7 +243,7 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         if not all(math.isfinite(value) for value in figures.values()):
             raise AgentError(f"the loss is not finite in epoch {epoch}: {figures}; lower lr or the loss weights")
         self.history = (*self.history, figures)
-        if best_epoch(self.history) == epoch:
+        if kept_epoch(self.history, self._keep) == epoch:
             self.best = pl_module.finished_weights()
         if trainer.is_global_zero:
             state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
@@ -288,7 +294,8 @@ def _facts(
         "training questions": f"{len(train)} (sha256 {train.digest()[:16]})",
         "validation questions": "none" if val is None else f"{len(val)} (sha256 {val.digest()[:16]})",
         "training": ", ".join(f"{name}={value}" for name, value in dataclasses.asdict(train_config).items()),
-        "best epoch": f"{report.best_epoch} of {len(report.history)}, by {report.monitor}",
+        "best epoch": f"{report.best_epoch} of {len(report.history)}, "
+        + ("the last is kept" if report.keep == "last" else f"by {report.monitor}"),
         **figures,
         "versions": f"Python {platform.python_version()}, torch {torch.__version__}, lightning {pl.__version__}",
     }

@@ -76,6 +76,7 @@ def run(config: AskConfig) -> None:
     from corag.checks import check_budget, check_query
     from corag.cli.show import AnswerHeard, show_reply
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+    from corag.selectors.raptor.corpus import tree_setting
 
     check_query(config.question)
     check_budget(config.budget)
@@ -92,6 +93,7 @@ def run(config: AskConfig) -> None:
     heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
     offered = {**tokens_setting(tokens), "agent": config.agent}
     offered |= {} if config.unit is None else {"unit": config.unit}
+    offered |= tree_setting(config.method, config.index)
     reply = corag.ask(
         config.question,
         config.index,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from corag.cli.console import progress, say
-from corag.cli.show import show_update
+from corag.cli.console import progress, say, stderr
+from corag.cli.show import show_tree, show_update
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
@@ -27,6 +27,10 @@ class IndexConfig(Runtime):
         batch_size: Chunks embedded and stored at a time.
         overwrite: Replace an existing index of another folder or with other settings; without it, the index of the same
             folder is brought up to date.
+        tree: Build a tree of summaries over the whole corpus beside the index, for the selector `raptor`, or bring it
+            up to date. It can be stopped, and goes on where it stopped.
+        tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
+        summary_tokens: Most tokens of a summary in the tree.
         quiet: Show no progress.
     """
 
@@ -38,6 +42,9 @@ class IndexConfig(Runtime):
     tokenizer: str = "minilm"
     batch_size: int = 256
     overwrite: bool = False
+    tree: bool = False
+    tree_summarizer: Spelling = "extractive"
+    summary_tokens: int = 100
     quiet: bool = False
 
 
@@ -46,17 +53,29 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
+    from corag.registry import SUMMARIZERS
+    from corag.selectors.raptor.build import RaptorConfig
+    from corag.selectors.raptor.corpus import is_current, update_tree
 
+    embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
+    settings = RaptorConfig(summary_tokens=config.summary_tokens)
+    summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
     with progress("index", quiet=config.quiet) as report:
         update = update_index(
             config.data,
             config.out,
-            corag.embedder(config.embedder),
+            embedder,
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
-            tokens=corag.tokens(config.tokenizer),
+            tokens=tokens,
             overwrite=config.overwrite,
             batch_size=config.batch_size,
             report=report,
         )
     show_update(update)
+    if summarizer is not None:
+        with progress("tree", quiet=config.quiet) as report:
+            tree, built = update_tree(update.index, embedder, summarizer, settings, report=report)
+        show_tree(tree, built=built)
+    elif not is_current(update.index):
+        say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.panel import Panel
 
-from corag.cli.console import plain, say, stdout, table
+from corag.cli.console import plain, say, stderr, stdout, table
 from corag.reply import Reply
 from corag.text.documents import body, citation
 from corag.text.units import UnitChunk
@@ -17,6 +17,7 @@ from corag.text.visible import visible
 
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
+    from corag.selectors.raptor.tree import RaptorTree
 
 CHOSEN_BY = (
     "unit", "agent", "preset", "policy", "reranker", "iterations", "exploration", "cost_weight", "choice", "prefilter",
@@ -137,6 +138,14 @@ def show_update(update: IndexUpdate) -> None:
     if changes.others:
         others = ", ".join(f"{ending} {number}" for ending, number in changes.others.items())
         say(f"  left out, of other types: {others}")
+
+
+def show_tree(tree: RaptorTree, *, built: bool) -> None:
+    """Print what a tree holds, and what failed."""
+    sizes = " and ".join(f"{len(tree.layer(number))} summaries" for number in range(1, tree.num_layers))
+    say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
+    if tree.num_failed:
+        say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())
 
 
 def _say_some(what: str, files: Mapping[str, str]) -> None:

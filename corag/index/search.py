@@ -231,6 +231,16 @@ class ChunkIndex:
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
 
+    def vectors(self) -> NDArray[np.float32]:
+        """Return the vectors of all chunks, `[n, d]`, in the order of `chunks`."""
+        found = np.empty((len(self), self.dimension), dtype=np.float32)
+        begin = 0
+        with accessing(self.uri, "read"):
+            for batch in self._table.search().select(["vector"]).to_batches():
+                found[begin : begin + len(batch)] = batch["vector"].flatten().to_numpy().reshape(-1, self.dimension)
+                begin += len(batch)
+        return found
+
     def _candidate(self, chunk: Chunk, cosine: float, rank: int | None = None) -> Candidate:
         return Candidate(chunk, cosine, embedder=self.embedder_name, rank=rank)
 

@@ -123,7 +123,7 @@ class Edc2(SummarizingSelector):
         max_size: The most candidates of a cluster.
         variant: See `dynamic_clusters`.
         clustering: `dynamic`, or one of the paper's ablations, `average` and `random`; or `one`, all candidates in one
-            cluster, which is its baseline Raw_Compression: compressed with the question in mind, and not clustered.
+            cluster: compressed with the question in mind, and not clustered.
         seed: Of the clustering `random`.
 
     Other settings: see `SummarizingSelector`.

@@ -46,15 +46,19 @@ class WithSummarizer(BudgetedSelector):
         store: SQLite file that keeps summaries between runs.
     """
 
-    embedder: Spelling | Embedder = "minilm"
+    embedder: Spelling | Embedder | None = None
     summarizer: Spelling | Summarizer = "extractive"
     store: str | Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._embedder = CachedEmbedder(self.embedder)
+        self._embedder = CachedEmbedder(self.embedder or self._default_embedder)
         self._store = summary_store(self.store)
         self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokens})
+
+    @property
+    def _default_embedder(self) -> str:
+        return "minilm"
 
 
 @dataclass(kw_only=True, eq=False)

@@ -16,8 +16,9 @@ RECIPES: Mapping[Recipe, Mapping[str, Any]] = MappingProxyType(
             "target.noise": 0.02,
             "target.weighting": "margin",
             "describe": False,
+            "training.keep": "best",
         },
-        # Sections 5 and 6.1 of the CORAG paper, which names no optimiser.
+        # Sections 5 and 6.1 of the CORAG paper, which names no optimiser and no choice of an epoch.
         "paper": {
             "features": "query",
             "hidden": (512, 256),
@@ -46,6 +47,7 @@ RECIPES: Mapping[Recipe, Mapping[str, Any]] = MappingProxyType(
             "training.balanced": False,
             "training.optimizer": "adam",
             "training.patience": None,
+            "training.keep": "last",
         },
     }
 )
@@ -60,7 +62,8 @@ def values_of(recipe: Recipe, group: str = "") -> dict[str, Any]:
 
 def left_open(config: object, recipe: Recipe, group: str = "") -> dict[str, Any]:
     """Return the values that a recipe has for the settings of a group that are None."""
-    return {name: value for name, value in values_of(recipe, group).items() if getattr(config, name) is None}
+    values = values_of(recipe, group)
+    return {name: value for name, value in values.items() if getattr(config, name) is None and value is not None}
 
 
 def departures(config: object, recipe: Recipe) -> dict[str, Any]:

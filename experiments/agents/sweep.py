@@ -166,10 +166,11 @@ def _parser() -> Any:
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested settings by dotted name."""
+    """Return nested settings by dotted name; `descriptions` are one setting, whatever the names in it."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        flat |= flattened(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+        nested = isinstance(value, Mapping) and name != "descriptions"
+        flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
     return flat
 
 

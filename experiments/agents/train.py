@@ -88,8 +88,12 @@ class AgentSettings(Runtime):
 
     def settled(self) -> Self:
         """Return the settings with what they leave open as the recipe has it."""
-        open_, target = left_open(self, self.recipe), self.target.settled(self.recipe)
-        return replace(self, **open_, target=target) if open_ or target != self.target else self
+        open_ = left_open(self, self.recipe)
+        for group in ("target", "training"):
+            settings = getattr(self, group)
+            if of_group := left_open(settings, self.recipe, group):
+                open_[group] = replace(settings, **of_group)
+        return replace(self, **open_) if open_ else self
 
 
 @dataclass(frozen=True)
@@ -113,7 +117,8 @@ class TrainAgentConfig(AgentSettings):
         super().__post_init__()
         if self.val_split and not self.train_split:
             raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
-        if not self.settled().describe and (self.descriptions or split_parts(self.extra_rerankers)):
+        describe = left_open(self, self.recipe).get("describe", self.describe)
+        if not describe and (self.descriptions or split_parts(self.extra_rerankers)):
             name = "descriptions" if self.descriptions else "extra_rerankers"
             raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
 

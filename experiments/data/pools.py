@@ -20,6 +20,7 @@ from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.models.minilm import cache_folder
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25
+from corag.selectors.raptor.corpus import tree_file
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage
@@ -185,10 +186,17 @@ def content_hash(
         [
             [fingerprint(asdict(query)) for query in queries],
             corpus.hexdigest(),
-            None if index is None else ChunkIndex.open(index).manifest.fingerprint,
+            None if index is None else _index_content(index),
             None if run is None else _file_hash(Path(run)),
         ]
     )
+
+
+def _index_content(index: str | Path) -> object:
+    """Return what names the content of an index, and of the tree of summaries beside it."""
+    content = ChunkIndex.open(index).manifest.fingerprint
+    tree = tree_file(index)
+    return content if tree is None else [content, _file_hash(tree)]
 
 
 def _file_hash(path: Path) -> str:

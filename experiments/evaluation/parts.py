@@ -23,6 +23,7 @@ from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.corag.selector import DEFAULT_SURROGATE
+from corag.selectors.raptor.corpus import has_tree
 from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
@@ -110,6 +111,7 @@ class Parts:
             "reader": (self.reader or self.own_reader) if shared else self.own_reader,
             "summarizer": config.summarizer,
             "embedder": self.embedder,
+            "tree": config.index if config.index is not None and has_tree(config.index) else None,
         }
         if shared:
             takes = SUMMARIZERS.settings(config.summarizer)

@@ -83,6 +83,7 @@ def test_the_papers_training_settings_are_the_defaults():
         {"seed": -1},
         {"optimizer": "lion"},
         {"patience": 0},
+        {"keep": "first"},
         {"accelerator": ""},
         {"strategy": " "},
         {"devices": 0},

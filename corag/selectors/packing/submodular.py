@@ -128,7 +128,9 @@ def words_held(query: str, texts: Sequence[str]) -> NDArray[np.bool_]:
 
 @dataclass(kw_only=True, eq=False)
 class Submodular(EmbeddingSelector):
-    """The set of `lazy_greedy`, or the best single chunk where that is worth more.
+    """Chunks that pack most relevance, words of the question, agreement with others and sources into the budget.
+
+    The set of `lazy_greedy`, or the best single chunk where that is worth more.
 
     Args:
         relevance: Weight of a term; see `Weights`, as for the next four.

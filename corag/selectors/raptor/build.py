@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag.checks import check_choice, check_count, check_range, check_seed
-from corag.errors import InputError
+from corag.errors import InputError, SummarizerError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
-from corag.summarizers.runs import SummaryStore, summarize_all
+from corag.summarizers.runs import Summary, SummaryStore, summarize_all
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Summarizer, SummaryRequest
+
+SUMMARIES_AT_ONCE = 32
+"""Summaries asked for between two reports of progress, or more where a summarizer writes many at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,16 @@ class RaptorConfig:
 
 
 class RaptorBuilder:
-    """Grows trees; a `store` keeps summaries, so that an interrupted build goes on where it stopped."""
+    """Grows trees.
+
+    Args:
+        embedder: Embeds chunks and summaries.
+        summarizer: Writes the summaries.
+        config: How trees are grown.
+        store: Keeps each summary as soon as it is written, so that an interrupted build goes on where it stopped.
+        report: Called with (summaries written, summaries known to be needed); a later layer adds to both.
+        strict: Whether it is an error if all of many summaries fail; else a tree of beginnings of texts comes of it.
+    """
 
     def __init__(
         self,
@@ -61,30 +75,43 @@ class RaptorBuilder:
         summarizer: Summarizer,
         config: RaptorConfig | None = None,
         store: SummaryStore | None = None,
+        *,
+        report: Callable[[int, int], None] | None = None,
+        strict: bool = False,
     ) -> None:
         self.embedder, self.summarizer = embedder, summarizer
         self.config = config or RaptorConfig()
         self.store = store
+        self._report = report or (lambda done, total: None)
+        self._strict = strict
+        self._written = 0
 
-    def build(self, chunks: Sequence[Chunk]) -> RaptorTree:
+    def build(self, chunks: Sequence[Chunk], vectors: NDArray[Any] | None = None) -> RaptorTree:
         """Return a tree over chunks; equal chunks and settings give equal trees.
 
         Layers are added until one has fewer than `min_nodes` nodes, its clusters are as many as its nodes, or there
         are `max_layers` above the chunks.
 
+        Args:
+            chunks: The chunks.
+            vectors: Their unit vectors, `[len(chunks), D]`, where they are known.
+
         Raises:
             InputError: Two chunks share an id, or one has an id that summaries have.
+            SummarizerError: With `strict`, all of `SUMMARIES_AT_ONCE` summaries failed, or all of a layer.
         """
         _check_ids(chunks)
         if len({chunk.id for chunk in chunks}) < len(chunks):
             raise InputError("two chunks share an id; ids have to be unique: name chunks docid#start-end")
         layer = [_leaf(chunk) for chunk in chunks]
-        nodes, vectors, num_failed = list(layer), [self.embedder.vectors([node.text for node in layer])], 0
+        if vectors is None:
+            vectors = self.embedder.vectors([node.text for node in layer])
+        nodes, of_layers, num_failed = list(layer), [vectors], 0
         for number in range(1, self.config.max_layers + 1):
             if len(layer) < self.config.min_nodes:
                 break
             clusters = soft_clusters(
-                vectors[-1],
+                of_layers[-1],
                 reduction=self.config.reduction,
                 dimensions=self.config.dimensions,
                 max_components=self.config.max_components,
@@ -97,8 +124,8 @@ class RaptorBuilder:
             layer, failed = self._summed_up([f"{SUMMARY}{number}/{place}" for place in range(len(groups))], groups)
             num_failed += failed
             nodes += layer
-            vectors.append(self.embedder.vectors([node.text for node in layer]))
-        return RaptorTree(tuple(nodes), np.concatenate(vectors), self.embedder.name, num_failed)
+            of_layers.append(self.embedder.vectors([node.text for node in layer]).astype(vectors.dtype))
+        return RaptorTree(tuple(nodes), np.concatenate(of_layers), self.embedder.name, num_failed)
 
     def add(self, tree: RaptorTree, chunks: Sequence[Chunk]) -> RaptorTree:
         """Return the tree with more chunks; only the summaries above them are made anew.
@@ -118,7 +145,7 @@ class RaptorBuilder:
                 raise InputError(f"chunk {chunk.id!r} is in the tree already; ids have to be unique")
             known.add(chunk.id)
         if tree.num_layers < 2:
-            return self.build([*(Chunk(node.id, node.text) for node in tree.nodes), *chunks])
+            return self.build([*(Chunk(node.id, node.text, node.metadata) for node in tree.nodes), *chunks])
         leaves = [_leaf(chunk) for chunk in chunks]
         new_vectors = self.embedder.vectors([leaf.text for leaf in leaves])
         parents = tree.layer(1)
@@ -156,7 +183,19 @@ class RaptorBuilder:
             for group in groups
         ]
         made: list[Node] = []
-        summaries = summarize_all(self.summarizer, requests, store=self.store)
+        summaries: list[Summary] = []
+        at_once = max(SUMMARIES_AT_ONCE, 4 * self.summarizer.max_concurrent)
+        for begin in range(0, len(requests), at_once):
+            self._report(self._written, self._written + len(requests) - begin)
+            some = summarize_all(self.summarizer, requests[begin : begin + at_once], store=self.store)
+            failures = [summary.failure for summary in some if summary.failure is not None]
+            if self._strict and len(failures) == len(some):
+                raise SummarizerError(
+                    f"all of {len(some)} summaries by {self.summarizer.name} failed; the first: {failures[0]}"
+                )
+            summaries += some
+            self._written += len(some)
+        self._report(self._written, self._written)
         for name, group, summary in zip(names, groups, summaries, strict=True):
             joined = "\n\n".join(node.text for node in group)
             text = summary.text or cut_to_tokens(joined, self.summarizer.tokens, limit)
@@ -172,4 +211,4 @@ def _check_ids(chunks: Sequence[Chunk]) -> None:
 
 
 def _leaf(chunk: Chunk) -> Node:
-    return Node(chunk.id, chunk.text, 0, (), (chunk.id,))
+    return Node(chunk.id, chunk.text, 0, (), (chunk.id,), dict(chunk.metadata))

@@ -19,6 +19,12 @@ from corag.types import FloatArray
 
 Reduction = Literal["auto", "umap", "pca"]
 
+MOST_FITTED = 10_000
+"""Of more points than this, so many drawn at random are what mixtures, and UMAP, are fitted to; all are assigned.
+
+It bounds time and memory: a fit of 50 components to 100,000 points takes minutes, and there are 50 fits.
+"""
+
 
 def soft_clusters(
     points: FloatArray,
@@ -63,11 +69,12 @@ def soft_clusters(
         mixture = require("sklearn.mixture", "clustering").GaussianMixture
         # Points that coincide must not shrink a component to nothing.
         floor = 1e-4 * float(reduced.var()) + 1e-9
+        fitted = reduced[_sample(num_points, seed)]
         fits = [
-            mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=seed).fit(reduced)
+            mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=seed).fit(fitted)
             for count in range(1, most + 1)
         ]
-        best = fits[int(np.argmin([fit.bic(reduced) for fit in fits]))]
+        best = fits[int(np.argmin([fit.bic(fitted) for fit in fits]))]
         probabilities = best.predict_proba(reduced)
         members = probabilities >= threshold
         members[np.arange(num_points), probabilities.argmax(axis=1)] = True
@@ -98,6 +105,19 @@ def reduce_dimensions(
             random_state=seed,
             n_jobs=1,
         )
-        return np.asarray(umap.fit_transform(points), dtype=np.float64)
+        if len(points) <= MOST_FITTED:
+            return np.asarray(umap.fit_transform(points), dtype=np.float64)
+        return np.asarray(umap.fit(points[_sample(len(points), seed)]).transform(points), dtype=np.float64)
+    if len(points) > MOST_FITTED:
+        # The same directions from D x D numbers, not N x D.
+        _, directions = np.linalg.eigh(np.cov(points, rowvar=False))
+        return np.asarray((points - points.mean(axis=0)) @ directions[:, ::-1][:, :number], dtype=np.float64)
     left, sizes, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
     return cast(FloatArray, left[:, :number] * sizes[:number])
+
+
+def _sample(number: int, seed: int) -> IntArray | slice:
+    """Return which of so many points are fitted, at most `MOST_FITTED`, ascending."""
+    if number <= MOST_FITTED:
+        return slice(None)
+    return np.sort(np.random.default_rng(seed).choice(number, MOST_FITTED, replace=False))

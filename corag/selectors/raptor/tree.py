@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from corag.text.visible import to_json
 from corag.types import FloatArray
 
 VERSION = 1
+
+TREE_FILE = "tree.json"
+"""The file that a whole tree has; written last."""
 
 SUMMARY = "summary/"
 """What ids of summaries begin with, and ids of chunks do not."""
@@ -32,6 +36,7 @@ class Node:
         layer: 0 for chunks, and one more than its children's for a summary.
         children: Ids of the nodes that it sums up; empty for chunks.
         sources: Ids of the chunks below it; a chunk's own.
+        metadata: Of the chunk; empty for a summary.
     """
 
     id: str
@@ -39,6 +44,7 @@ class Node:
     layer: int
     children: tuple[str, ...]
     sources: tuple[str, ...]
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +57,14 @@ class RaptorTree:
         embedder: Name of the embedder that made the vectors.
         num_failed: Summaries that failed since the tree was begun; a node then has the beginning of its children's
             texts instead.
+        record: What the tree was made of, JSON values; see `corag.selectors.raptor.corpus`.
     """
 
     nodes: tuple[Node, ...]
     vectors: FloatArray
     embedder: str
     num_failed: int = 0
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> Mapping[str, int]:
@@ -90,13 +98,14 @@ class RaptorTree:
             "version": VERSION,
             "embedder": self.embedder,
             "num_failed": self.num_failed,
+            "record": dict(self.record),
             "nodes": [asdict(node) for node in self.nodes],
         }
         try:
             target.mkdir(parents=True, exist_ok=True)
-            (target / "tree.json").unlink(missing_ok=True)
+            (target / TREE_FILE).unlink(missing_ok=True)
             np.save(target / "vectors.npy", self.vectors, allow_pickle=False)
-            replace_file(target / "tree.json", to_json(content))
+            replace_file(target / TREE_FILE, to_json(content))
         except OSError as error:
             raise DataError(f"the tree cannot be written to {target}: {error}; give a folder that can") from error
 
@@ -110,21 +119,28 @@ class RaptorTree:
         """
         source = Path(folder)
         try:
-            content = json.loads((source / "tree.json").read_text(encoding="utf-8"))
+            content = json.loads((source / TREE_FILE).read_text(encoding="utf-8"))
             if content["version"] != VERSION:
                 raise IndexMismatchError(
                     f"the tree in {source} is of version {content['version']!r}, this corag reads {VERSION}; "
                     "build it anew"
                 )
             nodes = tuple(
-                Node(row["id"], row["text"], row["layer"], tuple(row["children"]), tuple(row["sources"]))
+                Node(
+                    row["id"],
+                    row["text"],
+                    row["layer"],
+                    tuple(row["children"]),
+                    tuple(row["sources"]),
+                    row.get("metadata", {}),
+                )
                 for row in content["nodes"]
             )
             vectors = np.load(source / "vectors.npy", allow_pickle=False)
             if vectors.ndim != 2 or len(vectors) != len(nodes):
                 raise ValueError(f"{len(nodes)} nodes have vectors of the shape {vectors.shape}")
-            return cls(nodes, vectors, content["embedder"], content["num_failed"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return cls(nodes, vectors, content["embedder"], content["num_failed"], content.get("record", {}))
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
 
 
@@ -155,4 +171,6 @@ def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5, depth: int
 
 
 def _most_similar(tree: RaptorTree, nodes: Sequence[Node], query: FloatArray) -> list[Node]:
-    return [nodes[place] for place in np.argsort(-(tree.vectors_of(nodes) @ query), kind="stable").tolist()]
+    # The whole matrix is not copied: a tree over a corpus has many nodes.
+    vectors = tree.vectors if nodes is tree.nodes else tree.vectors_of(nodes)
+    return [nodes[place] for place in np.argsort(-(vectors @ query.astype(vectors.dtype)), kind="stable").tolist()]

@@ -5,14 +5,18 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
 from corag.models.cached import CachedEmbedder
+from corag.selectors.raptor import clusters
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.clusters import reduce_dimensions, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
+from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
 
 pytestmark = pytest.mark.slow
@@ -24,44 +28,6 @@ def blobs(number, size, seed=0, dimensions=64):
     centres = rng.normal(size=(number, dimensions))
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     return np.concatenate([centre + 0.03 * rng.normal(size=(size, dimensions)) for centre in centres])
-
-
-class TopicEmbedder:
-    """Texts of one topic, named by their first word, lie close together."""
-
-    name, dimension = "topic", 16
-
-    def embed(self, texts):
-        rows = []
-        for text in texts:
-            topic, noise = HashEmbedder().embed([text.split()[0], text]).astype(float)
-            rows.append(np.concatenate([topic, 0.1 * noise]))
-        vectors = np.array(rows, dtype=np.float32).reshape(len(texts), 16)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-class FirstOfAll:
-    """The first text, marked."""
-
-    name = identity = "first"
-    tokens = CHARACTERS
-    window_tokens = None
-    max_concurrent = 1
-
-    def __init__(self):
-        self.asked = []
-
-    def summarize(self, request):
-        self.asked.append(request)
-        return f"{request.texts[0].split()[0]} sum of {len(request.texts)}"
-
-
-def topics(number, size):
-    return [
-        Chunk(f"{topic}-{place}", f"topic{topic} text number {place}")
-        for topic in range(number)
-        for place in range(size)
-    ]
 
 
 def builder(summarizer=None, **config):
@@ -111,6 +77,18 @@ def test_principal_components_keep_distances():
     assert np.allclose(
         np.linalg.norm(points[:, None] - points[None], axis=2), np.linalg.norm(reduced[:, None] - reduced[None], axis=2)
     )
+
+
+def test_of_many_points_a_sample_is_fitted_and_all_are_assigned(monkeypatch):
+    points = blobs(4, 25)
+    whole = reduce_dimensions(points, 5, reduction="pca")
+    monkeypatch.setattr(clusters, "MOST_FITTED", 60)
+    # Directions from the covariance are the same up to their signs.
+    reduced = reduce_dimensions(points, 5, reduction="pca")
+    assert np.allclose(np.abs(reduced), np.abs(whole), atol=1e-9)
+    found = soft_clusters(points, reduction="pca", max_components=6)
+    assert set().union(*found) == set(range(100))
+    assert all(len({index // 25 for index in cluster}) == 1 for cluster in found)
 
 
 def test_umap_where_it_is_installed():
@@ -274,15 +252,67 @@ class East:
 )
 def test_the_selector_takes_nodes_that_fit(retrieval, budget, text, ids):
     pool = [corag.Candidate(Chunk(name, f"text {name}"), 0.5) for name in "abcd"]
-    made = corag.selector("raptor", tree=hand_made(), retrieval=retrieval, top_k=1, embedder=East(), tokens=CHARACTERS)
+    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokens": CHARACTERS}
+    made = corag.selector("raptor", tree=hand_made(), scope="candidates", **given_)
     selection = made.select("?", pool, budget)
     assert (selection.text, selection.ids) == (text, ids)
     assert (selection.trace.details["layers"], selection.trace.details["nodes"]) == (2, 6)
 
 
+@pytest.mark.parametrize(
+    ("retrieval", "budget", "text", "ids"),
+    [
+        (
+            "collapsed",
+            100,
+            "text b\n\nsum ab\n\ntext a\n\ntext c\n\nsum cd\n\ntext d",
+            ("b", "1/0", "a", "c", "1/1", "d"),
+        ),
+        ("collapsed", 14, "text b\n\nsum ab", ("b", "1/0")),
+        ("collapsed", 6, "text b", ("b",)),
+        ("collapsed", 5, "", ()),
+        ("traversal", 14, "sum ab\n\ntext b", ("1/0", "b")),
+    ],
+)
+def test_all_nodes_of_a_tree_are_searched_whatever_the_candidates(retrieval, budget, text, ids):
+    given_ = {"retrieval": retrieval, "top_k": 1, "embedder": East(), "tokens": CHARACTERS}
+    made = corag.selector("raptor", tree=hand_made(), **given_)
+    for pool in ([], offer("another text")):
+        selection = made.select("?", pool, budget)
+        assert (selection.text, selection.ids) == (text, ids)
+    [together] = made.select_many(["?"], [[]], budget)
+    assert (together.text, together.ids) == (text, ids)
+    for chunk, (begin, end) in zip(selection.chunks, selection.spans, strict=True):
+        assert selection.text[begin:end] == chunk.text
+        if chunk.text == "sum ab":
+            assert chunk.metadata == {"layer": 1, "children": ["a", "b"]}
+    few = corag.selector("raptor", tree=hand_made(), num_nodes=2, **given_)
+    assert few.select("?", [], 100).ids == (("b", "1/0") if retrieval == "collapsed" else ("1/0", "b"))
+
+
+@pytest.fixture(scope="module")
+def tree_of_topics():
+    return builder().build(topics(4, 6))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    budget=st.integers(1, 200),
+    retrieval=st.sampled_from(["collapsed", "traversal"]),
+    question=st.sampled_from(["topic1 ?", "topic3", "x"]),
+)
+def test_nodes_of_a_tree_never_exceed_the_budget(tree_of_topics, budget, retrieval, question):
+    tree = tree_of_topics
+    made = corag.selector("raptor", tree=tree, retrieval=retrieval, embedder=TopicEmbedder(), tokens=CHARACTERS)
+    selection = made.select(question, [], budget)
+    assert len(selection.text) == selection.cost_tokens <= budget
+    # As long as a node fits alone, there is one.
+    assert bool(selection.chunks) == any(len(node.text) <= budget for node in made._ranked(tree, question))
+
+
 def test_of_a_tree_only_what_has_a_candidate_below_it_counts(tmp_path):
     hand_made().save(tmp_path)
-    made = corag.selector("raptor", tree=tmp_path, embedder=East(), tokens=CHARACTERS)
+    made = corag.selector("raptor", tree=tmp_path, scope="candidates", embedder=East(), tokens=CHARACTERS)
     selection = made.select("?", [corag.Candidate(Chunk("d", "text d"), 0.5)], 100)
     assert selection.text == "sum cd\n\ntext d"
     wrong = corag.selector("raptor", tree=tmp_path, embedder=HashEmbedder(), tokens=CHARACTERS)
@@ -323,7 +353,9 @@ def test_config_out_of_range(setting, message):
         RaptorConfig(**setting)
 
 
-@pytest.mark.parametrize("setting", [{"retrieval": "random"}, {"top_k": 0}])
+@pytest.mark.parametrize(
+    "setting", [{"retrieval": "random"}, {"top_k": 0}, {"scope": "none"}, {"num_nodes": 0}, {"tree": 7}]
+)
 def test_selector_settings_out_of_range(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         corag.selector("raptor", **setting)

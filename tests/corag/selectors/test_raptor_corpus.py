@@ -1,0 +1,191 @@
+"""A tree over the corpus of an index: whole or resumed the same, bound to the index's content, found by default."""
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import corag
+from corag import Chunk
+from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
+from corag.index import ChunkIndex
+from corag.models.cached import CachedEmbedder
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.corpus import is_current, load_tree, update_tree
+from corag.selectors.raptor.tree import RaptorTree
+from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
+from tests.corag.worlds import CHARACTERS, HashEmbedder, Says
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.slow
+pytest.importorskip("sklearn")
+pytest.importorskip("lancedb")
+
+CONFIG = RaptorConfig(reduction="pca", min_nodes=3)
+CHUNKS = [replace(chunk, metadata={"title": "T"}) for chunk in topics(6, 9)]
+
+
+@pytest.fixture
+def index(tmp_path):
+    return ChunkIndex.build(tmp_path / "index", CHUNKS, TopicEmbedder())
+
+
+def assert_same(one: RaptorTree, other: RaptorTree) -> None:
+    assert (one.nodes, one.embedder, one.record) == (other.nodes, other.embedder, other.record)
+    np.testing.assert_array_equal(one.vectors, other.vectors)
+
+
+def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
+    summarizer, told = FirstOfAll(), []
+    assert is_current(index)
+    tree, built = update_tree(
+        index, TopicEmbedder(), summarizer, CONFIG, report=lambda done, total: told.append((done, total))
+    )
+    plain = RaptorBuilder(CachedEmbedder(TopicEmbedder()), FirstOfAll(), CONFIG).build(CHUNKS)
+    assert built and tree.nodes == plain.nodes and tree.num_layers > 2
+    np.testing.assert_allclose(tree.vectors, plain.vectors, atol=1e-6)
+    assert [node.metadata for node in tree.layer(0)] == [{"title": "T"}] * len(CHUNKS)
+    number = len(tree.nodes) - len(CHUNKS)
+    assert len(summarizer.asked) == number and told[-1] == (number, number)
+    assert all(done <= total for done, total in told) and told == sorted(told)
+    assert_same(load_tree(index.uri), tree)
+    assert is_current(index)
+    # The index is as it was, and nothing is done twice.
+    assert list(ChunkIndex.open(index.uri).chunks()) == CHUNKS
+    again, built = update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+    assert not built and again.nodes == tree.nodes
+
+
+SLOW_BUILD = """
+import sys
+from corag.index import ChunkIndex
+from corag.selectors.raptor.build import RaptorConfig
+from corag.selectors.raptor.corpus import update_tree
+from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder
+
+update_tree(
+    ChunkIndex.open(sys.argv[1]), TopicEmbedder(), summarizer := FirstOfAll(delay_s=0.03),
+    RaptorConfig(reduction="pca", min_nodes=3), report=lambda done, total: print(len(summarizer.asked), flush=True),
+)
+"""
+
+
+def build_and_kill(uri: str, delay_s: float) -> None:
+    """Build the tree in another process, and kill it so long after its first report."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_BUILD, uri], stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode in {0, -signal.SIGKILL}
+
+
+def test_kills_at_any_moment_lose_and_double_nothing(tmp_path, index, monkeypatch):
+    whole = ChunkIndex.build(tmp_path / "whole", CHUNKS, TopicEmbedder())
+    expected, _ = update_tree(whole, TopicEmbedder(), FirstOfAll(), CONFIG)
+    number = len(expected.nodes) - len(CHUNKS)
+    delays = random.Random(5)
+    for _ in range(2):
+        build_and_kill(index.uri, delays.uniform(0.05, 0.12))
+    summarizer = FirstOfAll()
+    tree, _ = update_tree(index, TopicEmbedder(), summarizer, CONFIG)
+    assert_same(tree, expected)
+    assert_same(load_tree(index.uri), expected)
+    # What was written before the kills is not asked for again.
+    assert len(summarizer.asked) < number
+
+
+def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
+    first = FirstOfAll()
+    update_tree(index, TopicEmbedder(), first, CONFIG)
+    changed = [*CHUNKS[:-1], Chunk("new", "topic5 a new text")]
+    later = ChunkIndex.build(index.uri, changed, TopicEmbedder(), overwrite=True)
+    assert not is_current(later)
+    message = "has changed since its tree was built; run `corag index` with --tree again"
+    for use in (lambda: load_tree(index.uri), lambda: corag.selector("raptor", tree=index.uri)):
+        with pytest.raises(IndexMismatchError, match=message):
+            use()
+    with pytest.raises(IndexMismatchError, match=message):
+        corag.ask("topic1 ?", later, selector="raptor", embedder=TopicEmbedder(), reader="extractive")
+    with pytest.raises(IndexMismatchError, match="was changed meanwhile"):
+        update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+    second = FirstOfAll()
+    tree, built = update_tree(later, TopicEmbedder(), second, CONFIG)
+    assert built and {node.id for node in tree.layer(0)} == {chunk.id for chunk in changed}
+    assert 0 < len(second.asked) < len(first.asked)
+    assert is_current(later) and load_tree(later.uri).nodes == tree.nodes
+
+
+def test_other_settings_or_summaries_that_failed_are_built_again(index):
+    update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+    other = replace(CONFIG, summary_tokens=9)
+    tree, built = update_tree(index, TopicEmbedder(), FirstOfAll(), other)
+    assert built and all(len(node.text) <= 9 for node in tree.nodes if node.layer)
+    with pytest.raises(SummarizerError, match=r"all of \d+ summaries by says failed; the first: down"):
+        update_tree(index, TopicEmbedder(), Says(SummarizerError("down")), CONFIG)
+    assert load_tree(index.uri).nodes == tree.nodes
+
+    class FailsAtFirst(FirstOfAll):
+        def summarize(self, request):
+            if not self.asked:
+                self.asked.append(request)
+                raise SummarizerError("down")
+            return super().summarize(request)
+
+    once = FailsAtFirst()
+    tree, _ = update_tree(index, TopicEmbedder(), once, replace(CONFIG, summary_tokens=12))
+    assert tree.num_failed == 1
+    repaired, built = update_tree(index, TopicEmbedder(), once, replace(CONFIG, summary_tokens=12))
+    assert built and repaired.num_failed == 0
+
+
+def test_what_a_tree_cannot_be_built_with(index, monkeypatch):
+    with pytest.raises(IndexMismatchError, match="was made by embedder 'topic'"):
+        update_tree(index, HashEmbedder(), FirstOfAll(), CONFIG)
+    monkeypatch.setattr(index, "uri", "s3://bucket/index")
+    with pytest.raises(InputError, match="on object storage; a tree needs an index in a local folder"):
+        update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+
+
+def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):
+    tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+    (tmp_path / "index" / "raptor" / "vectors.npy").write_bytes(b"")
+    assert not is_current(index)
+    with pytest.raises(DataError, match="holds no whole tree"):
+        corag.selector("raptor", tree=index.uri)
+    asked = FirstOfAll()
+    again, built = update_tree(index, TopicEmbedder(), asked, CONFIG)
+    assert built and again.nodes == tree.nodes and not asked.asked
+    with pytest.raises(DataError, match="holds no whole tree"):
+        corag.selector("raptor", tree=tmp_path)
+
+
+@pytest.mark.parametrize("retrieval", ["collapsed", "traversal"])
+def test_asking_an_index_uses_its_tree(index, retrieval):
+    spelt = f"raptor(retrieval={retrieval})"
+    asked = {"embedder": TopicEmbedder(), "reader": "extractive", "tokens": CHARACTERS, "budget_tokens": 60}
+    without = corag.selector("raptor", embedder=TopicEmbedder(), summarizer=FirstOfAll(), config=CONFIG)
+    assert corag.ask("topic3 ?", index, **asked | {"selector": without}).selection.trace.details["nodes"] < len(CHUNKS)
+    tree, _ = update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
+    own = corag.selector(spelt, tree=index.uri, embedder=TopicEmbedder(), tokens=CHARACTERS)
+    reply = corag.ask("topic3 ?", index, **asked | {"selector": own})
+    assert reply.selection.trace.details["nodes"] == len(tree.nodes)
+    assert any("topic3" in chunk.text for chunk in reply.selection.chunks)
+    assert reply.selection.cost_tokens <= 60
+    # A name takes the index's tree by itself, and another embedder than the tree's is refused.
+    for source in (index, index.uri):
+        corag.EMBEDDERS.parts["topic"] = TopicEmbedder
+        try:
+            by_name = corag.ask("topic3 ?", source, **asked | {"selector": spelt})
+        finally:
+            del corag.EMBEDDERS.parts["topic"]
+        assert by_name.selection.ids == reply.selection.ids
+    with pytest.raises(IndexMismatchError, match="made with the embedder 'topic', not 'hash'"):
+        corag.selector("raptor", tree=index.uri, embedder=HashEmbedder()).select("?", [], 60)
