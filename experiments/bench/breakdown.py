@@ -276,7 +276,10 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         panel.set_title(f"chunks of {size} tokens", fontsize=12, loc="left")
         panel.tick_params(labelsize=11)
     panels[-1].set_xlabel("ms a question", fontsize=12)
-    return finished(figure, grid=False)
+    # One legend for all, above them.
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, ncols=3, fontsize=11, frameon=False, loc="upper left")
+    return finished(figure, grid=False, top_inches=0.6)
 
 
 def _short(row: Mapping[str, Any]) -> str:

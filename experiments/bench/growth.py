@@ -291,8 +291,10 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
         panel.tick_params(axis="x", which="minor", bottom=False)
         panel.tick_params(labelsize=11)
-        panel.set_ylim(bottom=0)
         panel.set_ylabel(label, fontsize=12)
-    panels[-1].set_yscale("log")
+        if label.startswith("ms"):
+            panel.set_ylim(bottom=0)
+        else:
+            panel.set_yscale("log")
     panels[-1].set_xlabel("chunks", fontsize=12)
-    return finished(figure)
+    return finished(figure, legend_size=11)

@@ -147,13 +147,14 @@ def log_axes(panel: Any, xs: Sequence[int], xlabel: str, ylabel: str) -> None:
     panel.set_ylabel(ylabel)
 
 
-def finished(figure: Any, *, grid: bool = True) -> str:
-    """Return a figure as SVG, its panels in the style of all benchmarks."""
+def finished(figure: Any, *, grid: bool = True, legend_size: int = 9, top_inches: float = 0) -> str:
+    """Return a figure as SVG, in the style of all benchmarks; each panel has a legend unless the figure has one."""
     for panel in figure.axes:
         panel.spines[["top", "right"]].set_visible(False)
         if grid:
             panel.grid(alpha=0.3)
-        if panel.get_legend_handles_labels()[1]:
-            panel.legend(frameon=False, fontsize=9)
-    figure.tight_layout()
+        if panel.get_legend_handles_labels()[1] and not figure.legends:
+            panel.legend(frameon=False, fontsize=legend_size)
+    # `top_inches` stay free for the legend of the whole figure.
+    figure.tight_layout(rect=(0, 0, 1, 1 - top_inches / figure.get_figheight()))
     return to_svg(figure)
