@@ -34,15 +34,19 @@ def save_tiny(folder: Path, config: object, model_class: type) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def tiny_sentence_transformer(tmp_path_factory) -> Path:
+def save_sentence_transformer(folder: Path) -> Path:
+    """Save a random sentence-transformers model, and return its folder."""
     library = pytest.importorskip("sentence_transformers")
     modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
-    folder = tmp_path_factory.mktemp("sentence-transformer")
     bert = save_tiny(folder / "bert", transformers.BertConfig(**SIZES), transformers.BertModel)
     parts = [modules.Transformer(str(bert)), modules.Pooling(SIZES["hidden_size"])]
     library.SentenceTransformer(modules=parts, device="cpu").save(str(folder / "whole"))
     return folder / "whole"
+
+
+@pytest.fixture(scope="module")
+def tiny_sentence_transformer(tmp_path_factory) -> Path:
+    return save_sentence_transformer(tmp_path_factory.mktemp("sentence-transformer"))
 
 
 @pytest.fixture(scope="module")

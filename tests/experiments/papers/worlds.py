@@ -14,6 +14,8 @@ NAMES = tuple(study_files())
 MEASURED = tuple(name for name in NAMES if not find_study(name).includes and find_study(name).work != "bench")
 """Studies that compare or count; the others are parts of a benchmark, or consist of these."""
 COPIES = 12
+UNANSWERED = ("msmarco", "amazon-phones")
+"""Sets whose reference answers have to be written."""
 
 
 def wanted_sets() -> dict[str, set[str]]:
@@ -33,13 +35,32 @@ def wanted_sets() -> dict[str, set[str]]:
 def write_sets(root: Path) -> Path:
     """Write a small data folder of each of these names."""
     for name, splits in wanted_sets().items():
-        answered = [query for query in QUERIES if query["answers"]][:3]
-        queries = [
-            {**query, "id": f"{split}-{query['id']}", "split": split} for split in sorted(splits) for query in answered
-        ]
-        make = {"edc2-rag": _marked, "squad": _one_article}.get(name, lambda queries: (DOCUMENTS, queries))
-        write_folder(root / name, *make(queries))
+        write_set(root / name, splits)
     return root
+
+
+def write_set(folder: Path, splits: set[str]) -> Path:
+    """Write a small data folder, with the same questions in each split."""
+    answered = [query for query in QUERIES if query["answers"]][:2]
+    queries = [
+        {**query, "id": f"{split}-{query['id']}", "split": split} for split in sorted(splits) for query in answered
+    ]
+    if folder.name == "msmarco" and "train" in splits:
+        # An agent learns from questions about different documents.
+        queries = [query for query in queries if query["split"] != "train"] + [
+            {
+                **answered[0],
+                "split": "train",
+                "id": f"train-{row['id']}",
+                "question": f"What is {row['title']}?",
+                "gold": [row["id"]],
+            }
+            for row in DOCUMENTS[:7]
+        ]
+    if folder.name in UNANSWERED:
+        queries = [{**query, "answers": []} for query in queries]
+    make = {"edc2-rag": _marked, "squad": _one_article}.get(folder.name, lambda queries: (DOCUMENTS[:7], queries))
+    return write_folder(folder, *make([{**query, "candidates": query["candidates"][:2]} for query in queries]))
 
 
 def _marked(queries):
