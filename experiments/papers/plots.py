@@ -98,7 +98,7 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
         if points:
             xs, ys, low, high = zip(*points, strict=True)
             panel.plot(xs, ys, label=name, linewidth=2.2, markersize=8, **style)
-            if np.greater(high, low).any() and len(_series(measured, plot, where)) <= len(COLORS) // 2:
+            if is_axis and np.greater(high, low).any() and len(_series(measured, plot, where)) <= len(COLORS) // 2:
                 panel.fill_between(xs, low, high, color=style["color"], alpha=0.10, linewidth=0)
         if paper:
             dotted = {"linestyle": ":", "linewidth": 1.4, "markersize": 7, "markerfacecolor": "white"}

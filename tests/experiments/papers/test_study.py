@@ -1,0 +1,214 @@
+"""Studies, their cells and tables, worked out by hand."""
+
+import json
+
+import pytest
+import yaml
+
+from corag.cli.main import main
+from corag.errors import InputError
+from experiments.papers import run as driver
+from experiments.papers.cells import cells_of, runs_of
+from experiments.papers.needs import needs_of
+from experiments.papers.results import Found, Measured
+from experiments.papers.standins import reduced, standins
+from experiments.papers.study import find_study, made_study, study_files
+from experiments.papers.tables import markdown
+from tests.experiments.worlds import write_folder
+
+SMALL = {
+    "name": "small",
+    "title": "A small study",
+    "base": {"data": "sets", "reader": "none", "agent": "none"},
+    "axes": {"budget": [64, 96], "cost_weight": [0, 0.3]},
+    "methods": {"CORAG": "corag(policy=paper, iterations=2)", "Naive": "naive", "Top": "top-k"},
+    "baseline": "Naive",
+    "figures": ["evidence_recall", "cost_tokens"],
+    "table": {"rows": ["cost_weight", "method"], "columns": ["budget"], "figures": ["evidence_recall"]},
+    "plot": {"kind": "lines", "x": "cost_weight", "y": ["evidence_recall"], "series": "method"},
+}
+
+
+def small(**changes):
+    return made_study({**SMALL, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tabel": {}}, "no 'tabel' (did you mean 'table'?)"),
+        ({"table": {"rows": ["bugdet"]}}, "'bugdet' is no axis (did you mean 'budget'?)"),
+        ({"table": {"row": ["budget"]}}, "table has no 'row'"),
+        ({"baseline": "naive"}, "baseline 'naive' is no method (did you mean 'Naive'?)"),
+        ({"skip": [{"budget": 65}]}, "budget has no value '65'; it has 64, 96"),
+        ({"published": {"rows": [{"budget": 64, "method": "Top", "values": [1, 2]}]}}, "not a value for each of"),
+        ({"plot": {"kind": "pie"}}, "plot.kind is 'pie'"),
+        ({"axes": {"budget": 64}}, "axis 'budget' is 64"),
+        ({"axes": {"data": {"a": 3}}}, "'a' has no settings"),
+        ({"methods": {}}, "methods and figures"),
+        ({"work": "bench"}, "bench names no part"),
+    ],
+)
+def test_what_a_study_says_wrong_is_named(changes, said):
+    with pytest.raises(InputError) as error:
+        small(**changes)
+    assert said in str(error.value)
+
+
+def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
+    cells = cells_of(small())
+    assert [cell.name for cell in cells] == ["64-0", "64-0.3", "96-0", "96-0.3"]
+    assert cells[1].settings == {"data": "sets", "reader": "none", "agent": "none", "budget": 64}
+    assert cells[1].methods["CORAG"] == "corag(policy=paper, iterations=2, cost_weight=0.3)"
+    assert cells[1].methods["Naive"] == "naive"
+    runs = runs_of(cells)
+    assert [[cell.name for cell in run.cells] for run in runs] == [["64-0", "64-0.3"], ["96-0", "96-0.3"]]
+    # What does not depend on lambda runs once.
+    assert [len(run.methods) for run in runs] == [4, 4]
+
+
+@pytest.mark.parametrize("name", ["iteration", "methods", "budgets"])
+def test_a_setting_of_nothing_is_named(name):
+    with pytest.raises(InputError, match=f"'{name}' is"):
+        cells_of(small(base={**SMALL["base"], name: 3}))
+
+
+def test_skip_leaves_out_cells_or_methods():
+    cells = cells_of(small(skip=[{"budget": 64, "cost_weight": [0]}, {"budget": 96, "method": ["Top", "Naive"]}]))
+    assert [(cell.name, list(cell.methods)) for cell in cells] == [
+        ("64-0.3", ["CORAG", "Naive", "Top"]),
+        ("96-0", ["CORAG"]),
+        ("96-0.3", ["CORAG"]),
+    ]
+
+
+def found(method, cost_weight, values, **others):
+    rows = [{"query": str(place), "evidence_recall": value} for place, value in enumerate(values)]
+    where = {"budget": "64", "cost_weight": cost_weight, "method": method}
+    return Found(where, rows, {"cost_tokens": others.get("tokens", 10.0)})
+
+
+def test_figures_leads_and_the_papers_own_by_hand():
+    published = {"source": "table 9", "rows": [
+        {"budget": 64, "cost_weight": 0, "method": "CORAG", "values": [0.7]},
+        {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
+    ]}  # fmt: skip
+    better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
+    measured = Measured(small(published=published), True, better)
+    where = {"budget": "64", "cost_weight": "0"}
+    assert measured.figure("evidence_recall", {**where, "method": "Naive"}).value == 0.25
+    assert measured.figure("cost_tokens", {**where, "method": "Naive"}) == (10.0, 10.0, 10.0)
+    lead = measured.lead("evidence_recall", {**where, "method": "CORAG"})
+    assert lead.value == 0.75 and 0.5 < lead.low < lead.high < 1 and lead.differs
+    assert measured.lead("evidence_recall", {**where, "method": "Naive"}) is None
+    assert not measured.lead("evidence_recall", {**where, "method": "Top"}).differs
+    text = markdown(measured)
+    assert text.startswith("## small: A small study (stand-in)")
+    assert "| 0 | CORAG | **1.000**† |" in text
+    assert "| 0 | CORAG, in the paper | .700 |" in text
+    assert "| 0 | Naive | .250 |" in text
+    # What has no place beside ours stands below.
+    assert "The paper's own figures, table 9:" in text and "| 96 | 0 | CORAG | .800 |" in text
+
+
+def test_a_question_asked_in_several_cells_counts_once():
+    measured = Measured(small(), False, [found("CORAG", "0", [0.0, 1.0]), found("CORAG", "0.3", [1.0, 1.0])])
+    one = measured.figure("evidence_recall", {"method": "CORAG"})
+    assert (one.value, one.low, one.high) == (0.75, 0.5, 1.0)
+
+
+def test_parts_that_ship_stand_in_for_all_others():
+    text = 'reorder(selector="corag(preset=paper, reranker=BAAI/bge-reranker-large, agent=trained)")'
+    stood_in = standins().method(text)
+    assert "minilm-multihop" in stood_in and "trained" not in stood_in and "BAAI" not in stood_in
+    assert standins().part("reader", "ollama(model=llama3:8b)") == "minilm-reader"
+    assert standins().part("judge", "openai(model=gpt-4o)") is None
+    assert standins().part("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)") == "minilm-factoid"
+    assert standins().part("embedder", "bge-m3") == "minilm"
+    assert standins().part("reranker", "bm25") == "bm25"
+
+
+def test_stand_ins_change_axes_methods_and_base():
+    study = reduced(
+        small(standin={"base": {"max_tokens": 64}, "axes": {"budget": [64], "cost_weight": [0.5]},
+                       "methods": {"Top": None, "Naive": "top-k(k=2)"}})
+    )  # fmt: skip
+    assert [cell.name for cell in cells_of(study)] == ["64-0.5"]
+    assert (list(study.methods), study.methods["Naive"], study.base["max_tokens"]) == (
+        ["CORAG", "Naive"],
+        "top-k(k=2)",
+        64,
+    )
+    with pytest.raises(InputError, match="standin has no 'axis'"):
+        reduced(small(standin={"axis": {}}))
+
+
+@pytest.mark.parametrize("name", study_files())
+def test_a_shipped_study_is_whole(name):
+    study = find_study(name)
+    assert study.title and (study.includes or study.work == "bench" or cells_of(study))
+    assert all(find_study(one) for one in study.includes)
+    assert all(need.command and need.kind in ("data", "model", "LLM") for need in needs_of(study))
+    reduced(study)
+
+
+def test_an_unknown_name_is_one_line_with_the_nearest(capsys):
+    assert main(["reproduce", "corag-tabel2"]) == 2
+    assert "there is no study 'corag-tabel2' (did you mean 'corag-table2'?)" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("CORAG_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("OLLAMA_HOST", "http://127.0.0.1:9")
+    assert main(["reproduce", "corag-table4", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 2 and said[1].startswith("error: corag-table4 needs msmarco")
+    for command in (
+        "corag data get msmarco",
+        "ollama pull llama3:8b",
+        "hf download BAAI/bge-reranker-large",
+        "--standin",
+    ):
+        assert command in said[1]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    write_folder(tmp_path / "sets")
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(place, monkeypatch, capsys):
+    for name, changes in (("small", {}), ("broken", {"base": {"data": "nowhere"}})):
+        (place / f"{name}.yaml").write_text(yaml.safe_dump({**SMALL, "name": name, **changes}))
+    files = {name: place / f"{name}.yaml" for name in ("broken", "small")}
+    for module in ("run", "study"):
+        monkeypatch.setattr(f"experiments.papers.{module}.study_files", lambda: files)
+    assert main(["reproduce", "all", "--out", "out", "--limit", "2", "--quiet"]) == 2
+    assert "1 of the studies failed: broken" in capsys.readouterr().err
+    record = json.loads((place / "out" / "small" / "result.json").read_text())
+    assert len(record["cells"]) == 12 and record["cells"][0]["evidence_recall"]["value"] >= 0
+    page = (place / "out" / "index.md").read_text()
+    assert "Not measured: " in page and "| CORAG |" in page
+    measured = []
+    monkeypatch.setattr("experiments.evaluation.comparison.measure", lambda *args, **kwargs: measured.append(args))
+    assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "csv"]) == 0
+    assert not measured
+    logged = list((place / "out" / "small" / "log").rglob("metrics.csv"))
+    assert {file.parents[2].name for file in logged} >= {"summary", "64-0"}
+
+
+@pytest.mark.slow
+def test_only_some_cells(place, capsys):
+    (place / "small.yaml").write_text(yaml.safe_dump(SMALL))
+    assert main(["reproduce", "small.yaml", "--only", "64,0.3", "--limit", "1", "--out", "out", "--quiet"]) == 0
+    record = json.loads((place / "out" / "small" / "result.json").read_text())
+    assert {cell["values"]["cost_weight"] for cell in record["cells"]} == {"0.3"}
+    assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
+    assert "'65'" in capsys.readouterr().err
+    assert driver.folder_of(place, "a", standin=True).name == "a-standin"
