@@ -10,6 +10,7 @@ from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
 
 Choice = Literal["value", "value-minus-cost"]
+Preset = Literal["paper", "public-code"]
 Part = Literal["training", "held-out", "all"]
 Engine = Literal["local", "ray"]
 
@@ -58,8 +59,10 @@ class LabelConfig(SelectionSettings):
         iterations: Numbers of iterations, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        choice: What a search's answer maximises: `value-minus-cost`, in which lambda counts, or `value`, where it only
-            guides the search. Agents trained on the labels pick their answers likewise.
+        preset: `paper` or `public-code`: label with the search of `corag(preset=...)`, on logits where a reranker has
+            them; agents trained on the labels are for the selector with the same preset.
+        choice: Without a preset, what a search's answer maximises: `value-minus-cost`, in which lambda counts, or
+            `value`, where it only guides the search. Agents trained on the labels pick their answers likewise.
         merge: Finished tables, separated by commas, to merge into `out` instead of labelling.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
@@ -78,6 +81,7 @@ class LabelConfig(SelectionSettings):
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
+    preset: Preset | None = None
     choice: Choice = "value-minus-cost"
     merge: str = ""
     shard: str = ""

@@ -12,19 +12,15 @@ from typing import Any
 
 import numpy as np
 
-import corag
-import search
 from corag.budget import Budget, BudgetFor, reader_and_tokens
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
 from corag.models.minilm import minilm_encoder
 from corag.registry import EMBEDDERS, RERANKERS
-from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import warn_if_few_fit
 from corag.selectors.corag.features import question_vectors
-from corag.selectors.corag.search import SearchPlan, search_problems
-from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.settings import SearchSettings
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import selection_problem
 from corag.text.data import Query
@@ -33,7 +29,6 @@ from corag.types import (
     Answer,
     BatchReader,
     Embedder,
-    FloatArray,
     LimitedReranker,
     Order,
     Reader,
@@ -42,7 +37,8 @@ from corag.types import (
 )
 from experiments.data.pools import Pool
 from experiments.evaluation.metrics import answer_figures, evidence_figures
-from experiments.labels.config import Choice, Grid, LabelConfig
+from experiments.labels.config import Grid, LabelConfig
+from experiments.labels.searches import TimedScoring, joined_tokens, search_all
 from experiments.labels.table import FIGURES
 from experiments.labels.work import total
 
@@ -50,6 +46,7 @@ Labelled = dict[str, Any]
 """What the journal keeps of a question: `rows`, one per configuration; `question`, its similarities and vectors;
 `work`, the tokens that models read for it, as `experiments.labels.work` counts them."""
 
+DEFAULT_SEARCH = SearchSettings(policy="paper", choice="value-minus-cost")
 
 Searched = tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]
 """Order and figures of each configuration with a reranker, and the tokens that its model read."""
@@ -62,7 +59,7 @@ class Labeller:
     Attributes:
         rerankers: The rerankers of the grid, in its order.
         window: What is done with orders that are longer than a reranker's window.
-        choice: What a search's answer maximises.
+        settings: Of every search, besides those of the grid.
         encoder: What the rerankers and the embedder share, if they do.
     """
 
@@ -76,7 +73,7 @@ class Labeller:
     encoder: CachedEncoder | None = None
     budget_for: BudgetFor = "prompt"
     unit: Unit = PASSAGE
-    choice: Choice = "value-minus-cost"
+    settings: SearchSettings = DEFAULT_SEARCH
     _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
@@ -92,8 +89,11 @@ class Labeller:
         takes = "encoder" in EMBEDDERS.settings(config.embedder)
         embedder = EMBEDDERS.offer(config.embedder, given)
         reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
+        # A preset has a choice of its own.
+        choice = config.choice if config.preset is None else None
+        settings = SearchSettings(preset=config.preset, policy="paper", choice=choice)
         return cls(
-            [corag.reranker(name, **(uncached if name in wants else {})) for name in grid.rerankers],
+            [RERANKERS.offer(name, settings.offered, **(uncached if name in wants else {})) for name in grid.rerankers],
             grid,
             reader,
             embedder if takes else CachedEmbedder(embedder, batch=1, cache_mb=0),
@@ -103,7 +103,7 @@ class Labeller:
             encoder,
             config.budget_for,
             Unit.parse(config.unit or "passage"),
-            config.choice,
+            settings,
         )
 
     @property
@@ -180,11 +180,8 @@ class Labeller:
         set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
         grid, rows, pair_tokens = self.grid, [], 0
         for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
-            config = search.SearchConfig(
-                policy="paper", exploration=exploration, cost_weight=cost_weight, choice=self.choice
-            )
-            plan = SearchPlan(reranker, config, self.window)
-            found = search_all(problem, scoring, plan, grid.iterations, self.tokens)
+            settings = replace(self.settings, exploration=exploration, cost_weight=cost_weight)
+            found = search_all(scoring, reranker, settings, self.window, grid.iterations, self.tokens)
             for iterations, one in zip(grid.iterations, found, strict=True):
                 pair_tokens += one.tokens_scored + asked * one.num_scored
                 row = {
@@ -260,103 +257,3 @@ def answer_all(reader: Reader, question: str, contexts: Sequence[str]) -> list[A
 
 def _shares(name: str) -> bool:
     return {"encoder", "cache_mb"} <= set(RERANKERS.settings(name))
-
-
-# --- Searches: one run per reranker, c and lambda answers for every count of iterations ---
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a search with a count of iterations finds.
-
-    Attributes:
-        order: The best order.
-        num_scored: Orders scored by then.
-        tokens_scored: Tokens of their joined texts.
-        seconds: What they took to score when they were scored first, and the search itself.
-    """
-
-    order: Order = ()
-    num_scored: int = 0
-    tokens_scored: int = 0
-    seconds: float = 0.0
-
-
-class TimedScoring:
-    """Scores the orders of searches of one question with one reranker, and measures the searches.
-
-    Attributes:
-        order_s: Seconds that each distinct order (set, where order does not matter) took when it was first scored.
-        rounds: Of the last search, what was scored up to the end of each round.
-    """
-
-    def __init__(self, problem: SelectionProblem) -> None:
-        self._problem = problem
-        self.order_s: dict[Order, float] = {}
-        self.rounds: list[Found] = []
-
-    def search(self, plan: SearchPlan) -> search.SearchResult:
-        """Search the question and measure it; an order that was scored before is charged what it took then."""
-        self.rounds = []
-        self._resumed: float | None = None
-        (searched,) = search_problems([self._problem], [plan], score_together=self)
-        return searched.result
-
-    def __call__(self, requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
-        """Return the values of a scorer's orders, `[[n]]`."""
-        ((scorer, orders),) = requests
-        started = perf_counter()
-        new = scorer.missing(orders)
-        values = score_together(requests)
-        if new:
-            self.order_s.update(dict.fromkeys(new, (perf_counter() - started) / len(new)))
-        # The first call finds the scale; the first round scores the same orders and is charged for them.
-        if self._resumed is not None:
-            before = self.rounds[-1] if self.rounds else Found()
-            keys = orders if scorer.order_matters else {tuple(sorted(order)) for order in orders}
-            now = Found(
-                num_scored=before.num_scored + len(orders),
-                tokens_scored=before.tokens_scored + sum(joined_tokens(self._problem, order) for order in orders),
-                seconds=before.seconds + started - self._resumed + sum(self.order_s.get(key, 0.0) for key in keys),
-            )
-            self.rounds.append(now)
-        self._resumed = perf_counter()
-        return values
-
-
-def joined_tokens(problem: SelectionProblem, order: Order) -> int:
-    """Return the tokens of an order's joined text, by adding up its parts."""
-    return sum(int(problem.costs[index]) for index in order) - problem.separator_tokens
-
-
-def search_all(
-    problem: SelectionProblem, scoring: TimedScoring, plan: SearchPlan, iterations: Sequence[int], tokens: TokenCounter
-) -> list[Found]:
-    """Return what each count of iterations, in rising order, finds: what `Corag` finds with the same settings."""
-    result = scoring.search(replace(plan, config=replace(plan.config, iterations=max(iterations))))
-    found = []
-    for count in iterations:
-        ran = min(count, len(result.incumbents))
-        order = result.incumbents[ran - 1] if ran else ()
-        if order and int(tokens.count([problem.text(order)])[0]) > problem.budget_tokens:
-            # Only under tokenizers whose counts do not add up: search again the way the selector does.
-            order = _exact_order(problem, replace(plan.config, iterations=count), plan, tokens)
-        found.append(replace(scoring.rounds[ran - 1], order=order) if ran else Found())
-    return found
-
-
-def _exact_order(
-    problem: SelectionProblem, config: search.SearchConfig, plan: SearchPlan, tokens: TokenCounter
-) -> Order:
-    selector = Corag(
-        reranker=plan.reranker,
-        policy=config.policy,
-        iterations=config.iterations,
-        exploration=config.exploration,
-        cost_weight=config.cost_weight,
-        choice=config.choice,
-        window=plan.window,
-        tokens=tokens,
-    )
-    position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
-    return tuple(position[name] for name in selector.select_from(problem).ids)

@@ -10,6 +10,7 @@ import corag
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS
 from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.settings import SearchSettings
 from corag.text.data import DataFolder
 from corag.text.tokens import CallableCounter
 from corag.types import Answer
@@ -32,6 +33,7 @@ from experiments.labels.table import (
 )
 from experiments.labels.work import total
 from search import SearchError
+from tests.corag.models.worlds import save_bert
 from tests.experiments.labels.label_tables import tables, timeless
 from tests.experiments.worlds import DOCUMENTS, QUERIES, label_row, same, write_folder
 
@@ -157,8 +159,16 @@ COUNTERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counter", COUNTERS)
-@pytest.mark.parametrize(("budget_tokens", "choice"), [(1, "value"), (48, "value-minus-cost"), (70, "value")])
-def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, reader, counter, budget_tokens, choice):
+@pytest.mark.parametrize(
+    ("budget_tokens", "given"),
+    [
+        (1, {"choice": "value"}),
+        (48, {"choice": "value-minus-cost"}),
+        (70, {"choice": "value"}),
+        (48, {"preset": "paper"}),
+    ],
+)
+def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, reader, counter, budget_tokens, given):
     tokens = COUNTERS[counter]
     folder = DataFolder.open(small_data)
     queries = folder.queries[:2]
@@ -166,7 +176,7 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
     rerankers = {name: corag.reranker(name) for name in ("bm25", "minilm-maxsim")}
     grid = config_of("-", "", iterations="1,2,5", explorations="0,0.6", cost_weights="0,0.5").grid()
     labeller = Labeller(list(rerankers.values()), grid, reader, corag.embedder(), tokens, budget_tokens, "windows")
-    labeller.choice = choice
+    labeller.settings = SearchSettings(policy="paper", **given)
     for query in queries:
         reader.asked = []
         rows = labeller.label(query, pool)["rows"]
@@ -179,8 +189,8 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
                 iterations=row["iterations"],
                 exploration=row["exploration"],
                 cost_weight=row["cost_weight"],
-                choice=choice,
                 tokens=tokens,
+                **given,
             ).select(query.question, pool.candidates(query), budget_tokens)
             texts.add(selection.text)
             expected = {
@@ -195,6 +205,15 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
                 assert row["orders_scored"] == selection.trace.orders_scored
         # Each context is read once, and no other is.
         assert sorted(text for _, text in reader.asked) == sorted(texts)
+
+
+def test_a_preset_labels_with_its_search_on_logits(small_data, tmp_path, reader):
+    settings = {"preset": "paper", "rerankers": f"cross-encoder(model={save_bert(tmp_path / 'bert')}, backend=torch)"}
+    labeller = Labeller.of(config_of(small_data, tmp_path / "labels.parquet", **settings))
+    assert labeller.rerankers[0].output == "logit"
+    assert labeller.settings == SearchSettings(preset="paper", policy="paper")
+    plain = Labeller.of(config_of(small_data, tmp_path / "labels.parquet"))
+    assert plain.settings == SearchSettings(policy="paper", choice="value-minus-cost")
 
 
 @pytest.mark.slow
