@@ -145,6 +145,11 @@ class EvaluateConfig(SelectionSettings):
         check_choice("task", self.task, Task)
         check_choice("judge_with", self.judge_with, JudgeWith)
         judged = judged_figures(self.judge_figures)
+        if self.judge is None and (judged != judged_figures(GRADE) or self.judge_with != "prompts"):
+            raise InputError(
+                f"judge_figures is {self.judge_figures!r}, judge_with {self.judge_with!r}, but there is no judge; give "
+                "one with --judge, such as ollama(model=llama3.1:8b), or leave them out"
+            )
         if self.judge_with == "deepeval" and GRADE in judged and self.judge_figures != ALL_FIGURES:
             raise InputError(f"judge_figures is {self.judge_figures!r}, but DeepEval has no {GRADE}; name others")
         if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):

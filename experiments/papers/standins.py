@@ -42,6 +42,8 @@ TRAINED = "trained"
 """Setting `agent`: the agent of the study itself."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 """Parts that only a language model can be: they are left out."""
+OF_JUDGE = ("judge_figures", "judge_with")
+"""Settings that say nothing without a judge."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,8 @@ class Standins:
         data.pop("references", None)
         data = {name: value for name, value in data.items() if value is not None}
         settings = {name: value for name, value in settings.items() if value is not None}
+        if "judge" not in settings:
+            settings = {name: value for name, value in settings.items() if name not in OF_JUDGE}
         methods = {label: self.method(text) for label, text in cell.methods.items()}
         return replace(cell, settings=settings, data=data, methods=methods)
 

@@ -229,3 +229,11 @@ def test_deepeval_judges_with_the_same_model(monkeypatch, tmp_path):
     assert empty["judge_error"] == "DeepEval found nothing to judge for faithfulness"
     assert not os.listdir(tmp_path)
     assert all(os.environ[name] == value for name, value in QUIET.items())
+
+
+@pytest.mark.parametrize(
+    "asked", [{"judge_figures": "faithfulness"}, {"judge_figures": "all"}, {"judge_with": "deepeval"}]
+)
+def test_figures_of_a_judge_need_one(small_data, asked):
+    with pytest.raises(InputError, match=r"there is no judge; give one with --judge"):
+        EvaluateConfig(data=str(small_data), **asked)
