@@ -26,17 +26,16 @@ SELECTORS_TO_LABEL = (
     "naive(reranker=minilm-multihop)",
     "naive(reranker=minilm-factoid)",
     "naive(reranker=minilm-softsim)",
-    "naive(reranker=minilm-cosine)",
     "naive(reranker=bm25)",
+    "top-tokens",
     # Named, a reranker shares what it encodes with the others.
     "corag(unit=sentence, reranker=minilm-sentence)",
     "sentence-threshold(reranker=minilm-sentence)",
 )
 """Labelled on every kind."""
 
-OTHER_RETRIEVALS: tuple[Retrieval, ...] = ("vector", "text")
-SELECTORS_OF_OTHER_RETRIEVALS = ("corag", "corag(reranker=minilm-factoid)", "naive(reranker=bm25)")
-"""Labelled too after the other ways to find candidates in a corpus; by default they are found by both joined."""
+OF_A_CORPUS = ("vector > top-tokens", "text > corag(reranker=minilm-factoid)", "text > naive(reranker=bm25)")
+"""Labelled too where candidates are found in a corpus, by default by vector and text joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,7 @@ class Configuration:
 
 def to_label(*, from_corpus: bool) -> tuple[Configuration, ...]:
     """Return the configurations that labels are made of; from a corpus, candidates can be found in several ways."""
-    given = tuple(map(Configuration, SELECTORS_TO_LABEL))
-    others = (Configuration(one, retrieval) for retrieval in OTHER_RETRIEVALS for one in SELECTORS_OF_OTHER_RETRIEVALS)
-    return (*given, *others) if from_corpus else given
+    return tuple(map(Configuration.parse, SELECTORS_TO_LABEL + (OF_A_CORPUS if from_corpus else ())))
 
 
 def parse_configurations(texts: Spellings | Iterable[str]) -> tuple[Configuration, ...]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corag.budget import Budget
+from corag.selectors.corag.agents import SHARED
 from corag.text.data import DataFolder, Query
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import Pool, open_pool
@@ -98,7 +99,8 @@ class Sweep:
     def _parts_of(self, queries: Sequence[Query]) -> Parts:
         if self._parts is None:
             self._parts = Parts(self.config, lambda _: None, queries=queries)
-            self._selectors = dict(self._parts.methods(shared=True).selectors)
+            with SHARED.set({"encoder": self._parts.encoder}):
+                self._selectors = dict(self._parts.methods(shared=True).selectors)
         return self._parts
 
     def _measured(

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from corag.ambient import Ambient
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.runtime import current, holding
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
@@ -31,6 +32,9 @@ AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
 DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
+
+SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
+"""Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
 
 
 def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgent | None:
@@ -150,7 +154,7 @@ class UsableRerankers:
 
     def __init__(self, *, strict: bool = False, offered: Mapping[str, Any] = MappingProxyType({})) -> None:
         self._strict = strict
-        self._offered = offered
+        self._offered = {**SHARED.get(), **offered}
         self._runtime = current()
         self._usable: dict[str, Reranker] = {}
         self._reasons: dict[str, str] = {}
