@@ -32,6 +32,20 @@ def label(config: Any) -> None:
     say(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 
 
+def tune(config: Any) -> None:
+    """Choose a configuration for the user's own questions."""
+    from experiments.tune.tune import tune
+
+    found = tune(config)
+    chosen = found.chosen
+    say(
+        f"chosen: {chosen.configuration}"
+        + (f", and a router of {len(chosen.router.configurations)} kinds" if chosen.router else "")
+    )
+    say(found.verdict)
+    say(f"checkpoint and report in {config.out}; use it with: corag ask 'your question' --agent {config.out}")
+
+
 def train(config: Any) -> None:
     """Train an agent."""
     from experiments.agents.train import train

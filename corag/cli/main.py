@@ -34,6 +34,7 @@ COMMANDS = {
     "index": ("corag.cli.index:IndexConfig", "corag.cli.index:run"),
     "ask": ("corag.cli.ask:AskConfig", "corag.cli.ask:run"),
     "list": ("corag.cli.parts:ListConfig", "corag.cli.parts:run"),
+    "tune": ("experiments.tune.config:TuneConfig", "corag.cli.experiments:tune"),
     "label": ("experiments.labels.config:LabelConfig", "corag.cli.experiments:label"),
     "train": ("experiments.agents.train:TrainAgentConfig", "corag.cli.experiments:train"),
     "sweep": ("experiments.agents.sweep:SweepConfig", "corag.cli.experiments:sweep"),

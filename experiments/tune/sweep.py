@@ -52,12 +52,14 @@ class Sweep:
         candidates: Where candidates come from; what a configuration says about retrieval comes first.
         config: Reader, budget, tokenizer and embedder.
         configurations: What is measured.
+        index: Index of the corpus; by default one is built in the cache folder.
     """
 
     folder: DataFolder
     candidates: CandidateSettings
     config: EvaluateConfig
     configurations: Sequence[Configuration]
+    index: str | None = None
     _parts: Parts | None = field(default=None, init=False)
     _selectors: dict[str, Any] = field(default_factory=dict, init=False)
 
@@ -90,6 +92,7 @@ class Sweep:
                 queries,
                 parts.embedder,
                 replace(self.candidates, retrieval=retrieval or self.candidates.retrieval),
+                index=self.index,
                 documents_limit=self.candidates.num_candidates,
                 quiet=True,
             )

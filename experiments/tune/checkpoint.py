@@ -1,0 +1,133 @@
+"""The checkpoint of a tuning: what was chosen, the router's weights, and one page about it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corag.optional import require
+from corag.selectors.corag.tuned import CENTRES, CONFIG_FILE, FORM, FORMAT_VERSION, WEIGHTS_FILE
+from corag.text.visible import to_json
+from experiments.run.journal import write_atomically
+from experiments.tune.config import TuneConfig
+from experiments.tune.configurations import Configuration
+
+if TYPE_CHECKING:
+    from experiments.tune.tune import Tuned
+
+COLUMNS = {"f1": "F1", "rougeL": "ROUGE-L", "evidence_recall": "evidence recall", "cost_tokens": "tokens"}
+PAGE = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title>
+<style>
+body{{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
+td,th{{padding:.1em .6em;text-align:left}}
+table{{border-collapse:collapse}}tr:nth-child(even){{background:#f4f4f4}}</style>
+{body}</html>
+"""
+
+
+def write_checkpoint(out: Path, found: Tuned, config: TuneConfig, record: Mapping[str, Any]) -> None:
+    """Write the folder; what an earlier tuning left there is replaced."""
+    out.mkdir(parents=True, exist_ok=True)
+    chosen, router = found.chosen, found.chosen.router
+    text = report(found, config)
+    write_atomically(out / "README.md", text)
+    write_atomically(out / "report.html", page(text))
+    if router is not None:
+        save = require("safetensors.numpy", "models").save
+        write_atomically(out / WEIGHTS_FILE, save({CENTRES: router.centres.astype(np.float32)}))
+    content = {
+        "form": FORM,
+        "format_version": FORMAT_VERSION,
+        "chosen": asdict(Configuration.parse(chosen.configuration)),
+        "router": None if router is None else [Configuration.parse(name).selector for name in router.configurations],
+        "budget_tokens": config.budget,
+        "configurations": list(found.names),
+        "estimates": {name: asdict(one) for name, one in chosen.estimates.items()},
+        "lead": asdict(chosen.lead),
+        "router_lead": None if chosen.router_lead is None else asdict(chosen.router_lead),
+        "verdict": found.verdict,
+        "questions": found.questions,
+        **record,
+    }
+    # Last: a folder with this file is a whole checkpoint.
+    write_atomically(out / CONFIG_FILE, to_json(content, indent=2) + "\n")
+
+
+def report(found: Tuned, config: TuneConfig) -> str:
+    """Return the page about a tuning, as Markdown."""
+    chosen = found.chosen
+    shown = [name for name in COLUMNS if any(name in of_one for of_one in found.means.values())]
+    header = ["configuration", *(COLUMNS[name] for name in shown), "own gain", "shrunken gain", "own share"]
+    rows = []
+    for name in sorted(found.names, key=lambda name: -_gain(found, name)):
+        figures = [_number(found.means[name].get(figure), 0 if figure == "cost_tokens" else 3) for figure in shown]
+        one = chosen.estimates.get(name)
+        gains = ["", "", ""] if one is None else [_signed(one.own), _signed(one.posterior), f"{one.weight:.0%}"]
+        mark = f"**`{name}`**" if name == chosen.configuration else f"`{name}`"
+        rows.append([mark, *figures, *gains])
+    table = "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+    answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
+    sealed = f" {found.sealed} sealed questions were left out." if found.sealed else ""
+    weights = f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}"
+    methods = f"corag,corag(agent={config.out})"
+    return f"""\
+# Tuned on {Path(config.data).resolve().name}
+
+**{found.verdict}**
+
+Chosen: `{chosen.configuration}`. {_router_line(found)}
+
+```sh
+corag ask "..." --agent {config.out}
+corag evaluate --data {config.data} --methods "{methods}" --budget {config.budget} --out result.json
+```
+
+{found.questions} questions in {found.groups} groups that share documents, {config.budget} tokens of context.{sealed}
+Quality: {answer} of the answer by `{config.reader}` and evidence recall, with weights {weights}.
+
+{table}
+
+Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, weighed against
+what other kinds of questions say; the own share is the weight of these questions. The highest shrunken gain is chosen.
+
+On questions that took no part in the choice (cross-validation, questions that share documents together): {chosen.lead}.
+A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests.
+"""
+
+
+def page(markdown: str) -> str:
+    """Return a page in HTML."""
+    from markdown_it import MarkdownIt
+
+    title = markdown.partition("\n")[0].removeprefix("# ")
+    return PAGE.format(title=html.escape(title), body=MarkdownIt().enable("table").render(markdown))
+
+
+def _gain(found: Tuned, name: str) -> float:
+    one = found.chosen.estimates.get(name)
+    return 0.0 if one is None else one.posterior
+
+
+def _router_line(found: Tuned) -> str:
+    router, gain = found.chosen.router, found.chosen.router_lead
+    if gain is None:
+        return "There were too few questions to look for kinds among them."
+    if router is None:
+        return f"Kinds among the questions, each with a choice of its own, gained nothing that is certain: {gain}."
+    names = ", ".join(f"`{name}`" for name in router.configurations)
+    number = len(router.configurations)
+    return f"{number} kinds of questions have a choice of their own ({names}); over one choice for all: {gain}."
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
