@@ -141,7 +141,7 @@ def ask(
     reader: Spelling | Reader = "minilm-reader",
     embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
-    retrieval: Retrieval = "hybrid",
+    retrieval: Retrieval | None = None,
     tokens: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
     hear: Callable[[str], None] | None = None,
@@ -160,7 +160,8 @@ def ask(
         embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts. What a retriever
             finds is embedded only where the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts are offered to the selector.
-        retrieval: How the index finds them; see `ChunkIndex.retrieve`.
+        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default as a checkpoint of `corag tune` says,
+            else `hybrid`.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
         hear: Called with each piece of the answer as it is written, where the reader is a `StreamingReader`.
@@ -195,7 +196,8 @@ def ask(
             with _timed(seconds, "embed"):
                 vector = vectors_by(embedding, [question])[0]
             with _timed(seconds, "retrieve"):
-                candidates = source.retrieve(question, vector, num_candidates, retrieval)
+                how = retrieval or getattr(selecting, "retrieval", None) or "hybrid"
+                candidates = source.retrieve(question, vector, num_candidates, how)
         elif callable(source):
             with _timed(seconds, "retrieve"):
                 candidates = candidates_of(source(question, num_candidates), num_candidates)

@@ -38,7 +38,7 @@ class AskConfig(Runtime):
         prefilter: Share of orders that the reranker scores; below 1 a surrogate ranks them first. Method `corag` only.
         num_candidates: Number of chunks that the index offers.
         retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
-            (hybrid).
+            (hybrid); by default as a checkpoint of `corag tune` says, else hybrid.
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
         prompt: What a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}.
@@ -61,7 +61,7 @@ class AskConfig(Runtime):
     window: str | None = None
     prefilter: float | None = None
     num_candidates: int = 20
-    retrieval: Retrieval = "hybrid"
+    retrieval: Retrieval | None = None
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
     tokenizer: Spelling = AUTO

@@ -75,7 +75,8 @@ def report(found: Tuned, config: TuneConfig) -> str:
     answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
     sealed = f" {found.sealed} sealed questions were left out." if found.sealed else ""
     weights = f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}"
-    methods = f"corag,corag(agent={config.out})"
+    retrieval = Configuration.parse(chosen.configuration).retrieval
+    methods = f'"corag,corag(agent={config.out})"' + (f" --retrieval {retrieval}" if retrieval else "")
     return f"""\
 # Tuned on {Path(config.data).resolve().name}
 
@@ -85,7 +86,7 @@ Chosen: `{chosen.configuration}`. {_router_line(found)}
 
 ```sh
 corag ask "..." --agent {config.out}
-corag evaluate --data {config.data} --methods "{methods}" --budget {config.budget} --out result.json
+corag evaluate --data {config.data} --methods {methods} --budget {config.budget} --out result.json
 ```
 
 {found.questions} questions in {found.groups} groups that share documents, {config.budget} tokens of context.{sealed}
@@ -93,8 +94,9 @@ Quality: {answer} of the answer by `{config.reader}` and evidence recall, with w
 
 {table}
 
-Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, weighed against
-what other kinds of questions say; the own share is the weight of these questions. The highest shrunken gain is chosen.
+Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, weighed
+against what other kinds of questions say; the own share is the weight of these questions. The highest shrunken gain is
+chosen.
 
 On questions that took no part in the choice (cross-validation, questions that share documents together): {chosen.lead}.
 A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests.

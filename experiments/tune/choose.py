@@ -23,7 +23,7 @@ FOLDS = 5
 CLUSTERS = (2, 3, 4)
 """Numbers of kinds that are looked for among the questions."""
 MIN_CLUSTER = 20
-"""Questions that a kind must have, on average, for a router to be tried."""
+"""Different questions that a kind must have, on average, for a router to be tried."""
 SIGNIFICANT = 0.05
 
 
@@ -134,8 +134,9 @@ def _router(
 ) -> tuple[Router | None, Lead | None]:
     """Return a router where one beats the single choice on questions that took no part, and its lead."""
     tried: list[tuple[Lead, int]] = []
+    distinct = len(np.unique(questions.vectors, axis=0))
     for clusters in CLUSTERS:
-        if len(questions.qualities) < clusters * MIN_CLUSTER:
+        if distinct < clusters * MIN_CLUSTER:
             continue
         routed = np.zeros(len(questions.qualities))
         for fold in np.unique(parts):

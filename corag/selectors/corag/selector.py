@@ -16,6 +16,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import (
     DEFAULT_AGENT,
+    NO_AGENT,
     SHIPPED_AGENT,
     AgentSource,
     Shipped,
@@ -28,14 +29,16 @@ from corag.selectors.corag.agents import (
 from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import Scale, SearchPlan, search_problems
 from corag.selectors.corag.settings import SearchSettings
+from corag.selectors.corag.tuned import Tuned, TunedChoice, is_tuned
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem
 from corag.text.units import SENTENCE
-from corag.types import Candidate, Embedder, Reranker, TokenCounter
+from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
+    from corag.index.search import Retrieval
 
 DEFAULT_SURROGATE = "minilm-pooled"
 
@@ -78,10 +81,12 @@ class Corag(BudgetedSelector):
             because finding the scale takes the value of every single candidate.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
-        agent: A checkpoint folder or a loaded agent; it then predicts what is not given of reranker, iterations, c and
-            lambda for each question. None or `none`: all is as given above. `default`: the agent that ships with the
-            project, if it can be used here, passages are chosen, of which it has learnt, and nothing above from
-            `reranker` to `prefilter` is given; where it cannot, the trace says why under `no_agent`.
+        agent: The folder of a checkpoint, or a loaded agent; it then predicts what is not given of reranker,
+            iterations, c and lambda for each question. With a checkpoint of `corag tune`, the selector that it names
+            chooses, and nothing above from `reranker` to `prefilter` may be given. None or `none`: all is as given
+            above. `default`: the agent that ships with the project, if it can be used here, passages are chosen, of
+            which it has learnt, and nothing above from `reranker` to `prefilter` is given; where it cannot, the trace
+            says why under `no_agent`.
         strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -133,6 +138,7 @@ class Corag(BudgetedSelector):
             prefilter=prefilter,
         )
         plain = reranker is None and self._settings.plain
+        given_unit = unit
         if unit is None:
             unit = "auto" if plain and agent == DEFAULT_AGENT else "passage"
         super().__init__(unit=unit, max_units=max_units, tokens=make_tokens(tokens or "minilm"))
@@ -140,6 +146,15 @@ class Corag(BudgetedSelector):
         check_choice("scale", self.scale, Scale)
         self.window = check_policy(window)
         embedder = None if embedder is None else make_embedder(embedder)
+        self._tuned: TunedChoice | None = None
+        if is_tuned(agent):
+            if not plain or given_unit is not None:
+                raise InputError(
+                    f"agent {str(agent)!r} is a checkpoint of corag tune, which chose selector, reranker and unit; "
+                    "leave these settings out, or leave out the agent"
+                )
+            self._tuned = TunedChoice(Tuned.load(str(agent)), self.tokens, embedder)
+            agent = NO_AGENT
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:
             self.agent = load_agent(agent, strict=strict and reranker is None)
@@ -183,7 +198,24 @@ class Corag(BudgetedSelector):
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
 
+    @property
+    def retrieval(self) -> Retrieval | None:
+        """How candidates are best found in an index, where a checkpoint says so."""
+        return None if self._tuned is None else self._tuned.tuned.retrieval
+
+    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+        """Return what is chosen from; see `BudgetedSelector`."""
+        if self._tuned is not None:
+            return self._tuned.selector(query).problem(query, candidates, budget_tokens)
+        return super().problem(query, candidates, budget_tokens)
+
+    def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
+        """Choose from a problem that is set up already; see `BudgetedSelector`."""
+        return super().select_from(problem, choice) if self._tuned is None else self._tuned.selection(problem, choice)
+
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        if self._tuned is not None:
+            return self._tuned.choices(problems)
         predictions = self._predict_many(problems)
         plans = [self._plan(problem, prediction) for problem, prediction in zip(problems, predictions, strict=True)]
         found = search_problems(problems, plans, self.scale)
