@@ -262,7 +262,7 @@ def test_a_checkpoint_has_no_model_fetched(tmp_path):
 )
 def test_a_damaged_checkpoint_is_one_clear_error(tmp_path, change):
     folder = checkpoint(tmp_path / "c", "top-k", **change)
-    with pytest.raises(ModelError, match="is no readable checkpoint of corag tune|format_version 2, this version"):
+    with pytest.raises(ModelError, match=r"is no readable checkpoint of corag tune|format_version 2, this version"):
         Tuned.load(folder)
 
 
