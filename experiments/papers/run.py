@@ -226,7 +226,8 @@ class _Driver:
     def _bench(self, measured: Measured) -> None:
         from experiments.bench.run import PARTS, BenchConfig, bench
 
-        settings = dict(self._study.bench)
+        given = self._study.bench.items()
+        settings: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
         work = fingerprint([settings, self._study.name])
         kept = self._folder / "bench.json"
         if settings["part"] not in PARTS:

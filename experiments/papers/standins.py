@@ -214,6 +214,9 @@ def described(cells: list[Cell], stood_in: list[Cell]) -> list[str]:
             before, after = str(cell.settings.get(role, "")), str(other.settings.get(role, ""))
             if before and before != after:
                 pairs.setdefault(role, {})[before] = after
+        changed = {label: other.methods[label] for label, text in cell.methods.items() if other.methods[label] != text}
+        for label, after in changed.items():
+            pairs.setdefault("methods", {}).setdefault(label, after)
     return [
         f"{role}: " + ", ".join(f"{after} for {before}" for before, after in found.items())
         for role, found in pairs.items()
