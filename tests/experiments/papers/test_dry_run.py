@@ -69,7 +69,9 @@ def write_real(root, folder):
             continue
         WRITERS[name](folder / name)
         listed = ",".join(sorted(splits))
-        get_data(GetConfig(name, str(root / name), splits=listed, from_=str(folder / name), quiet=True))
+        corpus = "" if SOURCES[name].own_passages else str(write_set(root / "articles", splits))
+        settings = {"splits": listed, "corpus": corpus, "from_": str(folder / name), "quiet": True}
+        get_data(GetConfig(name, str(root / name), **settings))
 
 
 @pytest.fixture(scope="module")
