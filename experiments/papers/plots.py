@@ -38,11 +38,11 @@ def draw(measured: Measured) -> str:
     columns = min(COLUMNS, len(grid))
     rows = -(-len(grid) // columns)
     figure = new_figure(WIDTH * columns, HEIGHT * rows + 0.9)
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel, (where, y) in zip(axes, grid, strict=False):
         _KINDS[plot.kind](panel, measured, plot, where, y)
         _finish(panel, where)
-    for panel in list(axes)[len(grid) :]:
+    for panel in axes[len(grid) :]:
         panel.set_axis_off()
     return _with_legend(figure, measured)
 
@@ -90,7 +90,7 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
             x = places[place] if is_axis else _value(measured, plot.x, here)
             if found is not None and x is not None:
                 points.append((x, *found))
-                if not is_axis:
+                if not is_axis and len(names) > 1:
                     place_of = {"textcoords": "offset points", "xytext": (5, 6), "fontsize": FONT - 3}
                     panel.annotate(_plain(value), (x, found.value), **place_of)
             if is_axis and isinstance(own := measured.published(y, here), int | float):
@@ -151,6 +151,7 @@ def _histogram(panel: Any, measured: Measured, plot: Plot, where: Where, x: str)
     for name, found in values.items():
         style = {"color": _style(measured, plot, name)["color"], "linewidth": 2.2}
         panel.hist(found, bins=bins, histtype="step", label=name, **style)
+    panel.xaxis.get_major_locator().set_params(integer=whole)
     panel.set_xlabel(f"{heading(x)} of a question")
     panel.set_ylabel("questions")
 

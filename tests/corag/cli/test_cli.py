@@ -46,11 +46,11 @@ def names_of(settings_type):
 
 # --- Flags and help ---
 
-POSITIONAL = {("ask", "question"), ("bench", "part"), ("data-get", "name")}
+POSITIONAL = {("ask", "question"), ("bench", "part"), ("data-get", "name"), ("reproduce", "name")}
 
 
 def test_the_commands_are_those_of_the_design(capsys):
-    names = "demo index ask list label train sweep train-adapter evaluate evaluate-agent"
+    names = "demo index ask list tune label train sweep train-adapter evaluate evaluate-agent reproduce"
     assert list(COMMANDS) == [*names.split(), "data-list", "data-get", "references", "report", "bench"]
     assert run("--help") == 0
     said = capsys.readouterr().out.split()
