@@ -199,7 +199,7 @@ class Corag(BudgetedSelector):
         return self._choose_many([problem])[0]
 
     @property
-    def retrieval(self) -> Retrieval | None:
+    def wanted_retrieval(self) -> Retrieval | None:
         """How candidates are best found in an index, where a checkpoint says so."""
         return None if self._tuned is None else self._tuned.tuned.retrieval
 

@@ -14,6 +14,8 @@ NAMES = tuple(study_files())
 MEASURED = tuple(name for name in NAMES if not find_study(name).includes and find_study(name).work != "bench")
 """Studies that compare or count; the others are parts of a benchmark, or consist of these."""
 COPIES = 12
+MANY_CANDIDATES = ("hotpotqa", "musique")
+"""Sets whose candidates are drawn with a share of noise."""
 UNANSWERED = ("msmarco", "amazon-phones")
 """Sets whose reference answers have to be written."""
 
@@ -59,6 +61,11 @@ def write_set(folder: Path, splits: set[str]) -> Path:
         ]
     if folder.name in UNANSWERED:
         queries = [{**query, "answers": []} for query in queries]
+    if folder.name.startswith("halueval"):
+        queries = [{**query, "hallucinated_answer": "a lighthouse"} for query in queries]
+    if folder.name in MANY_CANDIDATES:
+        every = [row["id"] for row in DOCUMENTS]
+        return write_folder(folder, DOCUMENTS, [{**query, "candidates": every} for query in queries])
     make = {"edc2-rag": _marked, "squad": _one_article}.get(folder.name, lambda queries: (DOCUMENTS[:7], queries))
     return write_folder(folder, *make([{**query, "candidates": query["candidates"][:2]} for query in queries]))
 

@@ -229,8 +229,8 @@ def test_the_chosen_selector_chooses_as_it_does_alone(tmp_path):
     alone = corag.selector("naive(reranker=bm25)")
     ours, theirs = (one.select("Who founded Tolmere?", candidates(), 40) for one in (made, alone))
     assert (ours.ids, ours.text, ours.cost_tokens) == (theirs.ids, theirs.text, theirs.cost_tokens)
-    assert made.retrieval == "text"
-    assert Corag(reranker="bm25").retrieval is None
+    assert made.wanted_retrieval == "text"
+    assert Corag(reranker="bm25").wanted_retrieval is None
 
 
 def test_a_router_takes_the_selector_of_the_nearest_kind(tmp_path):
