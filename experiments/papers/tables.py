@@ -87,6 +87,8 @@ def text(name: str, value: Any) -> str:
     """Return a figure as tables show it."""
     if value is None or isinstance(value, str):
         return value or "-"
+    if isinstance(value, int):
+        return f"{value:,}"
     digits = FIGURES.get(name, Figure(name)).digits
     return f"{value:.{digits}f}".replace("0.", ".", 1) if digits == 3 and abs(value) < 1 else f"{value:,.{digits}f}"
 
@@ -218,7 +220,9 @@ def _text(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:,.1f}" if abs(value) >= 10 else f"{value:.3g}"
+        if abs(value) >= 10:
+            return f"{value:,.1f}"
+        return f"{value:.3g}" if abs(value) >= 0.01 or not value else f"{value:.3f}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
