@@ -97,19 +97,22 @@ class Measured:
         return Interval(value, value, value)
 
     def lead(self, name: str, where: Where) -> Interval | None:
-        """Return what a method gains over the baseline in a figure, with its interval over the same questions.
+        """Return what a method, or a value of an axis, gains over the baseline, with its interval.
 
-        None for the baseline itself, where a side lacks the figure, and for a figure that questions do not have.
+        Both sides are of the same questions. None for the baseline itself, where a side lacks the figure, and for a
+        figure that questions do not have.
         """
-        baseline = self.study.baseline
-        if baseline is None or where.get(METHOD) in (None, baseline):
+        if self.study.against is None:
+            return None
+        axis, baseline = self.study.against
+        if where.get(axis) in (None, baseline):
             return None
         figures, statistic = definition(name)
         mine = self.at(where)
-        others = self.at({**where, METHOD: baseline})
-        cells = {_cell(one) for one in mine} & {_cell(one) for one in others}
-        ours = _by_question([one for one in mine if _cell(one) in cells], figures)
-        theirs = _by_question([one for one in others if _cell(one) in cells], figures)
+        others = self.at({**where, axis: baseline})
+        cells = {_beside(one, axis) for one in mine} & {_beside(one, axis) for one in others}
+        ours = _by_question([one for one in mine if _beside(one, axis) in cells], figures)
+        theirs = _by_question([one for one in others if _beside(one, axis) in cells], figures)
         both = [key for key in ours if key in theirs]
         if not both or name in TOTALS:
             return None
@@ -140,7 +143,7 @@ class Measured:
             "standin": self.standin,
             "seconds": round(self.seconds, 1),
             "remarks": self.remarks,
-            "baseline": self.study.baseline,
+            "baseline": None if self.study.against is None else dict([self.study.against]),
             "cells": [dict(self._record(one)) for one in self.found],
             "lines": self.lines,
         }
@@ -153,8 +156,9 @@ class Measured:
                     yield f"{name}" if key == "figure" else f"{name}_lead", value._asdict()
 
 
-def _cell(one: Found) -> tuple[tuple[str, str], ...]:
-    return tuple((name, value) for name, value in one.values.items() if name != METHOD)
+def _beside(one: Found, axis: str) -> tuple[tuple[str, str], ...]:
+    """Return all values but that of an axis."""
+    return tuple((name, value) for name, value in one.values.items() if name != axis)
 
 
 def _by_question(found: Sequence[Found], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:

@@ -140,7 +140,8 @@ class Study:
         skip: Combinations of values that are left out, each as values or lists of values by axis; with `method`, only
             these methods.
         methods: Selectors by the names that the table shows.
-        baseline: Method that all others are compared with, question by question.
+        baseline: Method that all others are compared with, question by question; or a value of an axis, such as
+            `{cost_weight: 0}`, that its other values are compared with.
         figures: Figures of the table and of the comparison with the baseline.
         table: Layout of the table.
         plot: Layout of the figure; None for none.
@@ -163,7 +164,7 @@ class Study:
     axes: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     skip: tuple[Mapping[str, Any], ...] = ()
     methods: Mapping[str, str] = field(default_factory=dict)
-    baseline: str | None = None
+    baseline: str | Mapping[str, Any] | None = None
     figures: tuple[str, ...] = ()
     table: Table = field(default_factory=Table)
     plot: Plot | None = None
@@ -186,8 +187,16 @@ class Study:
             raise InputError("a comparison has methods and figures; give both, or includes")
         if self.work == "bench" and "part" not in self.bench:
             raise InputError("bench names no part; give bench: {part: ...}, one of `corag bench --help`")
-        if self.baseline is not None and self.baseline not in self.methods:
-            raise InputError(f"baseline {self.baseline!r} is no method{nearest(self.baseline, self.methods)}")
+        if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
+            raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
+        if self.against is not None:
+            axis, value = self.against
+            if axis != METHOD and axis not in self.axes:
+                raise InputError(f"baseline {axis!r} is no axis{nearest(axis, self.axes)}")
+            known: Mapping[str, Any] = self.methods if axis == METHOD else self.axes[axis]
+            if value not in known:
+                what = "method" if axis == METHOD else f"value of {axis}"
+                raise InputError(f"baseline {value!r} is no {what}{nearest(value, known)}")
 
     def check_names(self) -> None:
         """Raise `InputError` for an axis, or a value of one, that the study does not have."""
@@ -212,6 +221,16 @@ class Study:
                 raise InputError(
                     f"published row {dict(row)} has not a value for each of {', '.join(self.published_figures)}"
                 )
+
+    @property
+    def against(self) -> tuple[str, str] | None:
+        """Axis, or `method`, and value of the baseline."""
+        if self.baseline is None:
+            return None
+        if isinstance(self.baseline, str):
+            return METHOD, self.baseline
+        [(axis, value)] = self.baseline.items()
+        return str(axis), str(value)
 
     @property
     def table_figures(self) -> tuple[str, ...]:

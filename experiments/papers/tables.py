@@ -68,7 +68,7 @@ def notes(measured: Measured) -> list[str]:
     if study.baseline is not None and measured.found:
         found.insert(
             0,
-            f"{MARK} differs from {study.baseline}: the 95% interval of the difference, by paired bootstrap over "
+            f"{MARK} differs from {_baseline(measured)}: the 95% interval of the difference, by paired bootstrap over "
             f"questions ({RESAMPLES:,} samples), leaves out 0.",
         )
     if study.published.note:
@@ -156,8 +156,10 @@ def _leads(measured: Measured) -> list[Sheet]:
     """Return the table of what each method gains over the baseline."""
     study = measured.study
     axes = [name for name in (*study.table.columns, *study.table.rows) if name != METHOD]
+    if len(measured.values(METHOD)) > 1:
+        axes.append(METHOD)
     lines = []
-    for where in _combinations(measured, (*axes, METHOD)):
+    for where in _combinations(measured, axes):
         leads = {name: measured.lead(name, where) for name in study.table_figures}
         if any(leads.values()):
             cells = [
@@ -169,8 +171,16 @@ def _leads(measured: Measured) -> list[Sheet]:
             lines.append([*where.values(), *cells])
     if not lines:
         return []
-    headings = [*map(heading, axes), METHOD, *map(heading, study.table_figures)]
-    return [Sheet(f"Gain over {study.baseline}, with 95% intervals:", headings, lines)]
+    headings = [*map(heading, axes), *map(heading, study.table_figures)]
+    return [Sheet(f"Gain over {_baseline(measured)}, with 95% intervals:", headings, lines)]
+
+
+def _baseline(measured: Measured) -> str:
+    """Return what others are compared with, as a table calls it."""
+    if measured.study.against is None:
+        return ""
+    axis, value = measured.study.against
+    return value if axis == METHOD else f"{heading(axis)} {value}"
 
 
 def _of_paper(measured: Measured) -> list[Sheet]:

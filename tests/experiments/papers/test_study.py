@@ -40,6 +40,9 @@ def small(**changes):
         ({"table": {"rows": ["bugdet"]}}, "'bugdet' is no axis (did you mean 'budget'?)"),
         ({"table": {"row": ["budget"]}}, "table has no 'row'"),
         ({"baseline": "naive"}, "baseline 'naive' is no method (did you mean 'Naive'?)"),
+        ({"baseline": {"cost_wieght": 0}}, "baseline 'cost_wieght' is no axis (did you mean 'cost_weight'?)"),
+        ({"baseline": {"cost_weight": 1}}, "baseline '1' is no value of cost_weight"),
+        ({"baseline": {"cost_weight": 0, "budget": 64}}, "give a method, or one value of one axis"),
         ({"skip": [{"budget": 65}]}, "budget has no value '65'; it has 64, 96"),
         ({"published": {"rows": [{"budget": 64, "method": "Top", "values": [1, 2]}]}}, "not a value for each of"),
         ({"plot": {"kind": "pie"}}, "plot.kind is 'pie'"),
@@ -109,6 +112,22 @@ def test_figures_leads_and_the_papers_own_by_hand():
     assert "| 0 | Naive | .250 |" in text
     # What has no place beside ours stands below.
     assert "The paper's own figures, table 9:" in text and "| 96 | 0 | CORAG | .800 |" in text
+
+
+def test_values_of_an_axis_are_compared_with_one_of_them():
+    both = [
+        found(method, value, [low] * 10) for method in ("CORAG", "Top") for value, low in (("0", 0.5), ("0.3", 0.2))
+    ]
+    measured = Measured(small(baseline={"cost_weight": 0}), False, both)
+    lead = measured.lead("evidence_recall", {"budget": "64", "cost_weight": "0.3", "method": "CORAG"})
+    assert lead.value == pytest.approx(-0.3) and lead.differs
+    # Over all methods, each question is paired with itself.
+    assert measured.lead("evidence_recall", {"cost_weight": "0.3"}).value == pytest.approx(-0.3)
+    assert measured.lead("evidence_recall", {"cost_weight": "0", "method": "CORAG"}) is None
+    text = markdown(measured)
+    assert "| 0.3 | CORAG | .200† |" in text and "| 0 | CORAG | **.500** |" in text
+    assert "Gain over lambda 0, with 95% intervals:" in text and "† differs from lambda 0:" in text
+    assert "| 64 | 0.3 | CORAG | -.300 (-.300 to -.300) |" in text
 
 
 def test_a_question_asked_in_several_cells_counts_once():
