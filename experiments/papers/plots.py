@@ -194,18 +194,25 @@ def draw_cases(cases: Sequence[Case], title: str) -> str:
     """Return contexts side by side, a row of boxes for each question."""
     columns = max(len(case.contexts) for case in cases)
     boxes = [[_box(method, *found) for method, found in case.contexts.items()] for case in cases]
-    heights = [max(box.count("\n") + 1 for box in row) * 0.2 + 1.0 for row in boxes]
+    asked = [
+        textwrap.fill(textwrap.shorten(f"{case.question}  [{case.reference}]", 240, placeholder=" ..."), 38 * columns)
+        for case in cases
+    ]
+    above = [0.2 * (text.count("\n") + 1) + 0.15 for text in asked]
+    heights = [
+        max(box.count("\n") + 1 for box in row) * 0.17 + over + 0.3 for row, over in zip(boxes, above, strict=True)
+    ]
     figure = new_figure(4.3 * columns, sum(heights) + 0.5)
     figure.suptitle(_plain(title), fontsize=FONT + 1, y=0.995, va="top")
-    grid = figure.add_gridspec(len(cases), columns, height_ratios=heights, hspace=0.05, wspace=0.04)
-    for number, (case, row) in enumerate(zip(cases, boxes, strict=True)):
+    grid = figure.add_gridspec(len(cases), columns, height_ratios=heights, hspace=0, wspace=0.04)
+    for number, row in enumerate(boxes):
         for place, box in enumerate(row):
             panel = figure.add_subplot(grid[number, place])
             panel.set_axis_off()
-            panel.text(0, 0.9, _plain(box), va="top", fontsize=FONT - 3, family="monospace", wrap=False)
+            below = 1 - above[number] / heights[number]
+            panel.text(0, below, _plain(box), va="top", fontsize=FONT - 3, family="monospace", wrap=False)
             if place == 0:
-                asked = textwrap.shorten(f"{case.question}  [{case.reference}]", 150, placeholder=" ...")
-                panel.text(0, 1, _plain(asked), va="top", fontsize=FONT - 1, fontweight="bold")
+                panel.text(0, 1, _plain(asked[number]), va="top", fontsize=FONT - 1, fontweight="bold")
     figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=1 - 0.4 / figure.get_figheight())
     return to_svg(figure)
 

@@ -76,6 +76,9 @@ def report(found: Tuned, config: TuneConfig) -> str:
     sealed = f" {found.sealed} sealed questions were left out." if found.sealed else ""
     weights = f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}"
     retrieval = Configuration.parse(chosen.configuration).retrieval
+    power = "Every fold chose the default."
+    if chosen.lead.visible:
+        power = f"A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests."
     methods = f'"corag,corag(agent={config.out})"' + (f" --retrieval {retrieval}" if retrieval else "")
     return f"""\
 # Tuned on {Path(config.data).resolve().name}
@@ -99,7 +102,7 @@ against what other kinds of questions say; the own share is the weight of these 
 chosen.
 
 On questions that took no part in the choice (cross-validation, questions that share documents together): {chosen.lead}.
-A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests.
+{power}
 """
 
 
