@@ -12,8 +12,10 @@ from typing import Any
 from corag.cli.console import say, stderr
 from corag.errors import InputError
 from corag.models.runtime import Runtime
+from corag.text.data import DataFolder
 from corag.text.find import find_data, folder_name
 from experiments.data.references import ReferencesConfig, write_references
+from experiments.data.splits import questions_of
 from experiments.data.stress_sets import StressConfig, stress_sets
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.cells import Run
@@ -73,7 +75,7 @@ class Workshop:
             raise InputError("a set has noise and redundancy; give one of both")
         name = str(settings["data"])
         data = write_demo(self._folder / "data", passages=bool(kinds)) if name == DEMO else find_data(name)
-        if how.get("references"):
+        if how.get("references") and not _answered(data, settings):
             reader = how.get("references_reader") or settings["reader"]
             data = self._with_references(data, str(reader), settings)
         return self._with_stress(data, kinds[0], settings, how) if kinds else data
@@ -140,6 +142,12 @@ class Workshop:
     def _place(self, shelf: str, data: Path, what: str, settings: Any) -> Path:
         name = folder_name(data.name)
         return self._folder / shelf / f"{name}-{what}-{fingerprint([str(data.resolve()), settings])[:8]}"
+
+
+def _answered(data: Path, settings: Mapping[str, Any]) -> bool:
+    """Return whether every question that is asked has reference answers already."""
+    queries = questions_of(DataFolder.open(data), settings.get("split", "dev"), settings.get("limit"))
+    return all(query.answers for query in queries)
 
 
 LEAST_TO_LEARN = 12

@@ -13,8 +13,8 @@ import numpy as np
 
 from corag.errors import InputError
 from corag.types import FloatArray
+from experiments.agents.figures import gap_interval, sign_flip_p
 
-RESAMPLES = 4000
 POWER = 1.96 + 0.84
 """Standard errors that a lead must be for four runs in five to find it at p < .05 (two-sided)."""
 
@@ -88,16 +88,11 @@ def lead(differences: FloatArray, groups: Sequence[str], *, seed: int = 0) -> Le
     if not len(differences):
         raise InputError("no question has figures of both configurations; give questions with answers or gold")
     _, place = np.unique(np.array(groups, dtype=str), return_inverse=True)
-    sums = np.bincount(place, weights=differences)
-    sizes = np.bincount(place)
     mean = float(differences.mean())
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, len(sums), (RESAMPLES, len(sums)))
-    low, high = np.percentile(sums[rows].sum(axis=1) / sizes[rows].sum(axis=1), [2.5, 97.5]).tolist()
-    flipped = np.abs(random.choice([-1.0, 1.0], (RESAMPLES, len(sums))) @ sums)
-    p = float((1 + np.count_nonzero(flipped >= abs(sums.sum()) - 1e-12)) / (1 + RESAMPLES))
+    low, high = gap_interval(differences, np.ones(len(differences)), place, seed)
+    p = sign_flip_p(differences, place, seed)
     spread = standard_error(differences, groups)
-    return Lead(mean, low, high, p, len(differences), len(sums), POWER * spread)
+    return Lead(mean, low, high, p, len(differences), len(set(groups)), POWER * spread)
 
 
 def standard_error(differences: FloatArray, groups: Sequence[str]) -> float:

@@ -169,7 +169,8 @@ class Corag(BudgetedSelector):
         # Each question decides the unit, and neither a reranker is given nor an agent that names one.
         by_default = reranker is None and (self.agent is None or self._shipped is not None)
         self._decides = self._unit.auto and by_default
-        if self._reranker is None and self.agent is None:
+        # What a checkpoint of `corag tune` chose has rerankers of its own.
+        if self._reranker is None and self.agent is None and self._tuned is None:
             self._reranker = self._rerankers.get(default_reranker(self._unit))
         self.config = self._settings.config(self._reranker, has_agent=self.agent is not None)
         self._surrogate: Reranker | None = None

@@ -125,9 +125,10 @@ class TunedChoice:
 
     def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         """Return what the selector for each question chooses."""
+        names = [self.name(problem.query) for problem in problems]
         found: dict[int, Choice] = {}
-        for name in dict.fromkeys(self.name(problem.query) for problem in problems):
-            rows = [row for row, problem in enumerate(problems) if self.name(problem.query) == name]
+        for name in dict.fromkeys(names):
+            rows = [row for row, one in enumerate(names) if one == name]
             found |= dict(zip(rows, self._selector(name)._choose_many([problems[row] for row in rows]), strict=True))
         return [found[row] for row in range(len(problems))]
 
