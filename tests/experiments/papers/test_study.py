@@ -8,13 +8,14 @@ import yaml
 from corag.cli.main import main
 from corag.errors import InputError
 from experiments.papers import run as driver
-from experiments.papers.cells import cells_of, runs_of
+from experiments.papers.cells import Cell, Run, cells_of, runs_of
 from experiments.papers.needs import needs_of
+from experiments.papers.prepare import Workshop
 from experiments.papers.results import Found, Measured
 from experiments.papers.standins import reduced, standins
 from experiments.papers.study import find_study, made_study, study_files
 from experiments.papers.tables import markdown
-from tests.experiments.worlds import write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 SMALL = {
     "name": "small",
@@ -74,6 +75,15 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
 def test_a_setting_of_nothing_is_named(name):
     with pytest.raises(InputError, match=f"'{name}' is"):
         cells_of(small(base={**SMALL["base"], name: 3}))
+
+
+def test_a_set_with_all_answers_needs_no_references(tmp_path):
+    answered = [row for row in QUERIES if row["answers"]]
+    data = write_folder(tmp_path / "answered", DOCUMENTS, answered)
+    settings = {"data": str(data), "split": "dev", "reader": "extractive"}
+    run = Run(settings, {"references": True}, [Cell({}, settings, {}, {"Top": "top-k"})])
+    made = Workshop(tmp_path, [run], {}, limit=None, where={}, quiet=True).config(run, tmp_path / "out.json")
+    assert made.data == str(data)
 
 
 def test_skip_leaves_out_cells_or_methods():
