@@ -28,6 +28,8 @@ class AskConfig(Runtime):
         method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
             agent, unless a reranker or prefilter is given; `none`, fixed settings.
+        prefer: What the choice of a checkpoint of `corag tune`, or of a router, counts: quality, balanced, tokens,
+            latency, or the price of a whole budget of tokens in units of quality, such as 0.1.
         unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
             sentences (window(n)), or passages or sentences as each question decides (auto). By default auto for method
             corag with all its defaults, else passage.
@@ -55,6 +57,7 @@ class AskConfig(Runtime):
     budget_for: BudgetFor = "prompt"
     method: Spelling = "corag"
     agent: str = "default"
+    prefer: str | None = None
     unit: str | None = None
     strict: bool = False
     reranker: Spelling | None = None
@@ -85,7 +88,7 @@ def run(config: AskConfig) -> None:
             f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag "
             "or corag-fixed"
         )
-    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter")}
+    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter", "prefer")}
     settings = {name: value for name, value in asked.items() if value is not None}
     settings |= {"strict": True} if config.strict else {}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)

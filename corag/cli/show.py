@@ -88,6 +88,8 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
+    if because := trace.details.get("because"):
+        say(f"chosen for this question: {because}")
     counts = reply.counts
     if counts.prompt_tokens is not None:
         limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""

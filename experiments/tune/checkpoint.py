@@ -1,9 +1,9 @@
-"""The checkpoint of a tuning: what was chosen, the router's weights, and one page about it."""
+"""The checkpoint of a tuning: what was chosen, what else is worth, the router's weights, and one page about it."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corag.optional import require
-from corag.selectors.corag.tuned import CENTRES, CONFIG_FILE, FORM, FORMAT_VERSION, WEIGHTS_FILE
+from corag.selectors.corag.routing import Kind, Router, Worth
+from corag.selectors.corag.tuned import CONFIG_FILE, FIGURES, FORM, FORMAT_VERSION, KIND_OF, POINTS, WEIGHTS_FILE
 from corag.text.visible import to_json
 from experiments.run.journal import write_atomically
 from experiments.tune.config import TuneConfig
 from experiments.tune.configurations import Configuration
+from experiments.tune.dial import DialPoint
 
 if TYPE_CHECKING:
     from experiments.tune.tune import Tuned
@@ -31,32 +33,69 @@ table{{border-collapse:collapse}}tr:nth-child(even){{background:#f4f4f4}}</style
 """
 
 
+ONE_KIND = Kind("all", "your questions")
+
+
 def write_checkpoint(out: Path, found: Tuned, config: TuneConfig, record: Mapping[str, Any]) -> None:
     """Write the folder; what an earlier tuning left there is replaced."""
-    out.mkdir(parents=True, exist_ok=True)
-    chosen, router = found.chosen, found.chosen.router
+    chosen = found.chosen
     text = report(found, config)
-    write_atomically(out / "README.md", text)
-    write_atomically(out / "report.html", page(text))
-    if router is not None:
-        save = require("safetensors.numpy", "models").save
-        write_atomically(out / WEIGHTS_FILE, save({CENTRES: router.centres.astype(np.float32)}))
+    names, router = chosen.router_names, chosen.router
+    if router is None:
+        # What is chosen comes first among equals.
+        place = found.names.index(chosen.configuration)
+        order = [place, *(other for other in range(len(found.names)) if other != place)]
+        names, router = tuple(found.names[one] for one in order), of_one_kind(chosen.worth, order)
     content = {
-        "form": FORM,
-        "format_version": FORMAT_VERSION,
         "chosen": asdict(Configuration.parse(chosen.configuration)),
-        "router": None if router is None else [Configuration.parse(name).selector for name in router.configurations],
+        "prefer": config.prefer,
         "budget_tokens": config.budget,
-        "configurations": list(found.names),
         "estimates": {name: asdict(one) for name, one in chosen.estimates.items()},
         "lead": asdict(chosen.lead),
         "router_lead": None if chosen.router_lead is None else asdict(chosen.router_lead),
         "verdict": found.verdict,
+        "dial": [asdict(one) for one in found.curve],
         "questions": found.questions,
+        **record,
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "README.md", text)
+    write_atomically(out / "report.html", page(text))
+    write_router(out, names, router, content)
+
+
+def of_one_kind(worth: Worth, order: Sequence[int]) -> Router:
+    """Return a router without kinds, given what each configuration is worth, and their order."""
+    unknown = Worth(*(getattr(worth, name)[list(order)] for name in FIGURES))
+    only = Worth(*(getattr(unknown, name)[None] for name in FIGURES))
+    return Router((ONE_KIND,), only, unknown, np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
+
+
+def write_router(out: Path, names: Sequence[str], router: Router, record: Mapping[str, Any]) -> None:
+    """Write what `corag.selectors.corag.tuned` reads; its network, where it has one, stands in the folder already."""
+    if router.looks:
+        save = require("safetensors.numpy", "models").save
+        tensors = {POINTS: router.points.astype(np.float16), KIND_OF: router.kind_of.astype(np.int16)}
+        write_atomically(out / WEIGHTS_FILE, save(tensors))
+    content = {
+        "form": FORM,
+        "format_version": FORMAT_VERSION,
+        "configurations": [asdict(Configuration.parse(name)) for name in names],
+        "kinds": [asdict(kind) for kind in router.kinds],
+        "worth": _plain(router.worth),
+        "unknown": _plain(router.unknown),
+        "neighbours": router.neighbours,
+        "unsure_below": router.unsure_below,
+        "min_gain": router.min_gain,
+        "network": router.network is not None,
         **record,
     }
     # Last: a folder with this file is a whole checkpoint.
     write_atomically(out / CONFIG_FILE, to_json(content, indent=2) + "\n")
+
+
+def _plain(worth: Worth) -> dict[str, Any]:
+    return {name: np.round(getattr(worth, name), 5).tolist() for name in FIGURES}
 
 
 def report(found: Tuned, config: TuneConfig) -> str:
@@ -80,6 +119,7 @@ def report(found: Tuned, config: TuneConfig) -> str:
     if chosen.lead.visible:
         power = f"A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests."
     methods = f'"corag,corag(agent={config.out})"' + (f" --retrieval {retrieval}" if retrieval else "")
+    counted = "" if config.prefer == "quality" else f" Preferred: {config.prefer}."
     return f"""\
 # Tuned on {Path(config.data).resolve().name}
 
@@ -93,7 +133,7 @@ corag evaluate --data {config.data} --methods {methods} --budget {config.budget}
 ```
 
 {found.questions} questions in {found.groups} groups that share documents, {config.budget} tokens of context.{sealed}
-Quality: {answer} of the answer by `{config.reader}` and evidence recall, with weights {weights}.
+Quality: {answer} of the answer by `{config.reader}` and evidence recall, with weights {weights}.{counted}
 
 {table}
 
@@ -103,7 +143,30 @@ chosen.
 
 On questions that took no part in the choice (cross-validation, questions that share documents together): {chosen.lead}.
 {power}
+
+## The dial
+
+What is chosen as the price of tokens (of a whole budget) or of time (of a second) rises, on these questions;
+`--prefer NAME` or `--prefer PRICE` sets it when the checkpoint is used.
+
+{dial_table(found.curve)}
 """
+
+
+def dial_table(curve: Sequence[DialPoint]) -> str:
+    """Return the curve of the dial as Markdown."""
+    rows = [
+        [
+            one.name,
+            f"{one.quality:.3f}",
+            f"{one.budget_share:.1%}",
+            f"{1000 * one.seconds:.0f}",
+            f"{one.configurations}",
+        ]
+        for one in curve
+    ]
+    header = ["prefer", "quality", "tokens of the budget", "ms", "configurations in use"]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 
 def page(markdown: str) -> str:
@@ -125,9 +188,18 @@ def _router_line(found: Tuned) -> str:
         return "There were too few questions to look for kinds among them."
     if router is None:
         return f"Kinds among the questions, each with a choice of its own, gained nothing that is certain: {gain}."
-    names = ", ".join(f"`{name}`" for name in router.configurations)
-    number = len(router.configurations)
+    used = dict.fromkeys(chosen_by_kind(found))
+    names = ", ".join(f"`{name}`" for name in used)
+    number = len(router.kinds)
     return f"{number} kinds of questions have a choice of their own ({names}); over one choice for all: {gain}."
+
+
+def chosen_by_kind(found: Tuned) -> list[str]:
+    """Return the configuration of each kind, where a router has some."""
+    router = found.chosen.router
+    if router is None:
+        return []
+    return [found.chosen.router_names[int(row.argmax())] for row in router.worth.utility(found.prices)]
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -8,6 +8,7 @@ from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
 from corag.naming import Spelling
+from corag.selectors.corag.routing import Prices, prices_of
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.protocol.leads import Answer, Quality
 
@@ -29,6 +30,8 @@ class TuneConfig(CandidateSettings, Runtime):
         answer: Figure of the answer that counts: f1, or rougeL for long answers.
         evidence_weight: Weight of evidence recall in the quality; the answer has the rest. A question with one of both
             counts by that one.
+        prefer: What counts besides quality: quality alone, balanced, tokens, latency, or the price of a whole budget of
+            tokens in units of quality, such as 0.1. It can be changed when the checkpoint is used.
         reader: Reader of the answers; `none` reads nothing, and evidence alone counts.
         index: Index of the corpus; by default one is built in the cache folder.
         labels: Table of labels over kinds; by default the one that ships.
@@ -43,6 +46,7 @@ class TuneConfig(CandidateSettings, Runtime):
     configurations: str = ""
     answer: Answer = "f1"
     evidence_weight: float = 0.5
+    prefer: str = "quality"
     reader: Spelling = "minilm-reader"
     index: str | None = None
     labels: str | None = None
@@ -58,8 +62,14 @@ class TuneConfig(CandidateSettings, Runtime):
         if self.run is not None:
             raise InputError(f"run {self.run!r} gives the candidates, so nothing is known about retrieval; use --pool")
         _ = self.quality
+        _ = self.prices
 
     @property
     def quality(self) -> Quality:
         """What makes one configuration better than another."""
         return Quality(self.answer, self.evidence_weight)
+
+    @property
+    def prices(self) -> Prices:
+        """What tokens and time cost."""
+        return prices_of(self.prefer)

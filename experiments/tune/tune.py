@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.models.runtime import WHERE, in_runtime
+from corag.selectors.corag.routing import Prices
 from corag.text.data import DataFolder, Query
 from experiments.data.config import comma_separated
 from experiments.data.pools import content_hash, drawn, resolve
@@ -25,6 +26,8 @@ from experiments.tune.checkpoint import write_checkpoint
 from experiments.tune.choose import Chosen, choose, labelled, priors
 from experiments.tune.config import LEAST_QUESTIONS, TuneConfig
 from experiments.tune.configurations import DEFAULT, Configuration, parse_configurations, to_label
+from experiments.tune.dial import DialPoint, dial
+from experiments.tune.router import with_examples
 from experiments.tune.sweep import Labels, Sweep, sweep_settings
 from experiments.tune.table import SHIPPED, read_labels
 
@@ -39,6 +42,7 @@ NOT_WORK = (
     "configurations",
     "answer",
     "evidence_weight",
+    "prefer",
     "labels",
     "seed",
     "quiet",
@@ -54,6 +58,8 @@ class Tuned:
         chosen: What was chosen, and why.
         names: The configurations, the default first.
         means: Mean figures of each configuration.
+        curve: Quality, tokens and time at rising prices.
+        prices: What tokens and time cost.
         questions: Number of questions.
         groups: Number of groups of questions that share documents.
         sealed: Number of questions left out because they are sealed.
@@ -62,6 +68,8 @@ class Tuned:
     chosen: Chosen
     names: Sequence[str]
     means: dict[str, dict[str, float]]
+    curve: Sequence[DialPoint]
+    prices: Prices
     questions: int
     groups: int
     sealed: int
@@ -97,13 +105,24 @@ def tune(config: TuneConfig) -> Tuned:
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"out is {config.out!r}, which is a file; give a folder")
-    labels = _labels(folder, queries, configurations, config, out / "labels.jsonl")
-    vectors = CachedEmbedder(EMBEDDER).vectors([query.question for query in queries])
+    labels, seconds = _labels(folder, queries, configurations, config, out / "labels.jsonl")
+    texts = [query.question for query in queries]
+    vectors = CachedEmbedder(EMBEDDER).vectors(texts)
     names = list(map(str, configurations))
-    questions = labelled(names, labels, groups, vectors, config.quality)
+    questions = labelled(names, labels, groups, vectors, config.quality, budget=config.budget, seconds=seconds)
     known = priors(_shipped(config.labels), names, DEFAULT, config.quality)
+    chosen = choose(questions, known, config.prices, seed=config.seed)
+    if chosen.router is not None:
+        chosen = replace(chosen, router=with_examples(chosen.router, vectors, texts))
     found = Tuned(
-        choose(questions, known, seed=config.seed), names, _means(names, labels), len(queries), len(set(groups)), sealed
+        chosen,
+        names,
+        _means(names, labels),
+        dial(questions, chosen),
+        config.prices,
+        len(queries),
+        len(set(groups)),
+        sealed,
     )
     write_checkpoint(out, found, config, _record(config))
     return found
@@ -148,7 +167,8 @@ def _labels(
     configurations: Sequence[Configuration],
     config: TuneConfig,
     path: Path,
-) -> list[Labels]:
+) -> tuple[list[Labels], dict[str, float]]:
+    """Return the labels of each question, and the seconds of each configuration."""
     sweep = Sweep(folder, config, sweep_settings(folder, configurations, config), configurations, config.index)
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
     work = fingerprint([settings, content_hash(folder, folder.queries, config.index), versions()])
@@ -157,7 +177,8 @@ def _labels(
         for _, labels in sweep.labels(queries, journal):
             found.append(labels)
             report(len(found), len(queries))
-    return found
+        seconds = sweep.seconds(queries, journal)
+    return found, seconds
 
 
 def _shipped(path: str | None) -> list[dict[str, Any]]:
@@ -181,4 +202,4 @@ def _means(names: Sequence[str], labels: Sequence[Labels]) -> dict[str, dict[str
 
 def _record(config: TuneConfig) -> dict[str, Any]:
     settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
-    return {"settings": settings, "versions": versions(), "embedder": EMBEDDER}
+    return {"settings": settings, "versions": versions(), "embedder": EMBEDDER, "features": ["query"]}

@@ -27,9 +27,11 @@ from corag.selectors.corag.agents import (
     shipped_agent,
 )
 from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.routing import Prefer
 from corag.selectors.corag.search import Scale, SearchPlan, search_problems
 from corag.selectors.corag.settings import SearchSettings
-from corag.selectors.corag.tuned import Tuned, TunedChoice, is_tuned
+from corag.selectors.corag.tuned import Tuned, tuned_folder
+from corag.selectors.corag.tuned_choice import TunedChoice
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import UNTRAINED, default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem
@@ -82,11 +84,13 @@ class Corag(BudgetedSelector):
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the utility is the larger share of budget or window.
         agent: The folder of a checkpoint, or a loaded agent; it then predicts what is not given of reranker,
-            iterations, c and lambda for each question. With a checkpoint of `corag tune`, the selector that it names
-            chooses, and nothing above from `reranker` to `prefilter` may be given. None or `none`: all is as given
-            above. `default`: the agent that ships with the project, if it can be used here, passages are chosen, of
-            which it has learnt, and nothing above from `reranker` to `prefilter` is given; where it cannot, the trace
-            says why under `no_agent`.
+            iterations, c and lambda for each question. With a checkpoint of `corag tune`, or of a router over kinds of
+            questions, a selector that it names chooses, and nothing above from `reranker` to `prefilter` may be given.
+            None or `none`: all is as given above. `default`: the agent that ships with the project, if it can be used
+            here, passages are chosen, of which it has learnt, and nothing above from `reranker` to `prefilter` is
+            given; where it cannot, the trace says why under `no_agent`.
+        prefer: What such a checkpoint's choice counts: `quality`, `balanced`, `tokens`, `latency`, or the price of a
+            whole budget of tokens in units of quality, such as 0.1. By default as it was made.
         strict: Whether it is an error when a reranker that the agent names, or the agent by default, cannot be used
             here. Else a warning says so, and the next most probable reranker is taken, or no agent.
         embedder: Embeds questions for the agent; by default the one that its checkpoint names.
@@ -118,6 +122,7 @@ class Corag(BudgetedSelector):
         scale: Scale | None = None,
         window: WindowPolicy = DEFAULT_POLICY,
         agent: AgentSource = DEFAULT_AGENT,
+        prefer: Prefer | None = None,
         strict: bool = False,
         embedder: Spelling | Embedder | None = None,
         tokens: Spelling | TokenCounter | None = None,
@@ -147,14 +152,19 @@ class Corag(BudgetedSelector):
         self.window = check_policy(window)
         embedder = None if embedder is None else make_embedder(embedder)
         self._tuned: TunedChoice | None = None
-        if is_tuned(agent):
+        if (folder := tuned_folder(agent)) is not None:
             if not plain or given_unit is not None:
                 raise InputError(
                     f"agent {str(agent)!r} is a checkpoint of corag tune, which chose selector, reranker and unit; "
                     "leave these settings out, or leave out the agent"
                 )
-            self._tuned = TunedChoice(Tuned.load(str(agent)), self.tokens, embedder)
+            self._tuned = TunedChoice(Tuned.load(folder), self.tokens, embedder, prefer=prefer, strict=strict)
             agent = NO_AGENT
+        elif prefer is not None:
+            raise InputError(
+                f"prefer is {prefer!r}, but agent {str(agent)!r:.100} is no checkpoint of corag tune or of a router, "
+                "which alone know what configurations cost; give one as agent, or leave out prefer"
+            )
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:
             self.agent = load_agent(agent, strict=strict and reranker is None)
@@ -202,12 +212,12 @@ class Corag(BudgetedSelector):
     @property
     def wanted_retrieval(self) -> Retrieval | None:
         """How candidates are best found in an index, where a checkpoint says so."""
-        return None if self._tuned is None else self._tuned.tuned.retrieval
+        return None if self._tuned is None else self._tuned.retrieval
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
         if self._tuned is not None:
-            return self._tuned.selector(query).problem(query, candidates, budget_tokens)
+            return self._tuned.problem(query, candidates, budget_tokens)
         return super().problem(query, candidates, budget_tokens)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:

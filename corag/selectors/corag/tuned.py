@@ -1,155 +1,157 @@
-"""Checkpoints of `corag tune`: a configuration chosen for a user's questions, or one for each kind of them."""
+"""Checkpoints that choose a whole configuration: one for all questions, or by the kind of question."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from corag.errors import ModelError
-from corag.naming import parse
-from corag.optional import require
-from corag.registry import embedder as make_embedder
-from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.agents import check_at_hand
-from corag.selectors.problem import SelectionProblem
-from corag.selectors.wrapping import built
-from corag.types import Embedder, FloatArray, Selection, TokenCounter
+from corag.models.trained.folder import shipped_checkpoint
+from corag.optional import require, warn_once
+from corag.selectors.corag.features import check_recipe
+from corag.selectors.corag.routing import Kind, Router, Worth
 
 if TYPE_CHECKING:
     from corag.index.search import Retrieval
 
 FORM = "corag-tuned"
-FORMAT_VERSION = 1
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "model.safetensors"
-CENTRES = "centres"
+FORMAT_VERSION = 2
+CONFIG_FILE, WEIGHTS_FILE, NETWORK = "config.json", "model.safetensors", "network"
+POINTS, KIND_OF = "points", "kind_of"
+FIGURES = ("quality", "budget_share", "seconds")
+
+
+class Configured(NamedTuple):
+    """A selector as `name(key=value, ...)`, and how its candidates are best found in an index, or None."""
+
+    selector: str
+    retrieval: Retrieval | None = None
+
+    def __str__(self) -> str:
+        return self.selector if self.retrieval is None else f"{self.retrieval} > {self.selector}"
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a checkpoint of `corag tune` says.
+    """What a checkpoint says.
 
     Attributes:
         path: Its folder.
-        selector: Selector that was chosen, as `name(key=value, ...)`.
-        retrieval: How candidates are best found in an index, or None.
-        embedder: Embedder of the router.
-        selectors: Selectors of the kinds of questions that a router tells apart; empty without one.
-        centres: Unit vector of each kind, `[k, d]`.
+        configurations: What is chosen among, `C`.
+        router: Chooses.
+        embedder: Embeds questions for the router.
+        features: Parts of the router's feature vector.
+        priced: Whether costs are known, so that preferences can be had.
         record: All that the checkpoint records.
     """
 
     path: Path
-    selector: str
-    retrieval: Retrieval | None = None
+    configurations: tuple[Configured, ...]
+    router: Router
     embedder: str = "minilm"
-    selectors: tuple[str, ...] = ()
-    centres: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
+    features: tuple[str, ...] = ("query",)
+    priced: bool = True
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | Path) -> Tuned:
-        """Read a checkpoint; one that is damaged or of another version is a `ModelError`."""
+        """Read a checkpoint; one that is damaged or of a newer version is a `ModelError`."""
         folder = Path(path)
         try:
             record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
             version = record["format_version"]
+            if version == 1:
+                return _of_first_form(folder, record)
             if version != FORMAT_VERSION:
                 raise ModelError(
                     f"{folder} has format_version {version!r}, this version reads {FORMAT_VERSION}; tune again"
                 )
-            selectors = tuple(map(str, record["router"] or ()))
-            centres = np.zeros((0, 0))
-            if selectors:
-                load_file = require("safetensors.numpy", "models").load_file
-                centres = load_file(folder / WEIGHTS_FILE)[CENTRES].astype(np.float64)
-                if centres.ndim != 2 or len(centres) != len(selectors):
-                    raise ValueError(f"{len(selectors)} selectors for centres of shape {centres.shape}")
-            chosen = record["chosen"]
-            return cls(
-                folder,
-                str(chosen["selector"]),
-                chosen["retrieval"],
-                str(record["embedder"]),
-                selectors,
-                centres,
-                record,
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            return _read(folder, record)
+        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
             raise ModelError(f"{folder} is no readable checkpoint of corag tune ({error}); tune again") from error
 
 
-class TunedChoice:
-    """The selectors of a checkpoint, each built once.
+def _read(folder: Path, record: Mapping[str, Any]) -> Tuned:
+    configurations = tuple(Configured(str(one["selector"]), one["retrieval"]) for one in record["configurations"])
+    kinds = tuple(Kind(str(one["name"]), str(one["about"])) for one in record["kinds"])
+    shape = (len(kinds), len(configurations))
+    points, kind_of, network = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), None
+    if len(kinds) > 1:
+        tensors = _tensors(folder)
+        points, kind_of = tensors[POINTS].astype(np.float64), tensors[KIND_OF].astype(np.int64)
+    if record["network"]:
+        from agent import load
 
-    Args:
-        tuned: What the checkpoint says.
-        tokens: Counts tokens as the answering model does.
-        embedder: Embeds questions for the router; by default the one that the checkpoint names.
-
-    Raises:
-        ModelError: A selector names a model of the hub that is not on this machine, or an embedder is given that the
-            router was not made with.
-    """
-
-    def __init__(self, tuned: Tuned, tokens: TokenCounter, embedder: Embedder | None = None) -> None:
-        self.tuned = tuned
-        # A checkpoint may come from anybody: what it names is not fetched.
-        for name in dict.fromkeys((tuned.selector, *tuned.selectors)):
-            if isinstance(reranker := parse(name).settings.get("reranker"), str):
-                check_at_hand(reranker, "reranker")
-        if tuned.selectors and embedder is None:
-            check_at_hand(tuned.embedder, "embedder")
-            embedder = make_embedder(tuned.embedder)
-        if tuned.selectors and embedder is not None and embedder.name != tuned.embedder:
-            raise ModelError(
-                f"{tuned.path} tells kinds of questions apart by {tuned.embedder!r}, but the embedder given is "
-                f"{embedder.name!r}; leave it out"
-            )
-        self._embedder = embedder
-        self._selector = cache(lambda name: built(name, tokens))
-        self._kind = lru_cache(maxsize=1024)(self._nearest)
-
-    def name(self, question: str) -> str:
-        """Return how the selector for a question is spelled."""
-        return self.tuned.selectors[self._kind(question)] if self.tuned.selectors else self.tuned.selector
-
-    def selector(self, question: str) -> BudgetedSelector:
-        """Return the selector for a question."""
-        return self._selector(self.name(question))
-
-    def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
-        """Return what the selector for each question chooses."""
-        names = [self.name(problem.query) for problem in problems]
-        found: dict[int, Choice] = {}
-        for name in dict.fromkeys(names):
-            rows = [row for row, one in enumerate(names) if one == name]
-            found |= dict(zip(rows, self._selector(name)._choose_many([problems[row] for row in rows]), strict=True))
-        return [found[row] for row in range(len(problems))]
-
-    def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
-        """Return the selection of the selector for a question; its trace tells which that was."""
-        made = self.selector(problem.query).select_from(problem, choice)
-        details = {**made.trace.details, "tuned": self.name(problem.query)}
-        return replace(made, trace=replace(made.trace, details=details))
-
-    def _nearest(self, question: str) -> int:
-        assert self._embedder is not None
-        vector = self._embedder.embed([question])[0].astype(np.float64)
-        return int((self.tuned.centres @ vector).argmax())
+        network = load(folder / NETWORK)
+    router = Router(
+        kinds,
+        _worth(record["worth"], shape),
+        _worth(record["unknown"], shape[1:]),
+        points,
+        kind_of,
+        int(record["neighbours"]),
+        float(record["unsure_below"]),
+        float(record["min_gain"]),
+        network,
+    )
+    features = check_recipe(record["features"])
+    return Tuned(folder, configurations, router, str(record["embedder"]), features, record=record)
 
 
-def is_tuned(agent: object) -> bool:
-    """Return whether an agent is given as the folder of such a checkpoint."""
+def _of_first_form(folder: Path, record: Mapping[str, Any]) -> Tuned:
+    """Return what a checkpoint of format version 1 says: it knows neither kinds by name nor costs."""
+    warn_once(
+        f"{folder} is a checkpoint of an older form, which knows no costs; it works as before, tune again for more"
+    )
+    chosen = Configured(str(record["chosen"]["selector"]), record["chosen"]["retrieval"])
+    of_kinds = tuple(Configured(str(name), chosen.retrieval) for name in record["router"] or ())
+    configurations = tuple(dict.fromkeys((chosen, *of_kinds)))
+    unknown = np.array([float(one == chosen) for one in configurations])
+    points = np.zeros((0, 0))
+    quality = unknown[None]
+    if of_kinds:
+        points = _tensors(folder)["centres"].astype(np.float64)
+        if points.ndim != 2 or len(points) != len(of_kinds):
+            raise ValueError(f"{len(of_kinds)} selectors for centres of shape {points.shape}")
+        quality = np.array([[float(one == own) for one in configurations] for own in of_kinds])
+    kinds = tuple(Kind(str(number), f"kind {number} of your questions") for number in range(1, len(quality) + 1))
+    router = Router(
+        kinds, _costless(quality), _costless(unknown), points, np.arange(len(points), dtype=np.int64), neighbours=1
+    )
+    return Tuned(folder, configurations, router, str(record["embedder"]), priced=False, record=record)
+
+
+def _tensors(folder: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = require("safetensors.numpy", "models").load_file(folder / WEIGHTS_FILE)
+    return found
+
+
+def _worth(figures: Mapping[str, Any], shape: Sequence[int]) -> Worth:
+    arrays = [np.array(figures[name], dtype=np.float64) for name in FIGURES]
+    for name, array in zip(FIGURES, arrays, strict=True):
+        if array.shape != tuple(shape) or not np.isfinite(array).all():
+            raise ValueError(f"{name} is no array of {list(shape)} finite numbers")
+    return Worth(*arrays)
+
+
+def _costless(quality: np.ndarray[Any, np.dtype[np.float64]]) -> Worth:
+    return Worth(quality, np.zeros_like(quality), np.zeros_like(quality))
+
+
+def tuned_folder(agent: object) -> Path | None:
+    """Return the folder of such a checkpoint where an agent is given as one, or by the name of one that ships."""
     if not isinstance(agent, str | Path):
-        return False
+        return None
+    folder = Path(agent)
+    if isinstance(agent, str) and not folder.exists() and len(folder.parts) == 1:
+        folder = shipped_checkpoint(agent) or folder
     try:
-        record = json.loads((Path(agent) / CONFIG_FILE).read_text(encoding="utf-8"))
+        record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return False
-    return isinstance(record, dict) and record.get("form") == FORM
+        return None
+    return folder if isinstance(record, dict) and record.get("form") == FORM else None

@@ -7,8 +7,9 @@ import pytest
 import corag
 from corag.cli.main import main
 from corag.errors import InputError, ModelError
+from corag.selectors.corag.routing import Prices
 from corag.selectors.corag.selector import Corag
-from corag.selectors.corag.tuned import CENTRES, Tuned
+from corag.selectors.corag.tuned import Tuned
 from corag.types import Candidate, Chunk
 from experiments.protocol.leads import Quality
 from experiments.tune.choose import Labelled, choose, labelled, priors
@@ -28,7 +29,8 @@ def questions(number, gains, *, vectors=None, noise=0.05, groups=None):
     names = np.array(groups if groups is not None else [str(n) for n in range(number)])
     turn = random.uniform(0, 1, number)
     points = np.column_stack([np.cos(turn), np.sin(turn)]) if vectors is None else vectors
-    return Labelled(NAMES, np.column_stack([default, others]), names, points)
+    shares = np.tile([0.8, 0.8, 0.4], (number, 1))
+    return Labelled(NAMES, np.column_stack([default, others]), names, points, shares, np.array([0.3, 0.1, 0.01]))
 
 
 def known():
@@ -62,9 +64,9 @@ def test_a_router_is_kept_where_kinds_exist_and_gain():
     found = choose(two_kinds(120, 0.2), known())
     assert found.router is not None
     assert found.router_lead.p < 0.05 / 3
-    nearest = found.router.configurations_of(np.array([[np.cos(0.2), np.sin(0.2)], [np.cos(1.3), np.sin(1.3)]]))
-    assert nearest == [NAMES[1], NAMES[2]]
-    assert np.linalg.norm(found.router.centres, axis=1) == pytest.approx(1)
+    routes = found.router.routes(np.array([[np.cos(0.2), np.sin(0.2)], [np.cos(1.3), np.sin(1.3)]]), Prices())
+    assert [found.router_names[route.place] for route in routes] == [NAMES[1], NAMES[2]]
+    assert np.linalg.norm(found.router.points, axis=1) == pytest.approx(1)
 
 
 def test_one_kind_has_no_router():
@@ -211,7 +213,7 @@ def checkpoint(path, selector, *, router=None, centres=None, **fields):
     if centres is not None:
         from safetensors.numpy import save_file
 
-        save_file({CENTRES: np.array(centres, dtype=np.float32)}, path / "model.safetensors")
+        save_file({"centres": np.array(centres, dtype=np.float32)}, path / "model.safetensors")
     return path
 
 
@@ -258,11 +260,17 @@ def test_a_checkpoint_has_no_model_fetched(tmp_path):
 
 @pytest.mark.parametrize(
     "change",
-    [{"format_version": 2}, {"chosen": {}}, {"router": ["top-k", "naive"]}, {"embedder": None, "chosen": None}],
+    [
+        {"format_version": 3},
+        {"format_version": 2},
+        {"chosen": {}},
+        {"router": ["top-k", "naive"]},
+        {"embedder": None, "chosen": None},
+    ],
 )
 def test_a_damaged_checkpoint_is_one_clear_error(tmp_path, change):
     folder = checkpoint(tmp_path / "c", "top-k", **change)
-    with pytest.raises(ModelError, match=r"is no readable checkpoint of corag tune|format_version 2, this version"):
+    with pytest.raises(ModelError, match=r"is no readable checkpoint of corag tune|format_version 3, this version"):
         Tuned.load(folder)
 
 

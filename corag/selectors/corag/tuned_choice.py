@@ -1,0 +1,180 @@
+"""The selectors of a checkpoint that chooses whole configurations, and which of them a question gets."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from corag.errors import CoragError, InputError, ModelError
+from corag.models.cached import CachedEmbedder
+from corag.naming import parse
+from corag.optional import warn_once
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
+from corag.registry import embedder as make_embedder
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.corag.agents import SHARED, check_at_hand
+from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.routing import Prefer, Route, prices_of
+from corag.selectors.corag.tuned import Configured, Tuned
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.wrapping import built
+from corag.types import Candidate, Embedder, Selection, TokenCounter
+
+if TYPE_CHECKING:
+    from corag.index.search import Retrieval
+
+
+class TunedChoice:
+    """The selectors of a checkpoint, each built once.
+
+    Args:
+        tuned: What the checkpoint says.
+        tokens: Counts tokens as the answering model does.
+        embedder: Embeds questions for the router; by default the one that the checkpoint names.
+        prefer: What counts: quality, balanced, tokens, latency, or the price of a whole budget of tokens. By default as
+            the checkpoint was made.
+        strict: Whether every configuration has to be usable here, and not only that for unknown questions.
+
+    Raises:
+        InputError: The preference is none, or the checkpoint knows no costs.
+        ModelError: A selector names a model of the hub that is not on this machine, or an embedder is given that the
+            router was not made with.
+    """
+
+    def __init__(
+        self,
+        tuned: Tuned,
+        tokens: TokenCounter,
+        embedder: Embedder | None = None,
+        *,
+        prefer: Prefer | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.tuned, self._tokens = tuned, tokens
+        if prefer is not None and not tuned.priced:
+            raise InputError(f"{tuned.path} is of an older form, without tokens and times; for prefer, tune again")
+        self._prices = prices_of(tuned.record.get("prefer") if prefer is None else prefer)
+        self._embedder = self._router_s(embedder) if tuned.router.looks else None
+        self._usable = self._usable_here(strict)
+        self._default = tuned.router.fallback(self._prices, self._usable)
+        self._selector = cache(lambda name: built(name, tokens))
+        self._known: weakref.WeakKeyDictionary[SelectionProblem, Route] = weakref.WeakKeyDictionary()
+
+    @property
+    def retrieval(self) -> Retrieval | None:
+        """How candidates are best found in an index."""
+        return self.tuned.configurations[self._default].retrieval
+
+    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+        """Return what the selector for a question chooses from."""
+        route = Route(self._default)
+        if self.tuned.router.looks:
+            [route] = self._routes([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
+        made = self._of(route).problem(query, candidates, budget_tokens)
+        self._known[made] = route
+        return made
+
+    def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        """Return what the selector for each question chooses."""
+        routes = self._routes_of(problems)
+        found: dict[int, Choice] = {}
+        for place in dict.fromkeys(route.place for route in routes):
+            rows = [row for row, route in enumerate(routes) if route.place == place]
+            chosen = self._of(routes[rows[0]])._choose_many([problems[row] for row in rows])
+            found |= dict(zip(rows, chosen, strict=True))
+        return [found[row] for row in range(len(problems))]
+
+    def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
+        """Return the selection of the selector for a question; its trace tells which that was, and why."""
+        [route] = self._routes_of([problem])
+        made = self._of(route).select_from(problem, choice)
+        details = {**made.trace.details, **self.explained(route)}
+        return replace(made, trace=replace(made.trace, details=details))
+
+    def explained(self, route: Route) -> dict[str, Any]:
+        """Return which configuration a question got, how sure that is, and why."""
+        name = self.tuned.configurations[route.place].selector
+        found: dict[str, Any] = {"tuned": name, "because": self._because(route)}
+        if self.tuned.router.looks:
+            figures = asdict(route)
+            del figures["place"]
+            found["route"] = figures | {"kind": None if route.kind is None else route.kind.name}
+        return found
+
+    def _because(self, route: Route) -> str:
+        names = [one.selector for one in self.tuned.configurations]
+        name, default = names[route.place], names[self._default]
+        if not self.tuned.router.looks:
+            return f"{name}, chosen for all questions by a tuning"
+        if route.unsure or route.kind is None:
+            wanted = self.tuned.router.unsure_below
+            return (
+                f"{name}, the default: unlike all questions that the router knows (mean cosine "
+                f"{route.similarity:.2f} to the nearest {route.neighbours}, below {wanted:.2f})"
+            )
+        nearest = f"{route.alike} of {route.neighbours} nearest known questions, {route.probability:.0%} sure"
+        why = f"like {route.kind.about}" + (f" ({nearest})" if route.neighbours > 1 else "")
+        if route.place == self._default:
+            return f"{name}, the default: {why}, for which nothing else is expected to be better"
+        return f"{name}: {why}, expected to gain {route.gain:+.3f} over {default}"
+
+    def _routes_of(self, problems: Sequence[SelectionProblem]) -> list[Route]:
+        unknown = [problem for problem in problems if problem not in self._known]
+        if unknown and self.tuned.router.looks:
+            self._known.update(zip(unknown, self._routes([one.passages for one in unknown]), strict=True))
+        return [self._known.get(problem, Route(self._default)) for problem in problems]
+
+    def _routes(self, problems: Sequence[SelectionProblem]) -> list[Route]:
+        assert self._embedder is not None
+        features = agent_features(problems, self._embedder, self.tuned.features)
+        return self.tuned.router.routes(features.astype(np.float64), self._prices, self._usable)
+
+    def _of(self, route: Route) -> BudgetedSelector:
+        return self._selector(self.tuned.configurations[route.place].selector)
+
+    def _router_s(self, embedder: Embedder | None) -> Embedder:
+        wanted = self.tuned.embedder
+        if embedder is None:
+            check_at_hand(wanted, "embedder")
+            # What rerankers encode, too, is encoded once.
+            takes = "encoder" in EMBEDDERS.settings(wanted)
+            return CachedEmbedder(EMBEDDERS.offer(wanted, SHARED.get()) if takes else make_embedder(wanted))
+        if embedder.name != wanted:
+            raise ModelError(
+                f"{self.tuned.path} tells kinds of questions apart by {wanted!r}, but the embedder given is "
+                f"{embedder.name!r}; leave it out"
+            )
+        return embedder
+
+    def _usable_here(self, strict: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Return which configurations can be used here, `[C]`."""
+        names = self.tuned.configurations
+        wanted = self.tuned.router.fallback(self._prices)
+        usable = np.ones(len(names), dtype=bool)
+        # Of one kind, the others are never asked.
+        for place in range(len(names)) if self.tuned.router.looks else [wanted]:
+            try:
+                _check_usable(names[place])
+            except CoragError as error:
+                if strict or place == wanted:
+                    raise
+                usable[place] = False
+                warn_once(f"{self.tuned.path}: {names[place]} cannot be used here and is left out: {error}")
+        return usable
+
+
+def _check_usable(configuration: Configured) -> None:
+    """Raise `CoragError` for a selector or reranker that is unknown here, or whose model is not on this machine.
+
+    A checkpoint may come from anybody: what it names is not fetched.
+    """
+    SELECTORS.builder(configuration.selector)
+    reranker = parse(configuration.selector).settings.get("reranker")
+    if isinstance(reranker, str):
+        RERANKERS.builder(reranker)
+        check_at_hand(reranker, "reranker")

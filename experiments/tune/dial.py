@@ -1,0 +1,71 @@
+"""The dial: what a choice gives and costs as the price of tokens, or of time, rises.
+
+Letters: `n` questions, `C` configurations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from corag.selectors.corag.routing import PRICES, Prices, Worth
+from corag.types import FloatArray
+from experiments.tune.choose import Chosen, Labelled, best
+
+BUDGET_PRICES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+SECOND_PRICES = (0.02, 0.05, 0.1, 0.2, 0.5)
+
+
+@dataclass(frozen=True)
+class DialPoint:
+    """Means over questions at one price.
+
+    Attributes:
+        name: The preference that has this price, or the price.
+        prices: The price.
+        quality: Quality.
+        budget_share: Tokens over budget.
+        seconds: Of a selection.
+        configurations: How many configurations are in use.
+    """
+
+    name: str
+    prices: Prices
+    quality: float
+    budget_share: float
+    seconds: float
+    configurations: int
+
+
+def settings_of_dial() -> dict[str, Prices]:
+    """Return the prices of the curve by name."""
+    found = {f"{price:g} a budget": Prices(budget=price) for price in BUDGET_PRICES}
+    found |= {f"{price:g} a second": Prices(second=price) for price in SECOND_PRICES}
+    return {**PRICES, **{name: prices for name, prices in found.items() if prices not in PRICES.values()}}
+
+
+def point(name: str, prices: Prices, measured: Worth, places: FloatArray | Sequence[int]) -> DialPoint:
+    """Return the means of what was measured, `[n, C]`, under the configurations chosen, `[n]`."""
+    columns = np.asarray(places, dtype=np.int64)
+    rows = np.arange(len(columns))
+    seconds = np.broadcast_to(measured.seconds, measured.quality.shape)
+    quality, share, spent = (
+        float(figures[rows, columns].mean()) for figures in (measured.quality, measured.budget_share, seconds)
+    )
+    return DialPoint(name, prices, quality, share, spent, len(set(columns.tolist())))
+
+
+def dial(questions: Labelled, chosen: Chosen) -> list[DialPoint]:
+    """Return the curve of a choice on the questions that it was made with."""
+    measured = Worth(questions.qualities, questions.shares, questions.seconds)
+    found = []
+    for name, prices in settings_of_dial().items():
+        if chosen.router is None:
+            places = [best(chosen.worth, prices)] * len(questions.qualities)
+        else:
+            routes = chosen.router.routes(questions.vectors, prices)
+            places = [questions.names.index(chosen.router_names[route.place]) for route in routes]
+        found.append(point(name, prices, measured, places))
+    return found
