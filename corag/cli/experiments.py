@@ -40,7 +40,7 @@ def tune(config: Any) -> None:
     chosen = found.chosen
     say(
         f"chosen: {chosen.configuration}"
-        + (f", and a router of {len(chosen.router.configurations)} kinds" if chosen.router else "")
+        + (f", and a router of {len(chosen.router.kinds)} kinds" if chosen.router else "")
     )
     say(found.verdict)
     say(f"checkpoint and report in {config.out}; use it with: corag ask 'your question' --agent {config.out}")
