@@ -20,6 +20,7 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, cast, get_args, get_origin
 
 from corag.errors import InputError
@@ -119,17 +120,44 @@ class Part:
         """Set the name and settings that the part is spelled with."""
         object.__setattr__(self, "_named", name)
 
-    def __str__(self) -> str:
+    @property
+    def written(self) -> PartName:
+        """The name and the settings from which it can be built again."""
         if self._named is not None:
-            return str(self._named)
+            return self._named
         args, settings = self._arguments
         bound = inspect.signature(type(self)).bind_partial(*args, **settings)
-        return str(
-            PartName(
-                _registered_name(cast(Hashable, type(self))) or str(getattr(self, "name", type(self).__name__)),
-                changed(type(self), bound.arguments),
-            )
+        name = _registered_name(cast(Hashable, type(self))) or str(getattr(self, "name", type(self).__name__))
+        return PartName(name, changed(type(self), bound.arguments))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `{name: settings}`, JSON values from which it can be built again: `corag.selector(part.to_dict())`.
+
+        Raises:
+            InputError: A setting is an object that has no name to build it by.
+        """
+        return {self.written.name: {key: as_json(key, value) for key, value in self.written.settings.items()}}
+
+    def __str__(self) -> str:
+        return str(self.written)
+
+
+def as_json(name: str, value: Any) -> Any:
+    """Return a setting as JSON values, parts by their spelling; `InputError` for what cannot be built again so."""
+    from corag import registry
+
+    if value is None or isinstance(value, str | bool | int | float | Path):
+        return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Mapping):
+        return {str(key): as_json(name, one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(name, one) for one in value]
+    text = spelling(value)
+    if not any(table.knows(text) for table in registry.TABLES):
+        raise InputError(
+            f"{name} is {value!r:.100}, an object that no name builds again; give it by name, or register a name for it"
         )
+    return text
 
 
 def changed(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:

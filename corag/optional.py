@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -17,8 +18,15 @@ logger = logging.getLogger(__name__)
 
 def require(module: str, extra: str) -> ModuleType:
     """Import `module`, or raise `MissingExtraError`, which says what extra of CORAG to install."""
-    try:
+    with needed(module, extra):
         return importlib.import_module(module)
+
+
+@contextmanager
+def needed(module: str, extra: str) -> Iterator[None]:
+    """Turn an `ImportError` inside the block into a `MissingExtraError`; see `require`."""
+    try:
+        yield
     except ImportError as error:
         raise MissingExtraError(
             f"{module} is needed here but cannot be imported ({error}); install it with: pip install 'corag[{extra}]'"

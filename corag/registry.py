@@ -85,16 +85,15 @@ class Registry(Generic[P]):
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
                 )
             return part
-        written = parse(cast(Spelling, part))
-        if twice := settings.keys() & written.settings.keys():
-            raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
-        settings = {**written.settings, **settings}
-        build, implied = self._found(written.name)
-        check_settings(self.kind, written.name, build, {**implied, **settings})
+        name, build, implied, settings = self._read(cast(Spelling, part), settings)
         made = build(**implied, **settings)
         if isinstance(made, Part):
-            made.named(PartName(written.name, changed(build, settings)))
+            made.named(PartName(name, changed(build, settings)))
         return made
+
+    def check(self, part: Spelling, /, **settings: Any) -> None:
+        """Raise `InputError` where `make` would for the name or the settings; nothing is built."""
+        self._read(part, settings)
 
     def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
         """Return the part; one given by name gets the offered settings that it takes and that are not set."""
@@ -117,6 +116,18 @@ class Registry(Generic[P]):
         """Return whether there is such a name, or it may be that of a model; whether the model exists is not asked."""
         name = parse(part).name
         return name in self.parts or (self._other is not None and bool(name) and self._is_model(name))
+
+    def _read(
+        self, part: Spelling, settings: Mapping[str, Any]
+    ) -> tuple[str, Callable[..., P], dict[str, Any], dict[str, Any]]:
+        """Return the name of a part, what builds it, the settings that the name implies, and all that are given."""
+        written = parse(part)
+        if twice := settings.keys() & written.settings.keys():
+            raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
+        given = {**written.settings, **settings}
+        build, implied = self._found(written.name)
+        check_settings(self.kind, written.name, build, {**implied, **given})
+        return written.name, build, implied, given
 
     def _found(self, name: str) -> tuple[Callable[..., P], dict[str, Any]]:
         """Return what builds the part of a name, and the settings that the name implies."""

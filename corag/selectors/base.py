@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
+from corag.registry import SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
+from corag.text.layout import Layout
 from corag.text.tokens import counts_exactly
 from corag.text.units import Span, Unit, UnitChunk
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
@@ -97,6 +99,16 @@ class BudgetedSelector(Part, ABC):
         self._unit = Unit.parse(self.unit)
         check_count("max_units", self.max_units, "30 to 100 are usual")
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the selector that `to_dict` described; `InputError` where that is none of this class."""
+        made = SELECTORS.make(data)
+        if not isinstance(made, cls):
+            raise InputError(
+                f"{dict(data)!r:.200} is a {type(made).__name__}, not a {cls.__name__}; see corag.selector"
+            )
+        return made
+
     @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:
         """Return an order whose summed `problem.costs` are at most `problem.capacity`, or a choice with its own text.
@@ -108,13 +120,22 @@ class BudgetedSelector(Part, ABC):
         """Return a choice for each problem; overridden by selectors that advance many problems together."""
         return [self._choose(problem) for problem in problems]
 
-    def select(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> Selection:
+    def select(
+        self,
+        query: str,
+        candidates: Sequence[Candidate],
+        budget_tokens: int,
+        *,
+        layout: Layout | None = None,
+    ) -> Selection:
         """Choose chunks for one query.
 
         Args:
             query: The question.
             candidates: Best first.
             budget_tokens: The most tokens that the selection's text may cost.
+            layout: What the prompt shows of the chosen chunks; by default their texts with empty lines between them.
+                A text that the selector writes itself, such as a summary, is counted as it is.
 
         Returns:
             A selection; an empty one gives its `reason` in the trace.
@@ -126,7 +147,8 @@ class BudgetedSelector(Part, ABC):
         """
         check_query(query)
         check_budget(budget_tokens)
-        return self.select_from(self.problem(query, candidates, budget_tokens))
+        problem = self.problem(query, candidates, budget_tokens)
+        return self.select_from(problem if layout is None else problem.shown_by(layout, self.tokens))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int

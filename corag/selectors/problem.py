@@ -16,6 +16,7 @@ from corag.errors import InputError
 from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
+from corag.text.layout import Layout, laid_out, pieces
 from corag.text.units import Span, assemble
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
@@ -48,6 +49,7 @@ class SelectionProblem:
         separator_tokens: Tokens of one separator.
         title_tokens: The most tokens that two units of one document save by standing below one title; 0 for passages.
         unit_reason: Why these are passages, or sentences, where the question decided; else None.
+        layout: What the prompt shows; None for texts with empty lines between them.
         num_duplicates: Candidates left out because their id or text had occurred before.
 
     Raises:
@@ -73,6 +75,7 @@ class SelectionProblem:
         self.budget_tokens = int(budget_tokens)
         self.refund = self.title_tokens = 0
         self.unit_reason: str | None = None
+        self.layout: Layout | None = None
         self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
 
     @property
@@ -185,7 +188,16 @@ class SelectionProblem:
 
     def assembled(self, order: Order) -> tuple[str, list[Span]]:
         """Return the text of an order, and where each of its chunks stands in it; see `corag.text.units.assemble`."""
-        return assemble([self.chunks[index] for index in order])
+        chosen = [self.chunks[index] for index in order]
+        return assemble(chosen) if self.layout is None else laid_out(chosen, self.layout)
+
+    def shown_by(self, layout: Layout, tokens: TokenCounter) -> SelectionProblem:
+        """Return the same problem, remembered values included, with the costs and texts of a layout."""
+        other = copy.copy(self)
+        other.layout = layout
+        counts = tokens.count([layout.separator, *(layout.text(pieces([chunk])) for chunk in self.chunks)])
+        other.separator_tokens, other.costs = int(counts[0]), counts[1:] + counts[0]
+        return other
 
     def subset(self, indices: Sequence[int], budget_tokens: int | None = None) -> SelectionProblem:
         """Return the problem of choosing among some of the candidates, in this order, with values of its own.

@@ -11,7 +11,8 @@ import numpy as np
 
 from corag.selectors.auto import decided
 from corag.selectors.problem import SelectionProblem
-from corag.text.units import PASSAGE, Unit, UnitChunk, units
+from corag.text.layout import Layout, Piece
+from corag.text.units import PASSAGE, Unit, UnitChunk, source_of, units
 from corag.types import Candidate, FloatArray, Order, TokenCounter
 
 DEFAULT_MAX_UNITS = 60
@@ -77,6 +78,20 @@ class UnitProblem(SelectionProblem):
         assert isinstance(other, UnitProblem)
         other.title_costs = [self.title_costs[index] for index in indices]
         other.documents = [self.documents[index] for index in indices]
+        return other
+
+    def shown_by(self, layout: Layout, tokens: TokenCounter) -> SelectionProblem:
+        """Return the problem with the costs and texts of a layout; see `SelectionProblem.shown_by`."""
+        other = super().shown_by(layout, tokens)
+        assert isinstance(other, UnitProblem)
+        other._passages = self._passages.shown_by(layout, tokens)
+        # What a layout shows of a chunk besides its text, units of that chunk share.
+        sources = {source.id: source for source in map(source_of, self.chunks)}
+        counts = tokens.count([layout.text([Piece(source, "", (), ())]) for source in sources.values()]).tolist()
+        shared = dict(zip(sources, counts, strict=True))
+        other.title_costs = [shared[source_of(chunk).id] for chunk in self.chunks]
+        other.title_tokens = max(other.title_costs, default=0)
+        other.documents = [source_of(chunk).id for chunk in self.chunks]
         return other
 
     def text_tokens(self, orders: Sequence[Order]) -> list[int]:

@@ -1,0 +1,279 @@
+"""What the adapters share: a framework's documents become candidates, and what was chosen becomes documents again.
+
+The budget is that of the text that the framework puts into its prompt: an adapter renders documents as the framework
+does, and the rendered text is what is counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from corag.checks import check_budget, check_choice, check_query
+from corag.errors import InputError
+from corag.naming import Spelling, as_json
+from corag.registry import SELECTORS, TOKENIZERS
+from corag.registry import tokens as make_tokens
+from corag.selectors.base import BudgetedSelector
+from corag.text.documents import SEPARATOR, with_title
+from corag.text.layout import Piece, pieces
+from corag.types import Candidate, Chunk, Selection, Selector, SimilarityKind, TokenCounter
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+KEY = "corag"
+"""Where the metadata of a chosen document tells how it was chosen."""
+
+DocumentOrder = Literal["selected", "given"]
+"""The order that the selector chose, or that in which the documents came."""
+
+Tokenizer = Spelling | Path | Callable[[str], object] | TokenCounter | None
+
+
+class Given(NamedTuple):
+    """What a selector may know of a framework's document.
+
+    Attributes:
+        id: Its name; empty for none.
+        text: Its text.
+        title: What the reranker reads before the text; empty for nothing.
+        score: The retriever's score; None for none.
+        embedder: Name of the embedder, where that is known and the score is a cosine.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+    score: float | None = None
+    embedder: str | None = None
+
+
+class Adapter(Protocol[T]):
+    """How a framework keeps its documents, and shows them to a language model."""
+
+    @property
+    def separator(self) -> str:
+        """What stands between two documents in the prompt."""
+
+    def read(self, document: T) -> Given:
+        """Return what is in a document."""
+
+    def write(self, document: T | None, text: str | None, note: Mapping[str, Any] | None) -> T:
+        """Return a copy of a document with another text, or the same for None, and a note under `KEY` in its metadata.
+
+        Without a document, a new one.
+        """
+
+    def render(self, documents: Sequence[T]) -> str:
+        """Return the text that the prompt has for documents."""
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[T]):
+    """What was chosen.
+
+    Attributes:
+        documents: In the order of the prompt.
+        selection: What a note tells of the selection: `selector`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
+    """
+
+    documents: list[T] = field(default_factory=list)
+    selection: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _Shown(Generic[T]):
+    """The layout of an adapter's documents, by the ids of their chunks."""
+
+    def __init__(self, adapter: Adapter[T], order: DocumentOrder) -> None:
+        self.separator, self._adapter, self._order = adapter.separator, adapter, order
+        self._given: dict[str, tuple[int, T, Given, str]] = {}
+
+    def candidates(self, documents: Sequence[T], kind: SimilarityKind) -> list[Candidate]:
+        """Return the documents that have a text as candidates."""
+        for place, document in enumerate(documents):
+            given = self._adapter.read(document)
+            if given.text.strip():
+                before = with_title(given.title, "")
+                before = before if before and given.text.startswith(before) else ""
+                self._given.setdefault(self._id(given, place), (place, document, given, before))
+        offered = [given for *_, given, _ in self._given.values()]
+        scored = kind != "rank" and all(one.score is not None and math.isfinite(one.score) for one in offered)
+        return [
+            Candidate(
+                Chunk(
+                    name,
+                    given.text if before else with_title(given.title, given.text),
+                    {"title": given.title} if given.title else {},
+                ),
+                float(given.score) if scored and given.score is not None else None,
+                kind if scored else "rank",
+                given.embedder,
+                rank,
+            )
+            for rank, (name, (_, _, given, before)) in enumerate(self._given.items())
+        ]
+
+    def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the pieces in the order of the prompt."""
+        if self._order == "selected":
+            return list(pieces)
+        return sorted(pieces, key=lambda piece: self._given[piece.chunk.id][0] if piece.chunk.id in self._given else 0)
+
+    def text(self, pieces: Sequence[Piece]) -> str:
+        """Return what the prompt has for the pieces."""
+        return self._adapter.render([self.document(piece) for piece in pieces])
+
+    def document(self, piece: Piece, note: Mapping[str, Any] | None = None) -> T:
+        """Return the document of a piece, with what was chosen of it."""
+        if piece.chunk.id not in self._given:
+            # A tree that a selector was given has texts of its own.
+            return self._adapter.write(None, piece.text, note)
+        _, document, given, before = self._given[piece.chunk.id]
+        text = before + piece.text
+        return self._adapter.write(document, None if text == given.text else text, note)
+
+    def _id(self, given: Given, place: int) -> str:
+        name = given.id or f"document-{place}"
+        other = self._given.get(name)
+        return name if other is None or other[2].text == given.text else f"{name}~{place}"
+
+
+class Chooser:
+    """A selector and what counts its tokens, by name or as objects; built when they are first needed.
+
+    Args:
+        selector: Name or object.
+        tokenizer: Name or object: counts as the answering model does. By default as the selector counts: MiniLM's.
+        settings: Settings of a selector given by name.
+
+    Raises:
+        InputError: There is no such selector or tokenizer, or it does not take a setting.
+    """
+
+    def __init__(
+        self, selector: Spelling | Selector = "corag", tokenizer: Tokenizer = None, settings: Mapping[str, Any] = {}
+    ) -> None:
+        if "tokens" in settings:
+            raise InputError(f"tokens is {settings['tokens']!r:.80}; name what counts them with tokenizer=")
+        self._selector, self._tokenizer, self._settings = selector, tokenizer, dict(settings)
+        self._built: tuple[Selector, TokenCounter] | None = None
+        if isinstance(selector, str | Mapping):
+            SELECTORS.check(selector, **settings)
+        else:
+            SELECTORS.make(selector, **settings)
+        if isinstance(tokenizer, str | Mapping):
+            TOKENIZERS.check(tokenizer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copies and pickles build their own parts."""
+        return {**self.__dict__, "_built": None}
+
+    @property
+    def built(self) -> tuple[Selector, TokenCounter]:
+        """The selector and the counter; the first call loads their models."""
+        if self._built is None:
+            offered = {} if self._tokenizer is None else {"tokens": make_tokens(self._tokenizer)}
+            selector = SELECTORS.offer(self._selector, offered, **self._settings)
+            self._built = selector, offered.get("tokens") or getattr(selector, "tokens", None) or make_tokens()
+        return self._built
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return `selector`, `tokenizer` and the settings as JSON values; `InputError` for nameless objects."""
+        own = {"selector": self._selector, "tokenizer": self._tokenizer, "settings": self._settings}
+        return {name: as_json(name, value) for name, value in own.items()}
+
+    def choose(
+        self,
+        query: str,
+        documents: Sequence[T],
+        adapter: Adapter[T],
+        budget_tokens: int,
+        order: DocumentOrder = "selected",
+        score_kind: SimilarityKind = "score",
+    ) -> Chosen[T]:
+        """Return documents for a prompt.
+
+        Args:
+            query: The question.
+            documents: Best first. Those without text are left out.
+            adapter: Reads, writes and renders them.
+            budget_tokens: The most tokens of the rendered documents.
+            order: The order in which they stand.
+            score_kind: What the documents' scores are; see `Candidate`. Where one has none, or one that is no finite
+                number, their order alone counts.
+
+        Raises:
+            InputError: As for `BudgetedSelector.select`.
+        """
+        check_options(budget_tokens, order, score_kind)
+        layout = _Shown(adapter, order)
+        candidates = layout.candidates(documents, score_kind)
+        if not candidates:
+            return _nothing("there are no documents with text", budget_tokens)
+        check_query(query)
+        selector, tokens = self.built
+        room = budget_tokens
+        while room > 0:
+            if isinstance(selector, BudgetedSelector):
+                selection = selector.select(query, candidates, room, layout=layout)
+            else:
+                selection = selector.select(query, candidates, room)
+            chosen = _written(selection, layout, adapter, tokens, budget_tokens)
+            excess = _tokens(tokens, adapter.render(chosen.documents)) - budget_tokens if chosen.documents else 0
+            if excess <= 0:
+                if not chosen.documents:
+                    logger.warning("nothing was chosen for the prompt: %s", selection.trace.reason)
+                return chosen
+            # A text of the selector's own is counted without what the framework puts around it.
+            room = room - excess if excess < room else room // 2
+        return _nothing("what the prompt puts around a text costs more than the budget", budget_tokens)
+
+
+def check_options(budget_tokens: object, order: object, score_kind: object) -> None:
+    """Raise `InputError` for what is no budget, no order or no kind of scores."""
+    check_budget(budget_tokens)
+    check_choice("order", order, DocumentOrder)
+    check_choice("score_kind", score_kind, SimilarityKind)
+
+
+def _written(
+    selection: Selection, layout: _Shown[T], adapter: Adapter[T], tokens: TokenCounter, budget_tokens: int
+) -> Chosen[T]:
+    """Return the documents of a selection, with notes."""
+    shown = layout.arranged(pieces(selection.chunks))
+    own = not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks)
+    told = {
+        "selector": selection.method,
+        "budget_tokens": budget_tokens,
+        "cost_tokens": 0,
+        "value": selection.value,
+        "trace": selection.trace.to_dict(),
+    }
+    if own:
+        told["cost_tokens"] = _tokens(tokens, adapter.render([adapter.write(None, selection.text, None)]))
+        note = {"place": 0, "tokens": told["cost_tokens"], "sources": list(selection.ids), "selection": told}
+        return Chosen([adapter.write(None, selection.text, note)], told)
+    if shown:
+        told["cost_tokens"] = _tokens(tokens, layout.text(shown))
+    documents = []
+    for place, piece in enumerate(shown):
+        note = {"place": place, "tokens": _tokens(tokens, layout.text([piece])), "selection": told}
+        if piece.cut:
+            note["spans"] = [list(span) for span in piece.cut]
+        documents.append(layout.document(piece, note))
+    return Chosen(documents, told)
+
+
+def _tokens(tokens: TokenCounter, text: str) -> int:
+    return int(tokens.count([text])[0])
+
+
+def _nothing(reason: str, budget_tokens: int) -> Chosen[Any]:
+    logger.warning("nothing was chosen for the prompt: %s", reason)
+    return Chosen([], {"budget_tokens": budget_tokens, "cost_tokens": 0, "trace": {"reason": reason}})
