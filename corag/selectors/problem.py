@@ -214,6 +214,12 @@ class SelectionProblem:
         other.budget_tokens = self.budget_tokens if budget_tokens is None else budget_tokens
         return other
 
+    def with_budget(self, tokens: int) -> SelectionProblem:
+        """Return the same problem, remembered values included, under another budget."""
+        other = copy.copy(self)
+        other.budget_tokens = tokens
+        return other
+
     def with_refund(self, tokens: int) -> SelectionProblem:
         """Return the same problem, remembered values included, with more to spend on summed costs.
 

@@ -50,7 +50,7 @@ POSITIONAL = {("ask", "question"), ("bench", "part"), ("data-get", "name"), ("re
 
 
 def test_the_commands_are_those_of_the_design(capsys):
-    names = "demo index ask list tune label train sweep train-adapter evaluate evaluate-agent reproduce"
+    names = "demo index ask app list tune label train sweep train-adapter evaluate evaluate-agent reproduce"
     assert list(COMMANDS) == [*names.split(), "data-list", "data-get", "references", "report", "bench"]
     assert run("--help") == 0
     said = capsys.readouterr().out.split()

@@ -1,0 +1,82 @@
+"""A finished policy tree as plain data, in the order in which it grew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from corag.rerankers.scorers import CachedScorer
+from corag.selectors.problem import SelectionProblem
+from search import SearchConfig, SearchResult, SearchTree
+from search.tree.backup import BACKUPS
+
+DECIMALS = 6
+
+
+def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig, scorer: CachedScorer) -> Any:
+    """Return the nodes of a tree and the steps in which it grew; None where the policy keeps no tree.
+
+    Nodes are columns: `parent`, `chunk`, `tokens` of the order by itself, `share` of the budget that eq. 5 charges,
+    `value` as the reranker gives it, and `scaled`, the value that the search saw. A step expands `node` into `count`
+    children from `first` on, which get one visit each, and then adds `reward` and `visits` to `node` and all nodes
+    above it. `best` is the best order after the step.
+    """
+    tree = result.tree
+    if tree is None:
+        return None
+    orders = [tree.order(node) for node in range(1, len(tree))]
+    joined = np.array([problem.costs[list(order)].sum() - problem.separator_tokens for order in orders])
+    if config.policy == "public-code":
+        config = replace(config, policy="paper", backup="all-children", visits="parent")
+    places = {order: node for node, order in enumerate(orders, start=1)}
+    found = [places.get(order, tree.ROOT) for order in result.incumbents]
+    return {
+        "parent": tree.parent.tolist(),
+        "chunk": tree.chunk.tolist(),
+        "tokens": [0, *joined.tolist()],
+        "share": _rounded(tree.cost / tree.budget),
+        "value": _rounded(np.concatenate([[0.0], scorer.get(orders)])) if orders else [0.0],
+        "scaled": _rounded(tree.value),
+        "steps": [{**step, "best": best} for step, best in zip(steps(tree, config), found, strict=True)],
+        "best": places.get(result.order, tree.ROOT),
+        "exploration": config.exploration,
+        "cost_weight": config.cost_weight,
+        "visits": config.visits,
+        "complete": result.complete,
+    }
+
+
+def steps(tree: SearchTree, config: SearchConfig) -> list[dict[str, Any]]:
+    """Return the expansions of a tree in their order, each with what it added to the nodes above.
+
+    A tree keeps only sums. What it went through follows from the order of its nodes: all children of an expansion are
+    made at once, behind all earlier ones.
+    """
+    replayed = SearchTree(np.zeros(0, dtype=np.int64), tree.budget)
+    for name in ("parent", "chunk", "depth", "cost", "value", "first_child", "num_children", "closed"):
+        setattr(replayed, name, getattr(tree, name))
+    replayed.total, replayed.visits = np.zeros(len(tree)), np.zeros(len(tree), dtype=np.int64)
+    expanded = np.flatnonzero(tree.num_children)
+    found = []
+    for node in expanded[np.argsort(tree.first_child[expanded])].tolist():
+        children = tree.children(node)
+        replayed.receive(children, tree.value[children])
+        reward, visits = BACKUPS[config.backup](replayed, node, tree.value[children], config)
+        path = [node]
+        while path[-1] != tree.ROOT:
+            path.append(int(tree.parent[path[-1]]))
+        replayed.total[path] += reward
+        replayed.visits[path] += visits
+        replayed.num_visits += visits * len(path)
+        found.append(
+            {"node": node, "first": children.start, "count": children.stop - children.start}
+            | {"reward": round(reward, DECIMALS), "visits": visits}
+        )
+    return found
+
+
+def _rounded(values: Any) -> list[float]:
+    rounded: list[float] = np.round(values, DECIMALS).tolist()
+    return rounded

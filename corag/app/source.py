@@ -1,0 +1,141 @@
+"""Where questions and their candidates come from: an index, the questions of a data folder, or both."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from corag.candidates import with_cosines
+from corag.errors import InputError
+from corag.index import ChunkIndex, Retrieval
+from corag.models.cached import CachedEmbedder
+from corag.models.vectors import vectors_by
+from corag.text.data import DataFolder, Query, is_evidence
+from corag.text.documents import passage
+from corag.text.support import SupportingSpan, supporting_spans
+from corag.text.units import UnitChunk, source_of
+from corag.text.visible import visible
+from corag.types import Candidate, Chunk
+
+PAGE = 20
+"""Questions of a data folder that are listed at once."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An index, a data folder, or both; the index then serves questions without candidates of their own.
+
+    Attributes:
+        index: The index, or None.
+        data: The data folder, or None.
+        embedder: Embeds questions, and the candidates of a data folder.
+        split: Split of the data folder whose questions are offered; None for all.
+        num_candidates: Chunks that the index offers for a question.
+        retrieval: How it finds them.
+
+    Raises:
+        InputError: There is neither, or questions of the data folder have no candidates and there is no index.
+        DataError: The data folder has no question of the split.
+    """
+
+    index: ChunkIndex | None
+    data: DataFolder | None
+    embedder: CachedEmbedder
+    split: str | None = None
+    num_candidates: int = 20
+    retrieval: Retrieval = "hybrid"
+
+    def __post_init__(self) -> None:
+        if self.index is None and self.data is None:
+            raise InputError("there is nothing to ask: give an index (--index), a data folder (--data), or both")
+        lacking = [query.id for query in self.queries if query.candidates is None]
+        if self.index is None and lacking and self.data is not None:
+            raise InputError(
+                f"question {lacking[0]!r} of {self.data.path} has no candidates of its own; give an index of its "
+                f"corpus, made with: corag index --data {self.data.path} --out runs/index"
+            )
+
+    @cached_property
+    def queries(self) -> list[Query]:
+        """The questions that are offered, in the order of the file."""
+        if self.data is None:
+            return []
+        return list(self.data.queries) if self.split is None else self.data.split(self.split)
+
+    def about(self) -> dict[str, Any]:
+        """Return names and sizes."""
+        return {
+            "index": None if self.index is None else {"name": self.index.uri, "chunks": len(self.index)},
+            "data": None if self.data is None else {"name": self.data.path.name, "passages": len(self.data.documents)},
+            "questions": len(self.queries),
+            "splits": dict(Counter(query.split for query in self.queries)),
+        }
+
+    def listed(self, text: str, start: int) -> dict[str, Any]:
+        """Return the questions that hold all words of a text, `PAGE` of them from `start`, each with its number."""
+        words = text.casefold().split()
+        found = [
+            number
+            for number, query in enumerate(self.queries)
+            if all(word in query.question.casefold() for word in words)
+        ]
+        shown = [{"number": number, "question": self.queries[number].question} for number in found[start:][:PAGE]]
+        return {"total": len(found), "start": start, "questions": shown}
+
+    def query(self, number: int | None, question: str) -> Query | None:
+        """Return the question of that number; None where there is none or the text was changed.
+
+        Raises:
+            InputError: There is no such number, or no candidates for a question of one's own.
+        """
+        if number is not None:
+            if not 0 <= number < len(self.queries):
+                raise InputError(f"number is {number}; it must be from 0 to {len(self.queries) - 1}")
+            # A page shows control characters, and sends back what it shows.
+            if visible((query := self.queries[number]).question) == visible(question):
+                return query
+        if self.index is None:
+            raise InputError(
+                "questions of your own need an index; start the app with --index, or pick a question of the data"
+            )
+        return None
+
+    def candidates(self, question: str, query: Query | None) -> list[Candidate]:
+        """Return the candidates of a question, best first, each with its cosine."""
+        if query is not None and query.candidates is not None and self.data is not None:
+            own = [Candidate(passage(self.data.documents[name])) for name in query.candidates]
+            return with_cosines(question, own, self.embedder)
+        assert self.index is not None
+        vector = vectors_by(self.embedder, [question])[0]
+        return self.index.retrieve(question, vector, self.num_candidates, self.retrieval)
+
+    def evidence(self, query: Query | None) -> Evidence | None:
+        """Return what is known about the evidence of a question; None where nothing is."""
+        if query is None or not query.gold or self.data is None:
+            return None
+        return Evidence(query.gold, supporting_spans(query, self.data.documents))
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The evidence of a question.
+
+    Attributes:
+        gold: Passages, or spans of them, that hold it.
+        sentences: Sentences of them that support the answer, as far as they are known.
+    """
+
+    gold: tuple[str, ...]
+    sentences: tuple[SupportingSpan, ...] = ()
+
+    def marks(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is evidence; of a sentence more is asked than to stand in an evidence passage."""
+        if isinstance(chunk, UnitChunk) and self.sentences:
+            return any(span.is_held_by(chunk) for span in self.sentences)
+        return any(is_evidence(source_of(chunk), name) for name in self.gold)
+
+    def found(self, chunks: tuple[Chunk, ...]) -> int:
+        """Return how many of the gold entries the chunks, or the passages that they stand in, hold."""
+        return sum(any(is_evidence(source_of(chunk), name) for chunk in chunks) for name in self.gold)

@@ -1,0 +1,233 @@
+// What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
+
+import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
+import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds } from "./parts.js";
+import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
+
+const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
+const SELECTS = ["unit", "reranker", "policy", "choice"];
+const LEAST = 16;
+const LABELS = {
+  passage: "passages", sentence: "sentences", auto: "what the question wants",
+  paper: "paper (tree)", "public-code": "public-code (tree)",
+  "value-minus-cost": "value − λ cost / B", mean: "mean W / n", utility: "utility U",
+};
+const READ_AFTER_MS = 250;
+
+let about = null;
+let asked = null; // { question, number }
+let found = null;
+let wanted = null; // settings that still have to be searched
+let searching = false;
+let reading = null;
+let thought = null; // the question that the agent was asked about
+let kept = false; // whether the chunks are those of the search before
+let compared = [];
+let run = 0; // of the comparison
+let start = 0;
+let picked = null;
+
+// The budget's slider is logarithmic: small budgets are where a token counts.
+const budgetAt = (place) => Math.round(LEAST * (4096 / LEAST) ** (place / 100));
+const placeOf = (budget) => Math.round(100 * Math.log(budget / LEAST) / Math.log(4096 / LEAST));
+
+function settings() {
+  const given = { budget: found && Number(byId("budget").value) === placeOf(found.settings.budget) ? found.settings.budget : budgetAt(Number(byId("budget").value)) };
+  for (const name of SLIDERS.slice(1)) given[name] = Number(byId(name).value);
+  for (const name of SELECTS) given[name] = byId(name).value;
+  // Policies without a tree count no visits.
+  if (!about.tree_policies.includes(given.policy) && !given.choice.startsWith("value")) given.choice = "value";
+  return given;
+}
+
+function showSettings(given) {
+  byId("budget").value = placeOf(given.budget);
+  for (const name of SLIDERS.slice(1)) {
+    const slider = byId(name);
+    if (given[name] > Number(slider.max)) slider.max = given[name];
+    slider.value = given[name];
+  }
+  for (const name of SELECTS) byId(name).value = given[name];
+  showOutputs(given);
+}
+
+function showOutputs(given) {
+  const texts = { budget: `${number(given.budget, 0)} tokens`, cost_weight: number(given.cost_weight, 2),
+    iterations: String(given.iterations), exploration: number(given.exploration, 2) };
+  for (const [name, text] of Object.entries(texts)) {
+    byId(`${name}-is`).textContent = text;
+    byId(name).setAttribute("aria-valuetext", text);
+  }
+}
+
+function complain(error) {
+  byId("error").hidden = !error;
+  byId("error").textContent = error ? error.message : "";
+}
+
+async function ask(question, number) {
+  if (question.length > about.max_question) {
+    complain(new Error(`The question has ${question.length.toLocaleString("en")} characters; ask with at most ${about.max_question.toLocaleString("en")}.`));
+    return;
+  }
+  const kept = found ? { budget: found.settings.budget } : {};
+  asked = { question, number };
+  compared = [];
+  run += 1;
+  showMethods([], 0, "");
+  replaced(byId("agent-says"), element("p", { class: "hint" }, "…"));
+  wanted = kept;
+  await search();
+}
+
+// Searches until no newer settings are wanted.
+async function search() {
+  if (searching) return;
+  searching = true;
+  byId("busy").hidden = false;
+  clearTimeout(reading);
+  while (wanted) {
+    const given = wanted, of = asked;
+    wanted = null;
+    try {
+      const answer = await called("/api/search", { ...of, given });
+      if (of !== asked) continue;
+      kept = found !== null && found.question === answer.question && found.unit === answer.unit;
+      found = answer;
+      complain(null);
+      if (!wanted) show();
+    } catch (error) {
+      if (!wanted) complain(error);
+    }
+  }
+  searching = false;
+  byId("busy").hidden = true;
+}
+
+function show(all = false) {
+  byId("found").hidden = false;
+  byId("welcome").hidden = true;
+  showSettings(found.settings);
+  byId("unit-reason").textContent = found.unit_reason ? `Chosen among: ${found.unit}s, because ${found.unit_reason}.` : "";
+  showMeter(found);
+  showContext(byId("context"), found.blocks, found.order);
+  showAnswer(null, found);
+  showRounds(found);
+  if (found.tree) showTree(found.tree, found.items, kept);
+  else forget();
+  definitions(byId("trace"), found.trace);
+  showCandidates(found, all, () => showCandidates(found, true));
+  byId("status").textContent = `${found.order.length} of ${found.items.length} chosen, ${found.tokens} tokens`;
+  if (compared.length) byId("methods-say").textContent = "The settings have changed since; compare again.";
+  clearTimeout(reading);
+  reading = setTimeout(read, READ_AFTER_MS);
+}
+
+async function read() {
+  const of = found, mine = asked;
+  try {
+    const said = await called("/api/answer", { ...mine, given: of.settings });
+    if (of !== found) return;
+    showAnswer(said, found);
+    showContext(byId("context"), said.answer_blocks, found.order);
+    of.said = said;
+    if (mine !== thought) {
+      thought = mine;
+      const agent = await called("/api/agent", { ...mine, budget: of.settings.budget });
+      if (mine === asked) showAgent(agent);
+    }
+  } catch (error) {
+    if (of === found) complain(error);
+  }
+}
+
+async function compare() {
+  const mine = ++run, of = asked, budget = found.settings.budget;
+  const said = found.said ?? await called("/api/answer", { ...of, given: found.settings });
+  const passages = found.order.map((one) => found.items[one].passage).filter((one) => one !== null);
+  compared = [{ ...said, method: "the search above", own: true, tokens: found.tokens, chunks: found.order.length,
+    sources: [...new Set(passages)], units: found.unit !== "passage", found: found.found, gold: found.gold,
+    seconds: found.seconds, reason: found.reason, trace: found.trace },
+  ...about.methods.map((method) => ({ method, waiting: true }))];
+  for (let at = 1; at < compared.length; at++) {
+    showMethods(compared, budget, `${at - 1} of ${about.methods.length} methods`);
+    let row;
+    try {
+      row = await called("/api/method", { ...of, budget, name: compared[at].method });
+    } catch (error) {
+      row = { method: compared[at].method, error: error.message };
+    }
+    if (mine !== run) return;
+    compared[at] = row;
+  }
+  showMethods(compared, budget, `${about.methods.length} methods`);
+}
+
+async function list(at) {
+  const text = byId("filter").value;
+  try {
+    const listed = await called(`/api/questions?${new URLSearchParams({ text, start: at })}`);
+    if (text !== byId("filter").value) return;
+    start = at;
+    replaced(byId("questions"), listed.questions.map((one) => element("li", {}, element("button", {
+      type: "button", onclick: () => { pick(one); byId("picker").open = false; byId("question").focus(); },
+    }, foreign(one.question)))));
+    const last = start + listed.questions.length;
+    byId("range").textContent = last ? `${start + 1} to ${last} of ${listed.total.toLocaleString("en")}` : "none";
+    byId("before").disabled = start === 0;
+    byId("after").disabled = last >= listed.total;
+    return listed;
+  } catch (error) {
+    complain(error);
+  }
+}
+
+// Control characters are shown as \x1b in lists; the question itself is that of the data.
+function pick(one) {
+  picked = one;
+  byId("question").value = one.question;
+  return ask(one.question, one.number);
+}
+
+function submit(event) {
+  event?.preventDefault();
+  const question = byId("question").value;
+  if (!question.trim()) return;
+  ask(question, picked && picked.question === question ? picked.number : null);
+}
+
+async function begin() {
+  about = await called("/api/about");
+  const options = { unit: about.units, reranker: about.rerankers, policy: about.policies, choice: about.choices };
+  for (const [name, values] of Object.entries(options)) {
+    replaced(byId(name), values.map((value) => element("option", { value }, LABELS[value] ?? value)));
+  }
+  byId("iterations").max = about.max_iterations;
+  const sources = [about.index && `index ${about.index.name}, ${about.index.chunks.toLocaleString("en")} chunks`,
+    about.data && `data ${about.data.name}, ${about.data.passages.toLocaleString("en")} passages`];
+  byId("about").append(" ", foreign(sources.filter(Boolean).join("; "), "small"));
+  for (const name of SLIDERS) {
+    byId(name).addEventListener("input", () => { wanted = settings(); showOutputs(wanted); search(); });
+  }
+  for (const name of SELECTS) {
+    byId(name).addEventListener("change", () => { wanted = settings(); if (name === "unit") wanted.reranker = null; search(); });
+  }
+  byId("as-agent").addEventListener("click", () => { wanted = { budget: found.settings.budget }; search(); });
+  byId("ask").addEventListener("submit", submit);
+  byId("question").addEventListener("keydown", (event) => { if (event.key === "Enter" && !event.shiftKey) submit(event); });
+  byId("step").addEventListener("input", () => { pause(); goTo(Number(byId("step").value)); });
+  byId("play").addEventListener("click", play);
+  byId("compare").addEventListener("click", () => compare().catch(complain));
+  byId("filter").addEventListener("input", () => list(0));
+  byId("before").addEventListener("click", () => list(Math.max(0, start - 20)));
+  byId("after").addEventListener("click", () => list(start + 20));
+  new ResizeObserver(redraw).observe(byId("tree-part"));
+  if (about.questions) {
+    byId("picker").hidden = false;
+    byId("num-questions").textContent = about.questions.toLocaleString("en");
+    const listed = await list(0);
+    if (listed?.questions.length) await pick(listed.questions[0]);
+  }
+}
+
+begin().catch(complain);

@@ -1,0 +1,172 @@
+"""The page over HTTP: what is refused, what hostile questions do, and what leaves the machine."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+import corag.app
+from corag.app.inquiry import MAX_QUESTION
+from corag.app.server import MAX_BODY, address, is_loopback, listening
+from corag.errors import InputError
+from corag.index import ChunkIndex
+from tests.corag.app.worlds import client, make_workbench
+from tests.corag.worlds import HashEmbedder
+
+STATIC = Path(corag.app.__file__).with_name("static")
+
+
+@pytest.fixture(scope="module")
+def own_index(tmp_path_factory):
+    """An index whose chunks are as hostile as the questions."""
+    from corag import Chunk
+
+    texts = ["<script>alert(1)</script> the sea", "\x1b[31mred\x00 sea", "\u202eאבג sea", "plain sea water", "x" * 300]
+    chunks = [Chunk(f"c{place}<b>", text, {"title": f"<i>{place}</i>"}) for place, text in enumerate(texts)]
+    return ChunkIndex.build(tmp_path_factory.mktemp("hostile") / "index", chunks, HashEmbedder())
+
+
+@pytest.fixture(scope="module")
+def page(small_data, own_index):
+    with client(make_workbench(small_data, own_index)) as page:
+        yield page
+
+
+def search(page, question, number=None, **given):
+    return page.post("/api/search", json={"question": question, "number": number, "given": given})
+
+
+def test_a_question_of_ones_own_is_searched_in_the_index(page):
+    found = search(page, "How salty is the sea?", budget=40).json()
+    assert {item["evidence"] for item in found["items"]} == {None}
+    assert found["tokens"] <= 40
+    assert "\\x1b[31mred\\x00 sea" in {item["text"] for item in found["items"]}
+    assert any(item["text"].startswith("\\u202e") for item in found["items"])
+
+
+def test_a_question_of_the_data_has_its_own_candidates(page):
+    listed = page.get("/api/questions", params={"text": "FOUNDED capital"}).json()
+    assert listed["total"] == 1
+    [question] = listed["questions"]
+    found = search(page, question["question"], question["number"]).json()
+    assert found["answers"] == ["Ilsa Brandt", "Queen Ilsa Brandt"]
+    assert len(found["items"]) == 6
+    about = page.get("/api/about").json()
+    assert about["questions"] == 12 and about["index"]["chunks"] == 5
+
+
+def hostile_questions():
+    rng = random.Random(7)
+    nasty = [
+        "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "javascript:alert(1)", "{{7*7}}", "${7*7}",
+        "' OR 1=1 --", "\x00", "\x1b]0;title\x07", "\u202egnp.exe", "\u2066\u2067\u2069", "שלום מה שלומך", "مرحبا",
+        "\ud83d", "😀" * 50, "a\u0301" * 200, "\u2028\u2029", "%00%0a", "../../etc/passwd", "\ufeff", "NaN", "null",
+        "\r\n\r\nHTTP/1.1 200 OK", "</script><svg/onload=alert(1)>", "\x7f\x80\x9b", "?" * 500, "\U000e0041", "\uffff",
+    ]  # fmt: skip
+    yield from nasty
+    while True:
+        yield "".join(rng.choice(nasty) + rng.choice(["", " sea ", "\t"]) for _ in range(rng.randint(1, 9)))
+
+
+@pytest.mark.slow
+def test_two_hundred_hostile_questions(page):
+    for place, question in zip(range(200), hostile_questions(), strict=False):
+        body = json.dumps({"question": question, "number": None, "given": {"budget": 40, "iterations": 1 + place % 5}})
+        answer = page.post("/api/search", content=body, headers={"content-type": "application/json"})
+        text = answer.content.decode("utf-8")
+        assert answer.headers["content-type"] == "application/json"
+        # Nothing of it reaches the page as it is: no control character, no half of a character.
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]", text)
+        if question.strip():
+            assert answer.status_code == (200 if len(question) <= MAX_QUESTION else 400)
+            assert answer.json()["tokens"] <= 40
+        else:
+            assert answer.status_code == 400 and "question is empty" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("size", [MAX_QUESTION + 1, 2**20, 20 * 2**20])
+def test_long_questions_are_refused_with_the_limit(page, size):
+    answer = search(page, "a" * size)
+    assert answer.status_code == 400
+    assert "4,000" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{", b"nope", b'{"question": 3, "number": null, "given": {}}', b"[" * MAX_BODY, b"\xff\xfe",
+        b'{"question": "sea", "number": true, "given": {}}', b'{"question": "sea", "number": null, "given": []}',
+        b'{"question": "sea", "number": null}', b'{"question": "sea", "number": 1e99, "given": {}}',
+        b'{"question": "sea", "number": null, "given": {"budget": 1e99}}',
+        b'{"question": "sea", "number": null, "given": {"cost_weight": NaN}}',
+        b'{"question": "sea", "number": null, "given": {"unit": {"a": []}}}',
+    ],
+)  # fmt: skip
+def test_broken_requests_are_refused(page, body):
+    answer = page.post("/api/search", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:8383"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"host": ""}, 403),
+        ({"host": "localhost:9"}, 200),
+        ({"host": "[::1]:8383"}, 200),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": "http://127.0.0.1:8383"}, 200),
+    ],
+)
+def test_other_names_and_origins_are_refused(page, headers, status):
+    assert page.get("/api/about", headers=headers).status_code == status
+
+
+def test_a_form_of_another_site_cannot_ask(page):
+    answer = page.post("/api/search", content=b"{}", headers={"content-type": "text/plain"})
+    assert answer.status_code == 403
+
+
+def test_at_another_address_any_name_serves(small_data):
+    page = client(make_workbench(small_data), host="0.0.0.0")
+    assert page.get("/api/about", headers={"host": "workstation.lan:8383"}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/about", "/nowhere", "/static/../server.py"])
+def test_every_answer_keeps_scripts_and_connections_here(page, path):
+    headers = page.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self';" in policy and "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_page_names_no_other_address_and_makes_no_markup():
+    for file in STATIC.iterdir():
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|\bon\w+=\"", text), (
+            file
+        )
+
+
+def test_a_fault_is_told_without_its_traceback(small_data, monkeypatch, caplog):
+    bench = make_workbench(small_data)
+    monkeypatch.setattr(bench, "_searched", lambda *_: 1 / 0)
+    answer = search(client(bench), bench.source.queries[0].question, 0)
+    assert answer.status_code == 500 and "ZeroDivision" not in answer.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_addresses():
+    with listening("127.0.0.1", 0) as sock:
+        host, port = sock.getsockname()
+        assert address(sock) == f"http://127.0.0.1:{port}/"
+        with pytest.raises(InputError, match=f"port {port}"):
+            listening(host, port)
+    for name, expected in {"localhost": True, "127.9.9.9": True, "::1": True, "0.0.0.0": False, "a.b": False}.items():
+        assert is_loopback(name) is expected

@@ -1,0 +1,227 @@
+"""What the page is told: tree and growth as the search had them, verdicts as the reranker gives them, own answers."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import search
+from corag.app.growth import steps
+from corag.app.why import Verdicts
+from corag.errors import InputError
+from corag.selectors.problem import SelectionProblem
+from search import SearchConfig
+from tests.corag.app.worlds import make_workbench
+from tests.corag.worlds import CHARACTERS, HashReranker, offer
+
+BACKUPS = st.sampled_from(["best-child", "all-children", "utility"])
+
+
+@pytest.fixture(scope="module")
+def bench(small_data):
+    return make_workbench(small_data)
+
+
+def asked(bench, number=0, **given):
+    return bench.search(bench.source.queries[number].question, number, given)
+
+
+@settings(max_examples=40)
+@given(
+    costs=st.lists(st.integers(1, 9), min_size=1, max_size=6),
+    budget=st.integers(1, 20),
+    iterations=st.integers(1, 12),
+    backup=BACKUPS,
+    visits=st.sampled_from(["total", "parent"]),
+)
+def test_steps_add_up_to_the_tree(costs, budget, iterations, backup, visits):
+    config = SearchConfig(policy="paper", iterations=iterations, backup=backup, visits=visits)
+    reranker = HashReranker()
+    result = search.search(costs, lambda orders: reranker.score("q", list(map(str, orders))), budget, config)
+    tree = result.tree
+    total, seen = np.zeros(len(tree)), np.zeros(len(tree), dtype=int)
+    found = steps(tree, config)
+    assert len(found) == result.num_calls
+    for step in found:
+        children = slice(step["first"], step["first"] + step["count"])
+        assert tree.parent[children].tolist() == [step["node"]] * step["count"]
+        total[children] += tree.value[children]
+        seen[children] += 1
+        node = step["node"]
+        while node != tree.NO_PARENT:
+            total[node] += step["reward"]
+            seen[node] += step["visits"]
+            node = tree.parent[node]
+    np.testing.assert_allclose(total, tree.total, atol=1e-4)
+    assert seen.tolist() == tree.visits.tolist()
+
+
+@pytest.mark.parametrize("policy", ["paper", "public-code"])
+def test_the_tree_leads_to_the_selection(bench, policy):
+    found = asked(bench, policy=policy, budget=40, iterations=6)
+    tree, node, path = found["tree"], found["tree"]["best"], []
+    while node:
+        path.insert(0, tree["chunk"][node])
+        node = tree["parent"][node]
+    assert tuple(path) == found["order"] == tuple(tree_order(found))
+    assert tree["tokens"][tree["best"]] >= found["tokens"] > 0
+    assert tree["steps"][-1]["best"] == tree["best"]
+    assert tree["visits"] == ("total" if policy == "paper" else "parent")
+    assert tree["value"][tree["best"]] == pytest.approx(found["value"], abs=1e-5)
+
+
+def tree_order(found):
+    chosen = [(item["chosen"], place) for place, item in enumerate(found["items"]) if item["chosen"] is not None]
+    return [place for _, place in sorted(chosen)]
+
+
+def test_a_policy_without_a_tree_tells_its_rounds(bench):
+    found = asked(bench, policy="greedy", budget=40)
+    assert found["tree"] is None
+    assert found["rounds"][-1] == found["order"]
+
+
+def test_a_price_of_tokens_buys_fewer(bench):
+    tokens = [asked(bench, budget=120, cost_weight=weight, iterations=40)["tokens"] for weight in (0, 1, 50)]
+    assert tokens == sorted(tokens, reverse=True)
+    assert tokens[0] > tokens[-1]
+
+
+def verdicts(budget, order, *texts, weight=0.0):
+    problem = SelectionProblem("a b", offer(*texts), CHARACTERS, budget)
+    scorer = problem.scorer(Counting())
+    config = SearchConfig(policy="paper", choice="value-minus-cost", cost_weight=weight)
+    return Verdicts(problem, scorer, CHARACTERS, order, config, 7).of_all()
+
+
+class Counting(HashReranker):
+    """The number of different good words, less the bad ones."""
+
+    def score(self, query, texts):
+        return (
+            np.array([sum(word in text for word in ("red", "blue", "tiny")) - text.count("bad") for text in texts]) / 4
+        )
+
+
+RED, BLUE = "red word", "blue word"
+
+
+@pytest.mark.parametrize(
+    ("budget", "order", "other", "weight", "kind"),
+    [
+        (20, (0,), "b" * 21, 0, "too large"),
+        (20, (0,), "blue" + "b" * 10, 0, "no room"),
+        (60, (0,), "word and red word", 0, "adds nothing"),
+        (60, (0,), "red word", 0, None),  # the same text is no candidate
+        (60, (0,), "red words red red word", 0, "adds nothing"),
+        (60, (0,), "bad luck", 0, "lowers the value"),
+        (60, (0,), BLUE, 0, "not reached"),
+        (60, (0,), BLUE, 9, "not worth its cost"),
+        (60, (), BLUE, 0, "not chosen"),
+    ],
+)
+def test_why_a_chunk_was_not_chosen(budget, order, other, weight, kind):
+    found = verdicts(budget, order, RED, other, weight=weight)
+    if kind is None:
+        assert len(found) == 1
+        return
+    assert kind in [one for one, _ in found[1]["reasons"]]
+    assert found[0]["chosen"] == (0 if order else None)
+
+
+def test_a_repeated_text_and_counterfactual_figures():
+    repeating = "red word red word red"
+    found = verdicts(60, (0,), RED, repeating, BLUE)
+    assert found[1]["reasons"][0][0] == "repeats"
+    assert "100%" in found[1]["reasons"][0][1]
+    assert found[2]["with"] == {"value": 0.5, "tokens": len(f"{RED}\n\n{BLUE}")}
+    assert verdicts(60, (0, 1), RED, BLUE)[1]["without"] == {"value": 0.25, "tokens": len(RED)}
+
+
+def test_evidence_is_marked_where_it_is_known(bench, small_data):
+    known = {item["title"]: item["evidence"] for item in asked(bench, 0)["items"]}
+    assert {title for title, marked in known.items() if marked} == {"Varn", "Tolmere"}
+    unknown = asked(bench, 8)
+    assert {item["evidence"] for item in unknown["items"]} == {None}
+    assert unknown["gold"] is None
+
+
+def test_sentences_are_marked_and_named(bench):
+    found = asked(bench, 0, unit="sentence", budget=60)
+    assert found["unit"] == "sentence"
+    marked = [item["text"] for item in found["items"] if item["evidence"]]
+    assert marked == ["It was founded in 1203 by the queen Ilsa Brandt."]
+    assert asked(bench, 0, unit="auto")["unit_reason"]
+
+
+def test_the_context_is_cut_where_chunks_and_answer_are(bench):
+    question = bench.source.queries[0].question
+    read = bench.answer(question, 0, {"budget": 60})
+    text = "".join(part for block in read["answer_blocks"] for part, _ in block["parts"])
+    marked = [part for block in read["answer_blocks"] for part, is_marked in block["parts"] if is_marked]
+    assert text.startswith(read["answer"]) and marked == [read["answer"]]
+
+
+def test_methods_stand_side_by_side(bench):
+    question = bench.source.queries[0].question
+    rows = {name: bench.method(question, 0, 60, name) for name in bench.methods}
+    assert rows["full"]["tokens"] <= 60 and rows["full"]["gold"] == 2
+    assert rows["naive"]["sources"]
+    assert "max_orders" in rows["upper(max_orders=1)"]["error"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"budget": 0}, "budget"),
+        ({"budget": 10**9}, "at most"),
+        ({"iterations": 61}, "at most 60"),
+        ({"exploration": float("nan")}, "exploration"),
+        ({"cost_weight": -1}, "cost_weight"),
+        ({"reranker": "openai(base_url=http://example.org)"}, "reranker"),
+        ({"unit": "window(9)"}, "unit"),
+        ({"seed": 1}, "no setting"),
+    ],
+)
+def test_settings_out_of_bounds(bench, given, message):
+    with pytest.raises(InputError, match=message):
+        asked(bench, **given)
+
+
+def test_what_cannot_be_asked(bench, small_data):
+    with pytest.raises(InputError, match="need an index"):
+        bench.search("Who asks?", None, {})
+    with pytest.raises(InputError, match="need an index"):
+        bench.search("Another text", 0, {})
+    with pytest.raises(InputError, match="from 0 to"):
+        bench.search("Who asks?", 99, {})
+    with pytest.raises(InputError, match="nothing to ask"):
+        make_workbench(None)
+
+
+@pytest.mark.slow
+def test_two_people_get_their_own_answers(small_data):
+    bench = make_workbench(small_data)
+    alone = {number: asked(make_workbench(small_data), number, budget=40 + number) for number in range(6)}
+    found, failed = {}, []
+
+    def person(number):
+        try:
+            for _ in range(3):
+                found[number] = asked(bench, number, budget=40 + number)
+        except Exception as error:  # noqa: BLE001
+            failed.append(error)
+
+    people = [threading.Thread(target=person, args=(number,)) for number in alone]
+    for one in people:
+        one.start()
+    for one in people:
+        one.join()
+    assert not failed
+    timeless = [
+        {name: value for name, value in one.items() if name not in ("seconds", "trace")} for one in found.values()
+    ]
+    expected = [{name: value for name, value in alone[n].items() if name not in ("seconds", "trace")} for n in found]
+    assert timeless == expected

@@ -1,0 +1,46 @@
+"""A page over the small data folder, with parts that need no model."""
+
+from __future__ import annotations
+
+from starlette.testclient import TestClient
+
+from corag.app.server import make_app
+from corag.app.session import Workbench
+from corag.app.source import Source
+from corag.models.cached import CachedEmbedder
+from corag.text.data import DataFolder
+from corag.types import Answer
+from tests.corag.worlds import HashEmbedder
+
+LOCAL = "http://127.0.0.1:8383"
+
+
+class FirstWords:
+    """Answers with the first two words of the context, and says where they stand."""
+
+    name = "first-words"
+
+    def answer(self, query, context):
+        words = " ".join(context.split("\n")[0].split()[:2])
+        return Answer(words, 0.5 if words else None, ((0, len(words)),) if words else ())
+
+
+def make_workbench(data, index=None, **settings):
+    """A page whose agent is none and whose rerankers are cheap; `data` and `index` are opened already."""
+    folder = None if data is None else DataFolder.open(data)
+    source = Source(index, folder, CachedEmbedder(HashEmbedder()), num_candidates=6)
+    given = {
+        "reader": FirstWords(),
+        "agent": "none",
+        "reranker": "bm25",
+        "methods": ("top-k", "naive", "full", "upper(max_orders=1)"),
+    }
+    return Workbench(source, **{**given, **settings})
+
+
+def client(workbench, host="127.0.0.1"):
+    return TestClient(make_app(workbench, host=host), base_url=LOCAL)
+
+
+def post(page, path, **given):
+    return page.post(path, json=given)
