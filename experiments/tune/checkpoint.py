@@ -12,12 +12,12 @@ import numpy as np
 
 from corag.optional import require
 from corag.selectors.corag.routing import Kind, Router, Worth
-from corag.selectors.corag.tuned import CONFIG_FILE, FIGURES, FORM, FORMAT_VERSION, KIND_OF, POINTS, WEIGHTS_FILE
+from corag.selectors.corag.tuned import CENTRES, CONFIG_FILE, FIGURES, FORM, FORMAT_VERSION, WEIGHTS_FILE
 from corag.text.visible import to_json
 from experiments.run.journal import write_atomically
 from experiments.tune.config import TuneConfig
 from experiments.tune.configurations import Configuration
-from experiments.tune.dial import DialPoint
+from experiments.tune.dial import dial_table, plot_dial
 
 if TYPE_CHECKING:
     from experiments.tune.tune import Tuned
@@ -60,7 +60,8 @@ def write_checkpoint(out: Path, found: Tuned, config: TuneConfig, record: Mappin
     }
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "README.md", text)
-    write_atomically(out / "report.html", page(text))
+    write_atomically(out / "dial.svg", svg := plot_dial(found.curve))
+    write_atomically(out / "report.html", page(text, svg))
     write_router(out, names, router, content)
 
 
@@ -68,15 +69,14 @@ def of_one_kind(worth: Worth, order: Sequence[int]) -> Router:
     """Return a router without kinds, given what each configuration is worth, and their order."""
     unknown = Worth(*(getattr(worth, name)[list(order)] for name in FIGURES))
     only = Worth(*(getattr(unknown, name)[None] for name in FIGURES))
-    return Router((ONE_KIND,), only, unknown, np.zeros((0, 0)), np.zeros(0, dtype=np.int64))
+    return Router((ONE_KIND,), only, unknown, np.zeros((0, 0)))
 
 
 def write_router(out: Path, names: Sequence[str], router: Router, record: Mapping[str, Any]) -> None:
     """Write what `corag.selectors.corag.tuned` reads; its network, where it has one, stands in the folder already."""
     if router.looks:
         save = require("safetensors.numpy", "models").save
-        tensors = {POINTS: router.points.astype(np.float16), KIND_OF: router.kind_of.astype(np.int16)}
-        write_atomically(out / WEIGHTS_FILE, save(tensors))
+        write_atomically(out / WEIGHTS_FILE, save({CENTRES: router.centres.astype(np.float32)}))
     content = {
         "form": FORM,
         "format_version": FORMAT_VERSION,
@@ -84,9 +84,10 @@ def write_router(out: Path, names: Sequence[str], router: Router, record: Mappin
         "kinds": [asdict(kind) for kind in router.kinds],
         "worth": _plain(router.worth),
         "unknown": _plain(router.unknown),
-        "neighbours": router.neighbours,
+        "sharpness": router.sharpness,
         "unsure_below": router.unsure_below,
         "min_gain": router.min_gain,
+        "as_good": None if router.as_good is None else np.round(router.as_good, 4).tolist(),
         "network": router.network is not None,
         **record,
     }
@@ -153,28 +154,12 @@ What is chosen as the price of tokens (of a whole budget) or of time (of a secon
 """
 
 
-def dial_table(curve: Sequence[DialPoint]) -> str:
-    """Return the curve of the dial as Markdown."""
-    rows = [
-        [
-            one.name,
-            f"{one.quality:.3f}",
-            f"{one.budget_share:.1%}",
-            f"{1000 * one.seconds:.0f}",
-            f"{one.configurations}",
-        ]
-        for one in curve
-    ]
-    header = ["prefer", "quality", "tokens of the budget", "ms", "configurations in use"]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
-
-
-def page(markdown: str) -> str:
-    """Return a page in HTML."""
+def page(markdown: str, figure: str = "") -> str:
+    """Return a page in HTML, with a figure (SVG) at its end."""
     from markdown_it import MarkdownIt
 
     title = markdown.partition("\n")[0].removeprefix("# ")
-    return PAGE.format(title=html.escape(title), body=MarkdownIt().enable("table").render(markdown))
+    return PAGE.format(title=html.escape(title), body=MarkdownIt().enable("table").render(markdown) + figure)
 
 
 def _gain(found: Tuned, name: str) -> float:

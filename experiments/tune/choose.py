@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.selectors.corag.routing import Prices, Router, Worth
+from corag.selectors.corag.routing import FREE, Prices, Router, Worth
 from corag.types import FloatArray
 from experiments.data.splits import divide
 from experiments.protocol.leads import Lead, Quality, lead
@@ -28,7 +28,6 @@ MIN_CLUSTER = 20
 SIGNIFICANT = 0.05
 LEAST_GAIN = 1e-9
 """A smaller gain is a rounding error."""
-FREE = Prices()
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from corag.selectors.corag.routing import PRICES, Prices, Worth
-from corag.types import FloatArray
+from experiments.run.report import COLORS, new_figure, to_svg
 from experiments.tune.choose import Chosen, Labelled, best
 
 BUDGET_PRICES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
@@ -46,7 +47,7 @@ def settings_of_dial() -> dict[str, Prices]:
     return {**PRICES, **{name: prices for name, prices in found.items() if prices not in PRICES.values()}}
 
 
-def point(name: str, prices: Prices, measured: Worth, places: FloatArray | Sequence[int]) -> DialPoint:
+def point(name: str, prices: Prices, measured: Worth, places: NDArray[np.int64] | Sequence[int]) -> DialPoint:
     """Return the means of what was measured, `[n, C]`, under the configurations chosen, `[n]`."""
     columns = np.asarray(places, dtype=np.int64)
     rows = np.arange(len(columns))
@@ -69,3 +70,42 @@ def dial(questions: Labelled, chosen: Chosen) -> list[DialPoint]:
             places = [questions.names.index(chosen.router_names[route.place]) for route in routes]
         found.append(point(name, prices, measured, places))
     return found
+
+
+def dial_table(curve: Sequence[DialPoint]) -> str:
+    """Return the curve as Markdown."""
+    header = ["prefer", "quality", "tokens of the budget", "ms", "configurations in use"]
+    rows = [
+        [
+            one.name,
+            f"{one.quality:.3f}",
+            f"{one.budget_share:.1%}",
+            f"{1000 * one.seconds:.0f}",
+            str(one.configurations),
+        ]
+        for one in curve
+    ]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
+
+
+def plot_dial(curve: Sequence[DialPoint]) -> str:
+    """Return an SVG with quality against tokens, as their price rises, and against time, as its price does."""
+    panels = (
+        ("tokens, share of the budget", "budget_share", [one for one in curve if not one.prices.second]),
+        ("milliseconds of a selection", "seconds", [one for one in curve if not one.prices.budget]),
+    )
+    figure = new_figure(9.0, 3.6)
+    for axis, (label, cost, points) in zip(figure.subplots(1, 2), panels, strict=True):
+        points = sorted(points, key=lambda one: (one.prices.budget, one.prices.second))
+        scale = 1000 if cost == "seconds" else 1
+        costs = [scale * getattr(one, cost) for one in points]
+        axis.plot(costs, [one.quality for one in points], "o-", color=COLORS[0])
+        for one, at in zip(points, costs, strict=True):
+            price = one.prices.budget or one.prices.second
+            axis.annotate(f"{price:g}", (at, one.quality), textcoords="offset points", xytext=(4, -9), fontsize=7)
+        axis.set_xlabel(f"{label} (labels: price)")
+        axis.set_ylabel("quality")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3)
+    figure.tight_layout()
+    return str(to_svg(figure))

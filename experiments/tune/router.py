@@ -45,16 +45,17 @@ def fit_router(
         *(np.stack([figure[among] for figure in figures]) for figures in zip(*map(_figures, parts), strict=True))
     )
     unknown = Worth(*(figure[among] for figure in _figures(questions.worth(whole))))
-    kinds = tuple(Kind(str(number), f"kind {number} of your questions") for number in range(1, clusters + 1))
-    router = Router(kinds, worth, unknown, centres, np.arange(clusters, dtype=np.int64))
+    sizes = np.bincount(place, minlength=clusters).tolist()
+    kinds = tuple(Kind(str(n), f"kind {n} of your questions", size) for n, size in enumerate(sizes, start=1))
+    router = Router(kinds, worth, unknown, centres)
     return tuple(questions.names[n] for n in among), router
 
 
 def with_examples(router: Router, vectors: FloatArray, questions: Sequence[str]) -> Router:
     """Return a router whose kinds are told by the question, of those with unit vectors `[n, d]`, nearest to each."""
     kinds = tuple(
-        Kind(kind.name, f'questions such as "{questions[int((vectors @ point).argmax())]}"')
-        for kind, point in zip(router.kinds, router.points, strict=True)
+        replace(kind, about=f'questions such as "{questions[int((vectors @ centre).argmax())]}"')
+        for kind, centre in zip(router.kinds, router.centres, strict=True)
     )
     return replace(router, kinds=kinds)
 

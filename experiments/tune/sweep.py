@@ -20,7 +20,7 @@ from experiments.data.pools import Pool, open_pool
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.measure import measure, select
 from experiments.evaluation.parts import Parts
-from experiments.run.journal import Journal, fingerprint
+from experiments.run.journal import Journal
 from experiments.tune.configurations import Configuration
 
 FIGURES = (
@@ -81,7 +81,7 @@ class Sweep:
                 journal.add(self._key(query), known)
             yield query, {str(one): known[str(one)] for one in self.configurations}
 
-    def seconds(self, queries: Sequence[Query], journal: Journal, number: int = TIMED) -> dict[str, float]:
+    def seconds(self, queries: Sequence[Query], number: int = TIMED) -> dict[str, float]:
         """Return the median seconds of a selection by each configuration, over so many questions.
 
         Each configuration has models of its own, so that what others encoded saves it nothing. The first question warms
@@ -90,23 +90,17 @@ class Sweep:
         # Spread out: questions side by side may share a document, whose passages are then no longer new.
         places = np.linspace(0, len(queries) - 1, min(number + 1, len(queries)))
         timed = [queries[int(place)] for place in places]
-        names = list(map(str, self.configurations))
-        key = f"{self.config.budget} seconds {fingerprint([names, [query.id for query in timed]])}"
-        if key not in journal.units:
-            pools, parts = self._pools(timed), self._parts_of(timed)
-            selectors = dict(parts.methods(shared=False).selectors)
-            budget = Budget(self.config.budget, parts.prompted, self.config.budget_for)
-            spent: dict[str, list[float]] = {name: [] for name in names}
-            for query in timed:
-                for one in self.configurations:
-                    candidates = pools[one.retrieval].candidates(query)
-                    found, latency_ms = select(selectors[one.selector], query, candidates, budget)
-                    if not isinstance(found, Exception):
-                        spent[str(one)].append(latency_ms / 1000)
-            medians = {name: float(np.median(times[1:] or times)) if times else 0.0 for name, times in spent.items()}
-            journal.add(key, medians)
-        known: dict[str, float] = journal.units[key]
-        return known
+        pools, parts = self._pools(timed), self._parts_of(timed)
+        selectors = dict(parts.methods(shared=False).selectors)
+        budget = Budget(self.config.budget, parts.prompted, self.config.budget_for)
+        spent: dict[str, list[float]] = {str(one): [] for one in self.configurations}
+        for query in timed:
+            for one in self.configurations:
+                candidates = pools[one.retrieval].candidates(query)
+                found, latency_ms = select(selectors[one.selector], query, candidates, budget)
+                if not isinstance(found, Exception):
+                    spent[str(one)].append(latency_ms / 1000)
+        return {name: float(np.median(times[1:] or times)) if times else 0.0 for name, times in spent.items()}
 
     def _key(self, query: Query) -> str:
         return f"{self.config.budget} {query.id}"

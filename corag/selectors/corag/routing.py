@@ -3,14 +3,13 @@
 The probability of each kind weighs what is known about it, so that what counts (quality, tokens or time) can be changed
 without training anything. A question that is like nothing known gets what serves all kinds best.
 
-Letters: `b` questions, `d` features, `P` known questions, `K` kinds, `C` configurations.
+Letters: `b` questions, `d` features, `K` kinds, `C` configurations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -40,8 +39,12 @@ class Prices:
     second: float = 0.0
 
 
+FREE = Prices()
+NEAREST = 1000.0
+"""The sharpness at which the nearest kind alone counts."""
+
 PRICES: Mapping[str, Prices] = {
-    "quality": Prices(),
+    "quality": FREE,
     "balanced": Prices(budget=0.05, second=0.02),
     "tokens": Prices(budget=0.2),
     "latency": Prices(second=0.2),
@@ -88,10 +91,11 @@ class Worth:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of questions: its name, and what they are, as in "questions about privacy policies"."""
+    """A kind of questions: name, what they are, as in "questions about privacy policies", and how many are known."""
 
     name: str
     about: str
+    questions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +104,17 @@ class Route:
 
     Attributes:
         place: Place of the configuration, in 0 to C - 1.
-        kind: The most probable kind; None where there is but one, or the question is unlike all known ones.
+        kind: Place of the most probable kind; None where there is but one.
         probability: Of that kind.
-        alike: How many of the nearest known questions are of that kind.
-        neighbours: Number of nearest known questions that were looked at.
-        similarity: Mean cosine to these; None where nothing was compared.
+        cosine: To the centre of the nearest kind; None where nothing was compared.
         unsure: Whether the question is unlike all known ones, so that the default stands here.
         gain: Expected gain in utility over the default.
     """
 
     place: int
-    kind: Kind | None = None
+    kind: int | None = None
     probability: float = 1.0
-    alike: int = 0
-    neighbours: int = 0
-    similarity: float | None = None
+    cosine: float | None = None
     unsure: bool = False
     gain: float = 0.0
 
@@ -127,35 +127,33 @@ class Router:
         kinds: The kinds.
         worth: Of each configuration to questions of each kind, `[K, C]`.
         unknown: Of each configuration to questions of no known kind, `[C]`.
-        points: Features of known questions, or of the centres of kinds, unit vectors `[P, d]`.
-        kind_of: Kind of each, `[P]`.
-        neighbours: Number of nearest points that are looked at.
-        unsure_below: A question whose mean cosine to these is lower is unlike all known ones.
+        centres: Mean features of the questions of each kind, unit vectors `[K, d]`.
+        sharpness: The probability of a kind is the softmax of this times the cosine to its centre.
+        unsure_below: A question whose cosine to the nearest centre is lower is unlike all known ones.
         min_gain: Expected gain in utility that it takes to depart from what serves unknown questions.
-        network: Tells the probability of each kind; without one it is the share of the nearest points.
+        as_good: Share of the known questions of each kind on which each configuration was at least as good as the
+            default, `[K, C]`; None where that is not known.
+        network: Tells the probability of each kind in place of the cosines.
     """
 
     kinds: tuple[Kind, ...]
     worth: Worth
     unknown: Worth
-    points: FloatArray
-    kind_of: NDArray[np.int64]
-    neighbours: int = 1
+    centres: FloatArray
+    sharpness: float = NEAREST
     unsure_below: float = -1.0
     min_gain: float = 0.0
+    as_good: FloatArray | None = None
     network: ConfigurationAgent | None = None
 
     def __post_init__(self) -> None:
         number, configurations = self.worth.quality.shape
         if len(self.kinds) != number or self.unknown.quality.shape != (configurations,):
             raise ValueError(f"{len(self.kinds)} kinds for worths of shape {self.worth.quality.shape}")
-        if number > 1 and (
-            self.points.ndim != 2 or not len(self.points) or len(self.points) != len(self.kind_of)
-            or not 0 <= self.kind_of.min() <= self.kind_of.max() < number
-        ):  # fmt: skip
-            raise ValueError(f"points of shape {self.points.shape} for {number} kinds")
-        if not self.neighbours >= 1:
-            raise ValueError(f"neighbours is {self.neighbours}, below 1")
+        if number > 1 and (self.centres.ndim != 2 or len(self.centres) != number):
+            raise ValueError(f"centres of shape {self.centres.shape} for {number} kinds")
+        if self.as_good is not None and self.as_good.shape != (number, configurations):
+            raise ValueError(f"as_good of shape {self.as_good.shape} for {number} kinds")
         if self.network is not None and self.network.config.rerankers != tuple(kind.name for kind in self.kinds):
             raise ValueError("the network knows other kinds")
 
@@ -176,60 +174,36 @@ class Router:
         default = self.fallback(prices, usable)
         if not self.looks:
             return [Route(default)] * len(features)
-        near, similarity = self._near(features)
-        shares = self._shares(near)
-        probability = shares if self.network is None else self._predicted(features)
-        utility = _allowed(self.worth.utility(prices), usable)
-        expected = probability @ np.where(np.isfinite(utility), utility, -1e9)
-        found = []
-        for row in range(len(features)):
-            kind = int(probability[row].argmax())
-            if similarity[row] < self.unsure_below:
-                found.append(Route(default, neighbours=near.shape[1], similarity=float(similarity[row]), unsure=True))
-                continue
-            best = int(expected[row].argmax())
-            gain = float(expected[row, best] - expected[row, default])
-            if gain <= self.min_gain:
-                best, gain = default, 0.0
-            found.append(
-                Route(
-                    best,
-                    self.kinds[kind],
-                    float(probability[row, kind]),
-                    int((self.kind_of[near[row]] == kind).sum()),
-                    near.shape[1],
-                    float(similarity[row]),
-                    gain=gain,
-                )
-            )
-        return found
-
-    def _near(self, features: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-        """Return the places of the nearest points, `[b, k]`, and the mean cosine to them, `[b]`."""
-        cosines = unit_rows(features) @ self.points.T
-        near = np.argsort(-cosines, axis=1, kind="stable")[:, : self.neighbours]
-        return near, np.take_along_axis(cosines, near, axis=1).mean(axis=1)
-
-    def _shares(self, near: NDArray[np.int64]) -> FloatArray:
-        kinds = self.kind_of[near]
-        return np.stack([(kinds == kind).mean(axis=1) for kind in range(len(self.kinds))], axis=1)
+        cosines = unit_rows(features) @ self.centres.T
+        probability = softmax(self.sharpness * cosines) if self.network is None else self._predicted(features)
+        expected = _allowed(probability @ self.worth.utility(prices), usable)
+        nearest = cosines.max(axis=1)
+        unsure = nearest < self.unsure_below
+        best = expected.argmax(axis=1)
+        rows = np.arange(len(features))
+        gain = expected[rows, best] - expected[rows, default]
+        stays = unsure | (gain <= self.min_gain)
+        kind = probability.argmax(axis=1)
+        columns = (np.where(stays, default, best), kind, probability[rows, kind], nearest, unsure, gain * ~stays)
+        return [Route(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]
 
     def _predicted(self, features: FloatArray) -> FloatArray:
         assert self.network is not None
         predictions = self.network.predict(features)
         assert isinstance(predictions, list)
-        return np.array([list(one.probabilities.values()) for one in predictions])
-
-    @cached_property
-    def feature_dim(self) -> int:
-        """Length of a feature vector."""
-        return int(self.points.shape[1])
+        return np.array([list(one.probabilities.values()) for one in predictions]).reshape(len(features), -1)
 
 
 def unit_rows(vectors: FloatArray) -> FloatArray:
     """Return vectors `[n, d]` scaled to length 1; zeros stay."""
     rows = np.asarray(vectors, dtype=np.float64)
     return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12))
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Return the softmax of rows, `[n, K]`."""
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(odds / odds.sum(axis=1, keepdims=True))
 
 
 def _allowed(utility: FloatArray, usable: NDArray[np.bool_] | None) -> FloatArray:

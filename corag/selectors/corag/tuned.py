@@ -15,6 +15,7 @@ from corag.models.trained.folder import shipped_checkpoint
 from corag.optional import require, warn_once
 from corag.selectors.corag.features import check_recipe
 from corag.selectors.corag.routing import Kind, Router, Worth
+from corag.types import FloatArray
 
 if TYPE_CHECKING:
     from corag.index.search import Retrieval
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 FORM = "corag-tuned"
 FORMAT_VERSION = 2
 CONFIG_FILE, WEIGHTS_FILE, NETWORK = "config.json", "model.safetensors", "network"
-POINTS, KIND_OF = "points", "kind_of"
+CENTRES = "centres"
 FIGURES = ("quality", "budget_share", "seconds")
 
 
@@ -78,25 +79,23 @@ class Tuned:
 
 def _read(folder: Path, record: Mapping[str, Any]) -> Tuned:
     configurations = tuple(Configured(str(one["selector"]), one["retrieval"]) for one in record["configurations"])
-    kinds = tuple(Kind(str(one["name"]), str(one["about"])) for one in record["kinds"])
+    kinds = tuple(Kind(str(one["name"]), str(one["about"]), int(one["questions"])) for one in record["kinds"])
     shape = (len(kinds), len(configurations))
-    points, kind_of, network = np.zeros((0, 0)), np.zeros(0, dtype=np.int64), None
-    if len(kinds) > 1:
-        tensors = _tensors(folder)
-        points, kind_of = tensors[POINTS].astype(np.float64), tensors[KIND_OF].astype(np.int64)
+    network = None
     if record["network"]:
         from agent import load
 
         network = load(folder / NETWORK)
+    as_good = record["as_good"]
     router = Router(
         kinds,
         _worth(record["worth"], shape),
         _worth(record["unknown"], shape[1:]),
-        points,
-        kind_of,
-        int(record["neighbours"]),
+        _centres(folder) if len(kinds) > 1 else np.zeros((0, 0)),
+        float(record["sharpness"]),
         float(record["unsure_below"]),
         float(record["min_gain"]),
+        None if as_good is None else np.array(as_good, dtype=np.float64),
         network,
     )
     features = check_recipe(record["features"])
@@ -112,23 +111,19 @@ def _of_first_form(folder: Path, record: Mapping[str, Any]) -> Tuned:
     of_kinds = tuple(Configured(str(name), chosen.retrieval) for name in record["router"] or ())
     configurations = tuple(dict.fromkeys((chosen, *of_kinds)))
     unknown = np.array([float(one == chosen) for one in configurations])
-    points = np.zeros((0, 0))
+    centres = np.zeros((0, 0))
     quality = unknown[None]
     if of_kinds:
-        points = _tensors(folder)["centres"].astype(np.float64)
-        if points.ndim != 2 or len(points) != len(of_kinds):
-            raise ValueError(f"{len(of_kinds)} selectors for centres of shape {points.shape}")
+        centres = _centres(folder)
         quality = np.array([[float(one == own) for one in configurations] for own in of_kinds])
     kinds = tuple(Kind(str(number), f"kind {number} of your questions") for number in range(1, len(quality) + 1))
-    router = Router(
-        kinds, _costless(quality), _costless(unknown), points, np.arange(len(points), dtype=np.int64), neighbours=1
-    )
+    router = Router(kinds, _costless(quality), _costless(unknown), centres)
     return Tuned(folder, configurations, router, str(record["embedder"]), priced=False, record=record)
 
 
-def _tensors(folder: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = require("safetensors.numpy", "models").load_file(folder / WEIGHTS_FILE)
-    return found
+def _centres(folder: Path) -> FloatArray:
+    tensors = require("safetensors.numpy", "models").load_file(folder / WEIGHTS_FILE)
+    return np.asarray(tensors[CENTRES], dtype=np.float64)
 
 
 def _worth(figures: Mapping[str, Any], shape: Sequence[int]) -> Worth:
@@ -139,7 +134,7 @@ def _worth(figures: Mapping[str, Any], shape: Sequence[int]) -> Worth:
     return Worth(*arrays)
 
 
-def _costless(quality: np.ndarray[Any, np.dtype[np.float64]]) -> Worth:
+def _costless(quality: FloatArray) -> Worth:
     return Worth(quality, np.zeros_like(quality), np.zeros_like(quality))
 
 

@@ -19,7 +19,7 @@ from corag.registry import embedder as make_embedder
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import SHARED, check_at_hand
 from corag.selectors.corag.features import agent_features
-from corag.selectors.corag.routing import Prefer, Route, prices_of
+from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of
 from corag.selectors.corag.tuned import Configured, Tuned
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.wrapping import built
@@ -98,30 +98,38 @@ class TunedChoice:
 
     def explained(self, route: Route) -> dict[str, Any]:
         """Return which configuration a question got, how sure that is, and why."""
-        name = self.tuned.configurations[route.place].selector
-        found: dict[str, Any] = {"tuned": name, "because": self._because(route)}
+        found: dict[str, Any] = {
+            "tuned": self.tuned.configurations[route.place].selector,
+            "because": self._because(route),
+        }
         if self.tuned.router.looks:
             figures = asdict(route)
             del figures["place"]
-            found["route"] = figures | {"kind": None if route.kind is None else route.kind.name}
+            found["route"] = figures | {"kind": self._kind(route).name}
         return found
 
+    def _kind(self, route: Route) -> Kind:
+        return self.tuned.router.kinds[route.kind or 0]
+
     def _because(self, route: Route) -> str:
+        router = self.tuned.router
         names = [one.selector for one in self.tuned.configurations]
-        name, default = names[route.place], names[self._default]
-        if not self.tuned.router.looks:
+        name, default, kind = names[route.place], names[self._default], self._kind(route)
+        if not router.looks:
             return f"{name}, chosen for all questions by a tuning"
-        if route.unsure or route.kind is None:
-            wanted = self.tuned.router.unsure_below
+        if route.unsure:
             return (
-                f"{name}, the default: unlike all questions that the router knows (mean cosine "
-                f"{route.similarity:.2f} to the nearest {route.neighbours}, below {wanted:.2f})"
+                f"{name}, the default: the question is unlike all known kinds (cosine {route.cosine:.2f} to the "
+                f"nearest, below {router.unsure_below:.2f})"
             )
-        nearest = f"{route.alike} of {route.neighbours} nearest known questions, {route.probability:.0%} sure"
-        why = f"like {route.kind.about}" + (f" ({nearest})" if route.neighbours > 1 else "")
+        why = f"like {kind.about} ({route.probability:.0%} sure)"
         if route.place == self._default:
-            return f"{name}, the default: {why}, for which nothing else is expected to be better"
-        return f"{name}: {why}, expected to gain {route.gain:+.3f} over {default}"
+            return f"{name}, the default: {why}, and nothing else is expected to gain"
+        why += f", expected to gain {route.gain:+.3f} over {default}"
+        if router.as_good is not None and route.kind is not None:
+            share = router.as_good[route.kind, route.place]
+            why += f"; at least as good on {share * kind.questions:.0f} of {kind.questions} such questions"
+        return f"{name}: {why}"
 
     def _routes_of(self, problems: Sequence[SelectionProblem]) -> list[Route]:
         unknown = [problem for problem in problems if problem not in self._known]

@@ -66,7 +66,7 @@ def test_a_router_is_kept_where_kinds_exist_and_gain():
     assert found.router_lead.p < 0.05 / 3
     routes = found.router.routes(np.array([[np.cos(0.2), np.sin(0.2)], [np.cos(1.3), np.sin(1.3)]]), Prices())
     assert [found.router_names[route.place] for route in routes] == [NAMES[1], NAMES[2]]
-    assert np.linalg.norm(found.router.points, axis=1) == pytest.approx(1)
+    assert np.linalg.norm(found.router.centres, axis=1) == pytest.approx(1)
 
 
 def test_one_kind_has_no_router():
