@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-# A process a core: threads of their own would only keep each other waiting.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4
+# A process a core: threads of their own would only keep each other waiting. What the tests of a file share is made once.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto \
+	--maxprocesses 4 --dist loadfile --no-loadscope-reorder
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test quick check fix bench clean
+.PHONY: demo test quick full check fix bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/corag demo --out runs/demo
@@ -19,6 +20,10 @@ test: $(INSTALLED)
 
 quick: $(INSTALLED)
 	$(PYTEST) -m "not slow"
+
+# Random tests draw several times as much.
+full: $(INSTALLED)
+	CORAG_TESTS=full $(PYTEST)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

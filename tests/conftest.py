@@ -1,6 +1,7 @@
 import os
 import re
 import signal
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,12 @@ def pytest_ignore_collect(collection_path, config):
     if config.option.markexpr == "not slow" and collection_path.suffix == ".py":
         return bool(WHOLLY_SLOW.search(collection_path.read_text())) or None
     return None
+
+
+def pytest_collection_modifyitems(items):
+    """Files with many slow tests run first, so that at the end no process is left alone with one."""
+    num_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -num_slow[item.path])
 
 
 @pytest.fixture(autouse=True)

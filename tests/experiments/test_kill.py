@@ -3,7 +3,6 @@
 import json
 import random
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -13,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from agent.training.fit import RESUME_FILE
 from corag.index import ChunkIndex
 from tests.experiments.labels.label_tables import tables
-from tests.experiments.worlds import command, environment, run_command, write_labels
-from tests.paths import ROOT
+from tests.experiments.worlds import write_labels
+from tests.processes import Command, run_command
 
 pytestmark = pytest.mark.slow
 
@@ -23,23 +22,21 @@ NUM_KILLS = 3
 
 def kill_when(arguments, progress, units_done, delay_s):
     """Run a command until it has done so many units, and a moment longer; return whether it was killed in time."""
-    with subprocess.Popen(
-        command(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as process:
-        while progress() < units_done and process.poll() is None:
-            time.sleep(0.002)
-        time.sleep(delay_s)
-        process.send_signal(signal.SIGKILL)
-        said = process.stderr.read()
-    assert process.returncode in (0, -signal.SIGKILL), said
-    return process.returncode == -signal.SIGKILL
+    process = Command(*arguments)
+    while progress() < units_done and process.alive():
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    process.send(signal.SIGKILL)
+    done = process.end()
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode == -signal.SIGKILL
 
 
 def killed_again_and_again(arguments, progress, num_units, seed):
     """Kill a command at random points of its work, the later ones later, and then let it end."""
     moments = random.Random(seed)
     points = sorted(moments.sample(range(num_units), NUM_KILLS))
-    # With nothing done yet, the kill comes while libraries are loaded.
+    # With nothing done yet, the kill comes while data and models are loaded.
     delays = [moments.uniform(0.1, 1.0) if point == 0 else moments.uniform(0, 0.03) for point in points]
     num_killed = sum(kill_when(arguments, progress, *moment) for moment in zip(points, delays, strict=True))
     # One that ended before its signal came was not killed; most are.

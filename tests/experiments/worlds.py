@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +15,6 @@ from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
 from corag.types import Answer
 from experiments.labels.arrays import read_labels
 from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
-from tests.paths import ROOT
 
 DOCUMENTS = [
     {"id": name, "title": title, "text": text}
@@ -198,33 +195,9 @@ def save_small_agent(path, **changes):
     return path
 
 
-LIMITED = (
-    "import resource, runpy, sys; limit = int(sys.argv.pop(1)); "
-    "resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)); runpy.run_module('corag.cli.main', run_name='__main__')"
-)
-
-
-def command(*arguments, limit_bytes=None):
-    """Return the words that run `corag`; with a limit, files may not grow beyond it, as on a full disk."""
-    run = ["-m", "corag.cli.main"] if limit_bytes is None else ["-c", LIMITED, limit_bytes]
-    return [sys.executable, *map(str, (*run, *arguments))]
-
-
-def environment(**changes):
-    """Return the environment of such a process: no network, wide lines."""
-    return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
-
-
-def run_command(*arguments, limit_bytes=None, **changes):
-    """Run `corag` in a process of its own to its end."""
-    return subprocess.run(
-        command(*arguments, limit_bytes=limit_bytes),
-        cwd=ROOT,
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def command(*arguments):
+    """Return the words that run `corag` in a Python of its own; `tests.processes` runs it without its imports."""
+    return [sys.executable, "-m", "corag.cli.main", *map(str, arguments)]
 
 
 def same(one, other):

@@ -7,8 +7,10 @@ from math import isclose
 import pytest
 
 from search import PRESETS, SearchConfig, SearchError, search
+from tests.effort import FULL
 from tests.search.naive import Naive, Paper, PublicCode
 
+NUM_PROBLEMS = 2000 if FULL else 500
 SOURCES: dict[str, type[Naive]] = {"paper": Paper, "public-code": PublicCode}
 
 
@@ -25,7 +27,7 @@ def random_problem(seed):
 @pytest.mark.parametrize("preset", SOURCES)
 def test_presets_are_their_sources_node_by_node(preset):
     num_nodes = 0
-    for seed in range(2000):
+    for seed in range(NUM_PROBLEMS):
         costs, budget, value_of, given = random_problem(seed)
         config = SearchConfig.preset(preset, **given)
         source = SOURCES[preset](costs, value_of, budget, config.exploration, config.cost_weight)
@@ -41,7 +43,7 @@ def test_presets_are_their_sources_node_by_node(preset):
         if best:
             assert isclose(found.utility, source.utility(best, source.N(best)), rel_tol=1e-9, abs_tol=1e-9), seed
         num_nodes += len(tree)
-    assert num_nodes > 20_000
+    assert num_nodes > 10 * NUM_PROBLEMS
 
 
 def test_the_settings_of_the_sources():

@@ -1,5 +1,4 @@
 import json
-import multiprocessing
 import random
 import time
 
@@ -8,6 +7,7 @@ from safetensors import safe_open
 
 from agent.training.fit import RESUME_FILE
 from tests.agent.training.training_job import NUM_EPOCHS, train
+from tests.processes import fork_server
 
 pytestmark = pytest.mark.slow
 
@@ -35,10 +35,7 @@ def kill_after_epochs(context, out_dir, num_epochs, delay_s):
 
 def test_a_killed_training_ends_with_the_bits_of_an_unbroken_one(tmp_path):
     unbroken = train(tmp_path / "unbroken")
-    # The fork server imports torch once; each killed process is a cheap fork of it.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.agent.training.training_job"])
-    moments = random.Random(0)
+    context, moments = fork_server(), random.Random(0)
     broken_dir = tmp_path / "broken"
     for num_epochs in (0, 1, 9, 22):
         kill_after_epochs(context, broken_dir, num_epochs, delay_s=moments.uniform(0, 0.01))

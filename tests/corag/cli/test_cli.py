@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import partial
 from typing import get_type_hints
 
 import pytest
@@ -15,9 +16,11 @@ from corag.cli.main import COMMANDS, INTERRUPTED, MISTAKE, main
 from corag.index import ChunkIndex
 from corag.optional import load
 from corag.registry import READERS
+from experiments.bench import search
 from experiments.labels.table import read_table
-from tests.experiments.worlds import command, environment, run_command, write_labels
+from tests.experiments.worlds import command, write_labels
 from tests.paths import ROOT
+from tests.processes import environment, run_command
 
 QUESTION = "How deep is the lake in which the Oro ends?"
 
@@ -91,7 +94,7 @@ def test_flags_may_be_spelt_with_dashes(small_index, capsys):
 
 @pytest.mark.slow
 def test_ask_takes_a_policy_for_the_window(small_index, capsys):
-    ask = ["ask", QUESTION, "--index", small_index, "--json", "--reranker", "minilm-cosine"]
+    ask = ["ask", QUESTION, "--index", small_index, "--json", "--reranker", "minilm-cosine", "--num_candidates", 4]
     for policy in ("forbid", "truncate"):
         assert run(*ask, "--window", policy) == 0
         noted = json.loads(capsys.readouterr().out)["trace"]["window"]
@@ -206,7 +209,9 @@ def test_ask_says_why_nothing_was_chosen(small_index, capsys):
 
 
 @pytest.mark.slow
-def test_bench_prints_and_writes(tmp_path, capsys):
+def test_bench_prints_and_writes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(search, "TREE_ITERATIONS", {"1k": 21})
+    monkeypatch.setattr(search, "problems", partial(search.problems, sizes=(4, 5), per_size=2))
     assert run("bench", "search", "--rounds", 1, "--out", tmp_path) == 0
     assert "us an order" in capsys.readouterr().out
     assert json.loads((tmp_path / "bench-search.json").read_text())["rounds"] == 1
@@ -242,7 +247,6 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_tree_beside_an_index(small_data, tmp_path, capsys):
     pytest.importorskip("sklearn")
     folder, index = shutil.copytree(small_data, tmp_path / "data"), tmp_path / "index"
@@ -269,8 +273,10 @@ def test_a_tree_beside_an_index(small_data, tmp_path, capsys):
     assert f"tree={index}" in result["parts"]["raptor"] and result["methods"][0]["over_budget"] == 0
 
 
+@pytest.mark.slow
 def test_in_a_process_of_its_own(small_index):
-    done = run_command("ask", QUESTION, "--index", small_index, "--json")
+    ask = command("ask", QUESTION, "--index", small_index, "--json")
+    done = subprocess.run(ask, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["method"] == "corag"
     done = run_command("ask", " ", "--index", small_index)

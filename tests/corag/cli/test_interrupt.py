@@ -1,7 +1,6 @@
 """Ctrl-C while an agent is trained: status 130, how to go on, and the last whole epoch is kept."""
 
 import signal
-import subprocess
 import time
 
 import pytest
@@ -9,8 +8,8 @@ import pytest
 from agent.training.fit import RESUME_FILE, fit
 from agent.training.lightning_module import AgentModule
 from tests.agent.worlds import toy_config, toy_table, toy_train_config
-from tests.experiments.worlds import command, environment, write_labels
-from tests.paths import ROOT
+from tests.experiments.worlds import write_labels
+from tests.processes import Command
 
 
 def test_an_interrupted_training_goes_on_after_its_last_whole_epoch(tmp_path, monkeypatch):
@@ -60,17 +59,12 @@ def test_ctrl_c_while_training(tmp_path):
     labels = write_labels(tmp_path / "labels.parquet")
     arguments = ["train", "--labels", labels, "--out", tmp_path / "agent", "--training.epochs", 5000, "--quiet"]
     arguments += ["--training.logger", "none", "--shares", "[0.5,0.25,0.25]"]
-    process = subprocess.Popen(
-        command(*arguments), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        while not (tmp_path / "agent" / RESUME_FILE).exists():
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        process.send_signal(signal.SIGINT)
-        said, wrong = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 130 and said == ""
-    assert wrong.strip() == "stopped; run the same command again to resume"
+    process = Command(*arguments)
+    while not (tmp_path / "agent" / RESUME_FILE).exists():
+        assert process.alive(), process.end()
+        time.sleep(0.02)
+    process.send(signal.SIGINT)
+    done = process.end(timeout_s=60)
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "stopped; run the same command again to resume"
     assert (tmp_path / "agent" / RESUME_FILE).exists()

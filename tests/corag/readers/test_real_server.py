@@ -18,14 +18,13 @@ pytestmark = pytest.mark.slow
 
 CITIES = [
     "Berlin", "Oslo", "Lima", "Quito", "Rome", "Cairo", "Accra", "Dakar", "Riga", "Sofia",
-    "Minsk", "Tunis", "Delhi", "Seoul", "Hanoi", "Manila", "Havana", "Prague", "Vienna", "Zagreb",
 ]  # fmt: skip
 NAMES = ["Anna Weiss", "Otto Lind", "Ida Berg", "Paul Stone", "Mary Hill"]
 
 
 @pytest.fixture(scope="module")
 def mayors(tmp_path_factory):
-    """Twenty questions with two candidates each."""
+    """Ten questions with two candidates each."""
     folder = tmp_path_factory.mktemp("mayors")
     texts = [
         {"id": f"p{place}", "title": city, "text": f"The mayor of {city} is {NAMES[place % 5]}."}
@@ -34,7 +33,7 @@ def mayors(tmp_path_factory):
     questions = [
         {
             "id": f"q{place}", "question": f"Who is the mayor of {city}?", "answers": [NAMES[place % 5]],
-            "gold": [f"p{place}"], "split": "dev", "candidates": [f"p{place}", f"p{(place + 1) % 20}"],
+            "gold": [f"p{place}"], "split": "dev", "candidates": [f"p{place}", f"p{(place + 1) % 10}"],
         }
         for place, city in enumerate(CITIES)
     ]  # fmt: skip
@@ -91,7 +90,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
         return {row["key"]: row["unit"] for row in rows if row["key"].startswith("300 ")}
 
     def kill():
-        while len(done()) < 8:
+        while len(done()) < 3:
             time.sleep(0.01)
         real_server.kill()
 
@@ -101,14 +100,14 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
         evaluate(config)
     killer.join()
     before = done()
-    assert 8 <= len(before) < 20
+    assert 3 <= len(before) < 10
     real_server.start()
     result = evaluate(config)
     rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().split("\n")[:-1]]
-    assert [row["query"] for row in rows] == [f"q{place}" for place in range(20)]
+    assert [row["query"] for row in rows] == [f"q{place}" for place in range(10)]
     for key, unit in before.items():
         [row] = [row for row in rows if f"300 {row['query']}" == key]
         assert {name: row[name] for name in ("answer", "ids", "latency_ms")}.items() <= unit["top-k(k=2)"].items()
     [method] = result["methods"]
-    assert (result["queries"], method["over_budget"], method["failed"]) == (20, 0, 0)
+    assert (result["queries"], method["over_budget"], method["failed"]) == (10, 0, 0)
     assert method["sub_em"] > 0.2

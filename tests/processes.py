@@ -1,0 +1,93 @@
+"""The command line in processes that can be killed, limited and interrupted, and that import no library again.
+
+A process of its own is forked from a server that has imported torch and its like; only those who test how Python starts
+or ends need `subprocess`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import subprocess
+import sys
+import threading
+from functools import cache
+from typing import BinaryIO
+
+from tests.paths import ROOT
+
+
+@cache
+def fork_server():
+    """The context whose processes are forks of a server with the modules of `tests.preloaded`."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.preloaded"])
+    return context
+
+
+def environment(**changes):
+    """The environment of such a process: no network, wide lines."""
+    return os.environ | {"HF_HUB_OFFLINE": "1", "WANDB_MODE": "offline", "COLUMNS": "200"} | changes
+
+
+def _run(arguments, variables, limit_bytes, out, err):
+    for number, stream in enumerate((out, err), start=1):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(ROOT)
+    if limit_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
+    from corag.cli.main import main
+
+    sys.exit(main(arguments))
+
+
+class Command:
+    """A running `corag`; with a limit, files may not grow beyond it, as on a full disk."""
+
+    def __init__(self, *arguments, limit_bytes=None, **changes):
+        context = fork_server()
+        pipes = [context.Pipe(duplex=False) for _ in range(2)]
+        ends = [end for _, end in pipes]
+        self._process = context.Process(
+            target=_run, args=([str(argument) for argument in arguments], environment(**changes), limit_bytes, *ends)
+        )
+        self._process.start()
+        self._said = [b"", b""]
+        for end in ends:
+            end.close()
+        self._readers = [threading.Thread(target=self._read, args=(n, start)) for n, (start, _) in enumerate(pipes)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, number, connection):
+        stream: BinaryIO
+        with connection, open(connection.fileno(), "rb", closefd=False) as stream:
+            self._said[number] = stream.read()
+
+    def alive(self):
+        return self._process.is_alive()
+
+    def send(self, signal):
+        """Send a signal, unless the process has ended."""
+        if self.alive():
+            os.kill(self._process.pid, signal)
+
+    def end(self, timeout_s=120):
+        """Wait for the end; return the status and what was said."""
+        self._process.join(timeout_s)
+        if self.alive():
+            self._process.kill()
+            raise TimeoutError(f"still running after {timeout_s} seconds")
+        for reader in self._readers:
+            reader.join()
+        out, err = (text.decode() for text in self._said)
+        return subprocess.CompletedProcess([], self._process.exitcode, out, err)
+
+
+def run_command(*arguments, limit_bytes=None, **changes):
+    """Run `corag` to its end."""
+    return Command(*arguments, limit_bytes=limit_bytes, **changes).end()
