@@ -20,7 +20,6 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from numbers import Integral, Real
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self, cast, get_args, get_origin
 
 from corag.errors import InputError
@@ -121,6 +120,11 @@ class Part:
         object.__setattr__(self, "_named", name)
 
     @property
+    def is_named(self) -> bool:
+        """Whether a registry built it by name."""
+        return self._named is not None
+
+    @property
     def written(self) -> PartName:
         """The name and the settings from which it can be built again."""
         if self._named is not None:
@@ -136,28 +140,12 @@ class Part:
         Raises:
             InputError: A setting is an object that has no name to build it by.
         """
+        from corag.registry import as_json
+
         return {self.written.name: {key: as_json(key, value) for key, value in self.written.settings.items()}}
 
     def __str__(self) -> str:
         return str(self.written)
-
-
-def as_json(name: str, value: Any) -> Any:
-    """Return a setting as JSON values, parts by their spelling; `InputError` for what cannot be built again so."""
-    from corag import registry
-
-    if value is None or isinstance(value, str | bool | int | float | Path):
-        return str(value) if isinstance(value, Path) else value
-    if isinstance(value, Mapping):
-        return {str(key): as_json(name, one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(name, one) for one in value]
-    text = spelling(value)
-    if not any(table.knows(text) for table in registry.TABLES):
-        raise InputError(
-            f"{name} is {value!r:.100}, an object that no name builds again; give it by name, or register a name for it"
-        )
-    return text
 
 
 def changed(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:

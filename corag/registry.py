@@ -258,6 +258,23 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
 TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, SUMMARIZERS, TOKENIZERS)
 
 
+def as_json(name: str, value: Any) -> Any:
+    """Return a setting as JSON values, parts by their spelling; `InputError` for what cannot be built again so."""
+    if value is None or isinstance(value, str | bool | int | float | Path):
+        return str(value) if isinstance(value, Path) else value
+    if isinstance(value, Mapping):
+        return {str(key): as_json(name, one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [as_json(name, one) for one in value]
+    text = spelling(value)
+    known = isinstance(value, Part) and (value.is_named or any(value.written.name in one.parts for one in TABLES))
+    if not known and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
+        raise InputError(
+            f"{name} is {value!r:.100}, an object that no name builds again; give or register a name for it"
+        )
+    return text
+
+
 def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
     """Return an embedder; any name that is not registered is a sentence-transformers model or its folder.
 

@@ -9,6 +9,8 @@ from hypothesis import settings
 # Nothing here may ask a hub or a tracker, whatever the machine allows.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+os.environ["LANGSMITH_TRACING"] = "false"
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell that runs tests in the background has them, and all processes that they start, ignore Ctrl-C.

@@ -15,8 +15,8 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from corag.checks import check_budget, check_choice, check_query
 from corag.errors import InputError
-from corag.naming import Spelling, as_json
-from corag.registry import SELECTORS, TOKENIZERS
+from corag.naming import Spelling
+from corag.registry import SELECTORS, TOKENIZERS, as_json
 from corag.registry import tokens as make_tokens
 from corag.selectors.base import BudgetedSelector
 from corag.text.documents import SEPARATOR, with_title

@@ -16,7 +16,7 @@ from corag.errors import InputError, MissingExtraError
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "tokenizers", "lightning", "openvino", "lancedb", "pyarrow",
     "FlagEmbedding", "wandb", "matplotlib", "pandas", "scipy", "sklearn", "bm25s", "ollama", "openai", "httpx",
-    "umap",
+    "umap", "llama_index", "langchain_core", "haystack",
 }  # fmt: skip
 
 WATCH = """
@@ -42,9 +42,12 @@ assert state() == before
 """
 EVERY_MODULE = """
 import importlib, pkgutil
+WITH_FRAMEWORKS = ("llama_index", "langchain", "haystack", "model")
 for module in pkgutil.walk_packages(corag.__path__, "corag."):
     if module.name == "corag.readers.span_network":
         continue  # a network in torch and nothing else: imported where torch is wanted
+    if module.name.startswith("corag.integrations.") and module.name.split(".")[-1] in WITH_FRAMEWORKS:
+        continue  # classes of frameworks: imported by who has these
     importlib.import_module(module.name)
 """
 
