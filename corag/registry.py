@@ -263,7 +263,7 @@ def as_json(name: str, value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float | Path):
         return str(value) if isinstance(value, Path) else value
     if isinstance(value, Mapping):
-        return {str(key): as_json(name, one) for key, one in value.items()}
+        return {str(key): as_json(str(key), one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [as_json(name, one) for one in value]
     text = spelling(value)

@@ -12,6 +12,7 @@ with needed("pydantic", "llama-index' or 'corag[langchain"):
     from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
 _BUILDS = ("selector", "tokenizer", "settings")
+_CHECKED = ("budget_tokens", "order", "score_kind")
 
 
 class ChoosingModel(BaseModel):
@@ -51,10 +52,15 @@ class ChoosingModel(BaseModel):
         self._chooser = chooser
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field; a changed selector is built again."""
+        """Set a field that has been checked; a changed selector is built again."""
+        if name not in _BUILDS and name not in _CHECKED:
+            return super().__setattr__(name, value)
+        changed = {one: getattr(self, one) for one in (*_BUILDS, *_CHECKED)} | {name: value}
+        check_options(*(changed[one] for one in _CHECKED))
+        chooser = Chooser(*(changed[one] for one in _BUILDS)) if name in _BUILDS else self._chooser
         super().__setattr__(name, value)
-        if name in _BUILDS:
-            self._chooser = Chooser(self.selector, self.tokenizer, self.settings)
+        self._chooser = chooser
+        return None
 
     @field_serializer(*_BUILDS)
     def _by_name(self, value: Any, info: Any) -> Any:
