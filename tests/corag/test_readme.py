@@ -36,7 +36,8 @@ def run(code):
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
 
 
-PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+# The page on frameworks is run by tests/corag/integrations/test_page.py.
+PAGES_WITH_CODE = [page for page in PAGES if blocks(page, "python") and page.stem != "frameworks"]
 
 
 @pytest.mark.slow

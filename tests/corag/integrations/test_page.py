@@ -1,0 +1,50 @@
+"""The examples of docs/frameworks.md, which contact nobody; and what is said where a framework is missing."""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from corag.errors import MissingExtraError
+from tests.corag.test_readme import blocks
+from tests.paths import ROOT
+
+PAGE = ROOT / "docs" / "frameworks.md"
+MODULES = {"llama_index": "llama_index.core.schema", "langchain": "langchain_core.documents", "haystack": "haystack"}
+
+
+def test_examples_have_at_most_six_lines():
+    examples = [block for block in blocks(PAGE, "python") if "from corag.integrations." in block]
+    assert len(examples) == 3
+    for example in examples:
+        assert len([line for line in example.splitlines() if line.strip()]) <= 6
+
+
+@pytest.mark.slow
+def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
+    contacts = tmp_path / "contacts.txt"
+    paths = os.pathsep.join([str(ROOT / "tests" / "offline"), str(ROOT)])
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HAYSTACK_", "LANGSMITH_"))}
+    code = "\n".join([*blocks(PAGE, "python"), "print(result['builder']['prompt'])"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env={**kept, "PYTHONPATH": paths, "CORAG_TESTS_CONTACTS": str(contacts), "HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not contacts.exists(), contacts.read_text()
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["The river Cher is long. Cher has 2 bridges."] * 2
+    assert lines[2] == f"[1] {lines[0]}" and lines[-1] == "Question: How many bridges has the Cher?"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(MODULES))
+def test_a_framework_that_is_missing_is_named_with_its_extra(name, monkeypatch):
+    monkeypatch.delitem(sys.modules, f"corag.integrations.{name}", raising=False)
+    monkeypatch.setitem(sys.modules, MODULES[name], None)
+    with pytest.raises(MissingExtraError) as caught:
+        importlib.import_module(f"corag.integrations.{name}")
+    message = str(caught.value)
+    assert f"pip install 'corag[{name.replace('_', '-')}]'" in message and "\n" not in message
