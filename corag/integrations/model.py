@@ -54,13 +54,13 @@ class ChoosingModel(BaseModel):
     def __setattr__(self, name: str, value: Any) -> None:
         """Set a field that has been checked; a changed selector is built again."""
         if name not in _BUILDS and name not in _CHECKED:
-            return super().__setattr__(name, value)
+            super().__setattr__(name, value)
+            return
         changed = {one: getattr(self, one) for one in (*_BUILDS, *_CHECKED)} | {name: value}
         check_options(*(changed[one] for one in _CHECKED))
         chooser = Chooser(*(changed[one] for one in _BUILDS)) if name in _BUILDS else self._chooser
         super().__setattr__(name, value)
         self._chooser = chooser
-        return None
 
     @field_serializer(*_BUILDS)
     def _by_name(self, value: Any, info: Any) -> Any:
