@@ -221,6 +221,7 @@ async function begin() {
   byId("filter").addEventListener("input", () => list(0));
   byId("before").addEventListener("click", () => list(Math.max(0, start - 20)));
   byId("after").addEventListener("click", () => list(start + 20));
+  byId("more").open = matchMedia("(min-width: 1000px)").matches;
   new ResizeObserver(redraw).observe(byId("tree-part"));
   if (about.questions) {
     byId("picker").hidden = false;

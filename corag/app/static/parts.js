@@ -77,7 +77,7 @@ export function showCandidates(found, all, more) {
       cell("outcome", verdict));
   });
   replaced(byId("items"),
-    table(["#", "chunk", similarity, "tokens", "value alone", "value with / without it", "outcome"], rows, "Candidates"),
+    table(["#", "chunk", similarity, "tokens", "value alone", "value with / without it", "outcome"], rows, "Table of candidates"),
     wanted.length < items.length ? element("button", { type: "button", onclick: more }, `Show all ${items.length}`) : null);
 }
 
@@ -126,6 +126,6 @@ export function showMethods(rows, budget, names) {
       cell("confidence", one.answer ? number(one.confidence, 2) : "–"),
       cell("ms", number(Math.round(1000 * one.seconds), 0)));
   });
-  replaced(byId("compared"), table(HEAD, drawn, "All methods"));
+  replaced(byId("compared"), table(HEAD, drawn, "Table of methods"));
   byId("methods-say").textContent = `${names} at ${number(budget, 0)} tokens. Numbers are those of the passages.`;
 }

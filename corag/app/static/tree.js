@@ -152,7 +152,7 @@ function draw() {
         `${tree.tokens[node]} tokens, ${state.visits[node]} visits${chosen.has(node) ? ", on the chosen path" : ""}`;
     const choose = () => { selected = focused = node; draw(); byId("tree").querySelector('[tabindex="0"]')?.focus(); };
     return drawing("g", {
-      ...shared, class: classes.filter(Boolean).join(" "), tabindex: node === focused ? 0 : -1, "--value": `${Math.round(100 * share)}%`,
+      ...shared, class: classes.filter(Boolean).join(" "), tabindex: node === focused ? 0 : -1, "--value": `${Math.round(75 * share)}%`,
       "aria-label": label, "aria-selected": String(node === selected), "data-node": node,
       "aria-expanded": childrenOf(node).length ? String(isExpanded) : null,
       onclick: choose, onkeydown: (event) => keyed(event, cell, drawn, choose),
@@ -213,6 +213,7 @@ function detail(state) {
   replaced(panel,
     element("h3", {}, `Order ${numbers(node)}`, node === tree.best ? element("span", { class: "tag chosen" }, "chosen") : null),
     element("dl", { class: "terms" }, rows.map(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]).flat()),
+    element("p", { class: "hint" }, "The search sees values on a scale on which those of single chunks span 0 to 1."),
     pathOf(node).map((one) => {
       const item = items[tree.chunk[one]];
       return element("details", { open: one === node },

@@ -1,0 +1,150 @@
+"""The page in a real browser, with texts that try to be more than text."""
+
+import json
+import re
+import shutil
+import threading
+import time
+
+import pytest
+
+from corag.app.server import address, listening, make_app
+from corag.index import ChunkIndex
+from corag.types import Chunk
+from tests.corag.app.worlds import make_workbench
+from tests.corag.worlds import HashEmbedder
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed; on Debian: apt-get install chromium"),
+    # Playwright leaves the sockets of a stopped browser to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+NASTY = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+PASSAGES = {
+    "red": "The red valve opens first. It is as wide as a hand.",
+    "nasty": f"{NASTY} The blue pump starts then, \x1b[31m and \u202e it hums.",
+    "hebrew": "המשאבה נפתחת ראשונה. The valve is red.",
+    "long": "Every valve of the red plant is tested twice a year by two people. " * 3,
+}
+QUESTIONS = [f"Which valve is red? {NASTY}", "What starts after the valve? \x07"]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The address of a page over four passages with two questions, and an index of the same."""
+    folder = tmp_path_factory.mktemp("nasty")
+    rows = [{"id": name, "title": f"<b>{name}</b>", "text": text} for name, text in PASSAGES.items()]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = [
+        {"id": str(place), "question": question, "answers": ["<u>red</u>"], "gold": ["red"], "candidates": [*PASSAGES]}
+        for place, question in enumerate(QUESTIONS)
+    ]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    index = ChunkIndex.build(folder / "index", [Chunk(name, text) for name, text in PASSAGES.items()], HashEmbedder())
+    uvicorn = pytest.importorskip("uvicorn")
+    with listening("127.0.0.1", 0) as sock:
+        app = make_app(make_workbench(folder, index, budget=80))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield address(sock)
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+def opened(browser, url, events, **settings):
+    """A page that has answered its first question; what should not happen is noted in `events`."""
+    page = browser.new_context(**settings).new_page()
+    page.on("dialog", lambda dialog: (events.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("pageerror", lambda error: events.append(f"error {error}"))
+    page.on("console", lambda said: events.append(f"console {said.text}") if said.type == "error" else None)
+    page.on("request", lambda request: None if request.url.startswith(url) else events.append(f"asked {request.url}"))
+    page.goto(url)
+    page.locator(".said:not(.waiting)").wait_for()
+    page.locator("#agent-says p").first.wait_for()
+    return page
+
+
+def test_a_person_asks_looks_and_turns_the_dials(browser, served):
+    events = []
+    page = opened(browser, served, events, viewport={"width": 1400, "height": 900})
+    # What is shown is text: of the passages no element came to be.
+    assert NASTY in page.locator("#question").input_value()
+    assert page.locator("#found img, #found script, #found u").count() == 0
+    page.locator("#items summary", has_text="nasty").click()
+    assert "\\x1b[31m and \\u202e it hums" in page.locator("#items details[open] p.text").inner_text()
+    # The tree: from the first iteration to the last; a cell tells its order, and its utility adds up.
+    cells = page.locator("#tree [role=treeitem]")
+    grown = cells.count()
+    page.locator("#step").fill("1")
+    assert cells.count() < grown
+    page.locator("#tree [data-node='1']").click()
+    terms = page.locator("#node dl.terms dd").all_inner_texts()
+    mean, bonus, charge, utility = map(float, terms[-4:])
+    assert utility == pytest.approx(mean + bonus - charge, abs=2e-3)
+    assert page.locator("#node details[open] p.text").inner_text() in [text.strip() for text in PASSAGES.values()]
+    # The keyboard: up to the empty order, down to its first child, to the end of the row.
+    for key in ("ArrowUp", "ArrowDown", "End"):
+        page.keyboard.press(key)
+    focused = page.locator(":focus")
+    assert focused.get_attribute("aria-level") == "2"
+    assert focused.get_attribute("aria-posinset") == focused.get_attribute("aria-setsize")
+    # A smaller budget, chosen with the keyboard, changes the selection at once.
+    tokens = page.locator("#meter b").inner_text()
+    page.locator("#budget").focus()
+    page.keyboard.press("Home")
+    page.locator("#meter b", has_text="of 16 tokens").wait_for()
+    assert page.locator("#meter b").inner_text() != tokens
+    page.locator("#items .tag.out", has_text="too large").first.wait_for()
+    # All methods; one of them says why it cannot.
+    page.locator("#compare").click()
+    page.get_by_text(re.compile("^4 methods at 16 tokens")).wait_for()
+    assert page.locator("#compared tbody tr").count() == 5
+    assert "max_orders" in page.locator("#compared").inner_text()
+    # The second question of the data, whose control character is shown, and one of the person's own.
+    page.locator("#picker summary").click()
+    page.locator("#questions button", has_text="\\x07").click()
+    page.locator("#step-says").wait_for()
+    page.locator("#question").fill("Is the plant red?")
+    page.keyboard.press("Enter")
+    page.locator("#said .said:not(.waiting)").wait_for()
+    page.locator("#candidates-say", has_text="4 chunks").wait_for()
+    page.locator("#items .tag.evidence").first.wait_for(state="detached")
+    # Too long a question is refused here already.
+    page.locator("#question").fill("a" * 5000)
+    page.locator("#go").click()
+    assert "at most 4,000" in page.locator("#error").inner_text()
+    assert events == []
+    page.context.close()
+
+
+def test_everybody_can_use_it_wide_and_narrow_light_and_dark(browser, served):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    events = []
+    # Injecting axe is what the page's policy forbids.
+    page = opened(browser, served, events, viewport={"width": 1400, "height": 900}, bypass_csp=True)
+    page.locator("#compare").click()
+    page.get_by_text(re.compile("^4 methods at")).wait_for()
+    for scheme, width in (("light", 1400), ("dark", 400)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        found = axe.run(page).response["violations"]
+        assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert events == []
+    page.context.close()
