@@ -29,6 +29,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from corag.app.inquiry import MAX_QUESTION
 from corag.app.session import Workbench
 from corag.app.shown import shown
+from corag.checks import check_count
 from corag.errors import CoragError, InputError
 from corag.text.visible import to_json
 
@@ -212,10 +213,11 @@ def listening(host: str, port: int) -> socket.socket:
     Raises:
         InputError: The address cannot be used.
     """
+    check_count("port", port, "0 stands for any that is free", least=0, most=65535)
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise InputError(
             f"the page cannot be served at {host}, port {port} ({error}); choose another with --port, or 0 for any"
         ) from error
