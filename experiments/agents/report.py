@@ -12,7 +12,7 @@ from agent.training.loggers import open_logger, tolerated
 from corag.cli.console import stdout, table
 from experiments.agents.figures import BASE, CEILING
 from experiments.agents.methods import AGENT, WITHOUT_MIN_LEAD
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.drawing import COLORS, new_figure, to_svg
 from experiments.run.tables import markdown_table
 
 SHOWN = {

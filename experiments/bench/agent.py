@@ -16,7 +16,7 @@ import agent
 import corag
 from corag.registry import RERANKERS
 from experiments.bench.harness import Timing, finished, log_axes
-from experiments.run.report import COLORS, new_figure
+from experiments.run.drawing import COLORS, new_figure
 
 QUESTION = "Which river of the island ends in the lake that is 310 metres deep?"
 BATCHES = (1, 4, 16, 64, 256, 1024)

@@ -33,7 +33,7 @@ from corag.text.data import DataFolder
 from corag.types import Chunk, Embedder, FloatArray, Order, Reader, Reranker, Scorer, Selector
 from experiments import demo
 from experiments.bench.harness import Timing, Watch, finished, stacked_bars
-from experiments.run.report import new_figure
+from experiments.run.drawing import new_figure
 
 STEPS = ("embed", "retrieve", "rerank", "search", "prompt", "read")
 CHUNK_TOKENS = (256, 512, 1024)

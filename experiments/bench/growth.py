@@ -37,8 +37,8 @@ from corag.text.tokens.files import minilm
 from corag.types import Chunk
 from experiments.bench.breakdown import Chain, data_folder, spread
 from experiments.bench.harness import Timing, finished, lines, peak_mb
+from experiments.run.drawing import new_figure
 from experiments.run.journal import write_atomically
-from experiments.run.report import new_figure
 
 SIZES = (1_000, 10_000, 100_000)
 METHODS = "top-k,corag"

@@ -20,7 +20,7 @@ from corag.text.documents import Document
 from corag.text.tokens import model_folder
 from corag.types import Chunk
 from experiments import demo
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.drawing import COLORS, new_figure, to_svg
 
 T = TypeVar("T")
 Clock = Literal["wall", "cpu"]

@@ -25,7 +25,7 @@ from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, PolicyReranker, Reranker
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
 from experiments.evaluation.methods import ALL
-from experiments.run.report import COLORS
+from experiments.run.drawing import COLORS
 
 CHUNK_TOKENS, LEAST_TOKENS, BUDGET_TOKENS = 100, 90, 512
 SIZES = (10, 50)

@@ -25,7 +25,7 @@ from corag.text.documents import passage
 from corag.types import Candidate, Reranker
 from experiments.bench.harness import Timing, finished, lines
 from experiments.data.pools import Pool
-from experiments.run.report import new_figure
+from experiments.run.drawing import new_figure
 
 BUDGET_TOKENS = 256
 MAX_LENGTH = 5

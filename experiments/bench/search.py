@@ -15,7 +15,7 @@ import numpy as np
 import search
 from experiments.bench.harness import Timing, finished, lines
 from experiments.bench.problems import MAX_LENGTH, SyntheticProblem, problems
-from experiments.run.report import new_figure
+from experiments.run.drawing import new_figure
 from search import Order, SearchConfig, SearchResult
 from search.drivers import POLICIES
 from search.types import FloatArray

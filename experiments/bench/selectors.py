@@ -22,7 +22,7 @@ from corag.selectors.edc2 import dynamic_clusters
 from corag.selectors.raptor.clusters import soft_clusters
 from corag.types import FloatArray
 from experiments.bench.harness import CLOCKS, Clock, Timing, finished, log_axes, peak_mb
-from experiments.run.report import COLORS, new_figure
+from experiments.run.drawing import COLORS, new_figure
 
 QUERIES, DOCUMENTS = 10_000, 1_000
 CAR_CANDIDATES = 40

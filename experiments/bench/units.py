@@ -24,7 +24,7 @@ from corag.text.documents import passage
 from corag.text.units import _pieces
 from corag.types import Candidate
 from experiments.bench.harness import Timing, Watch, finished, stacked_bars
-from experiments.run.report import new_figure
+from experiments.run.drawing import new_figure
 
 SETS = ("hotpotqa", "squad")
 NUM_QUESTIONS = 20

@@ -44,6 +44,7 @@ from experiments.evaluation.rankings import (
     write_runs,
 )
 from experiments.evaluation.support import counts
+from experiments.run.drawing import overview_plot, quality_plot
 from experiments.run.journal import (
     FIGURE,
     RESULT,
@@ -54,7 +55,6 @@ from experiments.run.journal import (
     versions,
     write_atomically,
 )
-from experiments.run.report import overview_plot, quality_plot
 from experiments.run.tables import Result, markdown, replace_table
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from experiments.papers.cases import Case
 from experiments.papers.results import Measured, Where
 from experiments.papers.study import METHOD, Plot
 from experiments.papers.tables import heading
-from experiments.run.report import COLORS, MARKERS, new_figure, to_svg
+from experiments.run.drawing import COLORS, MARKERS, new_figure, to_svg
 
 WIDTH, HEIGHT = 5.6, 3.6
 """Inches of a panel."""

@@ -1,8 +1,7 @@
-"""The HTML report: a table for each budget, quality against tokens, and a policy tree. One file, nothing to load."""
+"""The HTML report: a verdict, quality against tokens, the questions won and lost, and all figures; one file."""
 
 from __future__ import annotations
 
-import io
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -16,19 +15,19 @@ from corag.optional import require
 from corag.reply import Reply
 from corag.text.visible import visible
 from experiments.data.config import comma_separated
+from experiments.run.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
+from experiments.run.headline import MOST_CASES, MOST_QUESTIONS, Case, Headline, Rows, cases, headline, read_rows
 from experiments.run.journal import PAGE, output_file, write_atomically
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of, remarks
 
-MARKERS = ("o", "s", "^", "D")
-"""Of methods that share a colour."""
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
-"""Okabe and Ito's palette, which stays distinct for colour-blind readers."""
-MAX_CHILDREN_DRAWN = 6
-PANELS, REPORT_PANELS = ("evidence_recall", "f1"), ("rougeL", "evidence_recall")
-OVERVIEW = ("answer_in_context", "f1")
-"""What figures show against tokens."""
+REPORT_PANELS = ("f1", "evidence_recall")
+"""What the figure shows against tokens."""
 CAPTIONS = {
-    "quality": ("Quality against tokens", "One line per method, one mark per budget. Up is better, left is cheaper."),
+    "quality": (
+        "Quality against tokens",
+        "One line per method, one mark per budget. Up is better, left is cheaper. Bars: 95% intervals over resampled "
+        "questions, where the rows of single questions are there.",
+    ),
     "tree": (
         "One policy tree",
         "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value "
@@ -37,8 +36,6 @@ CAPTIONS = {
     ),
 }
 """Heading and caption of each figure."""
-VALUED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
-"""Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,9 @@ def report(config: ReportConfig) -> Path:
         raise InputError("results is empty; give at least one JSON file that `corag evaluate --out` wrote")
     if len(set(paths)) < len(paths):
         raise InputError(f"results is {config.results!r}; give each file once")
-    return write_report(output_file(config.out, PAGE), [read_result(path) for path in paths], title=config.title)
+    out, results = output_file(config.out, PAGE), [read_result(path) for path in paths]
+    rows = [read_rows(path, result) for path, result in zip(paths, results, strict=True)]
+    return write_report(out, results, rows, title=config.title)
 
 
 def read_result(path: Path) -> dict[str, Any]:
@@ -101,28 +100,47 @@ def _check_figures(row: Mapping[str, Any], names: Sequence[str]) -> None:
             raise ValueError(f"{name} of method {row['method']!r} is {value!r:.80}")
 
 
-def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Path:
+def write_report(
+    path: Path,
+    results: Sequence[Result],
+    rows: Sequence[Rows | None] = (),
+    *,
+    title: str,
+    reply: Reply | None = None,
+) -> Path:
     """Write results of comparisons on the same questions, one per budget, as HTML, with its figures as SVG beside it.
 
-    The policy tree of a `reply` by method `corag` is drawn.
+    Args:
+        path: The page.
+        results: What `corag evaluate` wrote.
+        rows: The rows of each result's questions, where they are known: then there are intervals, and the questions
+            that were won and lost.
+        title: Heading of the page.
+        reply: A reply by method `corag`, whose policy tree is drawn.
     """
     jinja = require("jinja2", "experiments")
     template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
-    ordered = sorted(results, key=lambda result: result["budget_tokens"])
-    drawings = {"quality": quality_plot({"": ordered}, REPORT_PANELS)}
+    both = sorted(zip(results, rows or [None] * len(results), strict=True), key=lambda pair: pair[0]["budget_tokens"])
+    ordered, of_questions = [result for result, _ in both], [of_one for _, of_one in both]
+    head = headline(ordered, of_questions)
+    panels = (head.figure, *(name for name in REPORT_PANELS if name != head.figure))
+    drawings = {"quality": quality_plot({"": ordered}, panels, head.intervals)}
     if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
         drawings["tree"] = tree_plot(reply)
     first = ordered[0]
     page = jinja.Environment(autoescape=True, finalize=_shown).from_string(template)
     html = page.render(
         title=title,
-        summary=f"{first['queries']} questions of split {first['split']}. Bold: the best of a figure.",
+        verdict=head.verdict,
+        summary=f"{first['queries']} questions of split {first['split']}.",
+        headline=head.table,
         tables=[_table(result) for result in ordered],
         remarks=remarks(ordered),
-        figures=[
-            {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
+        figures={
+            name: {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
             for name, svg in drawings.items()
-        ],
+        },
+        contests=_contests(ordered, of_questions, head),
         example=reply.to_dict() if reply is not None else None,
         note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
     )
@@ -132,14 +150,42 @@ def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Re
     return path
 
 
+def _contests(results: Sequence[Result], rows: Sequence[Rows | None], head: Headline) -> list[dict[str, Any]]:
+    """Return for each budget the questions on which the challenger and the best other method differ."""
+    leads = {lead.budget: lead for lead in head.leads}
+    found = []
+    for result, of_questions in zip(results, rows, strict=True):
+        lead = leads.get(result["budget_tokens"])
+        if lead is None or of_questions is None:
+            continue
+        every = cases(result, of_questions, lead, head.figure)
+        won = [case for case in every if case.difference > 0]
+        lost = [case for case in reversed(every) if case.difference < 0]
+        found.append(
+            {
+                "title": f"{lead.budget} tokens: {len(won)} won, {len(lost)} lost, "
+                f"{result['queries'] - len(every)} alike",
+                "lead": lead,
+                "figure": FIGURES[head.figure].heading,
+                "parts": [
+                    {"name": name, "cases": _with_contexts(part)}
+                    for name, part in (("Won", won), ("Lost", lost))
+                    if part
+                ],
+                "list": every[:MOST_QUESTIONS],
+                "left_out": max(0, len(every) - MOST_QUESTIONS),
+            }
+        )
+    return found
+
+
+def _with_contexts(of_one_sort: Sequence[Case]) -> list[Case]:
+    return [case for case in of_one_sort[:MOST_CASES] if case.ours.chunks or case.theirs.chunks]
+
+
 def _shown(value: Any) -> Any:
     """Return what a page shows for a value: a text without control characters."""
     return visible(value) if type(value) is str else value
-
-
-def _label(text: str) -> str:
-    """Return a text as a figure shows it: not as a formula, whatever it holds."""
-    return visible(text).replace("$", r"\$")
 
 
 def _table(result: Result) -> dict[str, Any]:
@@ -156,136 +202,3 @@ def _table(result: Result) -> dict[str, Any]:
         lines = [list(line) for line in zip(*lines, strict=True)]
     headings = [cell["text"] for cell in lines[0]]
     return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": lines[1:]}
-
-
-def quality_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = PANELS) -> str:
-    """Return an SVG of quality against mean tokens: a panel for each metric, a line for each method, a mark a budget.
-
-    `results` has for each set of questions one result a budget. Several sets have a column of panels each. A metric
-    that no method has a value of is left out.
-    """
-    rows = [row for of_set in results.values() for result in of_set for row in result["methods"]]
-    metrics = [metric for metric in metrics if any(row.get(metric) is not None for row in rows)] or metrics[:1]
-    panels = [(name, metric) for metric in metrics for name in results]
-    columns = len(results) if len(results) > 1 else len(metrics)
-    styles = _styles([row["method"] for row in rows])
-    # As high as the panels, or as the legend beside them where the methods are many.
-    figure = new_figure(3.9 * columns + 2.4, max(3.5 * len(panels) / columns, 0.5 + 0.19 * len(styles)))
-    axes = figure.subplots(len(panels) // columns, columns, squeeze=False)
-    lines: dict[str, Any] = {}
-    for panel, (name, metric) in zip(axes.flat, panels, strict=True):
-        for method, style in styles.items():
-            points = [
-                (row["cost_tokens"], value)
-                for result in results[name]
-                for row in result["methods"]
-                if row["method"] == method and (value := figure_of(row, metric, result["queries"])) is not None
-            ]
-            (lines[method],) = panel.plot([x for x, _ in points], [y for _, y in points], **style)
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.set_xlabel("tokens of the selection (mean)")
-        panel.set_ylabel(f"{FIGURES[metric].heading}{' of the answer' if metric in ('rougeL', 'f1') else ''}")
-        if name:
-            panel.set_title(f"{_label(name)} ({results[name][0]['queries']} questions)", fontsize=10)
-    figure.tight_layout(rect=(0, 0, 1 - 2.4 / figure.get_figwidth(), 1))
-    figure.legend(lines.values(), map(_label, lines), frameon=False, fontsize=8.5, loc="center right", handlelength=3.2)
-    return to_svg(figure)
-
-
-def overview_plot(results: Mapping[str, Sequence[Result]], metrics: Sequence[str] = OVERVIEW) -> str:
-    """Return the same SVG of the means over all sets, each counting alike; what a set lacks does not count."""
-    means = [_mean_result(of_budget) for of_budget in zip(*results.values(), strict=True)]
-    return quality_plot({f"mean of {len(results)} sets": means}, metrics)
-
-
-def _mean_result(results: Sequence[Result]) -> dict[str, Any]:
-    """Return the means of results of one budget, with as many methods and the names of figures."""
-    methods = []
-    for rows in zip(*(result["methods"] for result in results), strict=True):
-        known = {name: [row[name] for row in rows if row.get(name) is not None] for name in FIGURES}
-        means = {name: sum(values) / len(values) for name, values in known.items() if values}
-        methods.append(means | {"method": rows[0]["method"], "failed": sum(known["failed"])})
-    return {**results[0], "queries": sum(result["queries"] for result in results), "methods": methods}
-
-
-def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
-    looks: tuple[dict[str, Any], ...] = (
-        {"linewidth": 2.0, "markersize": 6},
-        {"linewidth": 1.2, "markersize": 5, "linestyle": "--"},
-        {"linewidth": 0.8, "markersize": 4, "alpha": 0.75},
-    )
-    numbers = [0] * len(looks)
-    styles = {}
-    for method in dict.fromkeys(methods):
-        name = method.partition("(")[0].split()[-1]
-        group = 0 if name in VALUED else 1 if name in SUMMARIZED else 2
-        turn, color = divmod(numbers[group], len(COLORS))
-        styles[method] = {**looks[group], "color": COLORS[color], "marker": MARKERS[(group + turn) % len(MARKERS)]}
-        numbers[group] += 1
-    return styles
-
-
-def tree_plot(reply: Reply) -> str:
-    """Return an SVG of the policy tree behind a reply's selection."""
-    result = reply.selection.trace.result
-    assert result is not None and result.tree is not None
-    tree = result.tree
-    chosen = {result.order[:length] for length in range(len(result.order) + 1)}
-
-    def drawn_children(node: int) -> list[int]:
-        span = tree.children(node)
-        nodes = range(span.start, span.stop)
-        ranked = sorted(nodes, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
-        return sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
-
-    places: dict[int, tuple[float, int]] = {}
-    next_column = 0.0
-
-    def place(node: int) -> float:
-        nonlocal next_column
-        columns = [place(child) for child in drawn_children(node)]
-        if columns:
-            column = (columns[0] + columns[-1]) / 2
-        else:
-            column, next_column = next_column, next_column + 1
-        places[node] = (column, -int(tree.depth[node]))
-        return column
-
-    place(tree.ROOT)
-    width = max(7.0, 0.42 * next_column)
-    height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
-    figure = new_figure(width, height)
-    axis = figure.subplots()
-    for node, (x, y) in places.items():
-        on_path = tree.order(node) in chosen
-        if node != tree.ROOT:
-            above_x, above_y = places[int(tree.parent[node])]
-            axis.plot([above_x, x], [above_y, y], color="#d55e00" if on_path else "#bbbbbb",
-                      linewidth=2.2 if on_path else 0.8, zorder=1)  # fmt: skip
-            axis.text(
-                x, y - 0.26, f"{tree.value[node]:.2f}", ha="center", va="top", fontsize=6, color="#444444", zorder=3
-            )
-        color = "#d55e00" if on_path else "#e8eef4"
-        axis.scatter([x], [y], s=210, color=color, edgecolors="#555555", linewidths=0.6, zorder=2)
-        name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)
-        axis.text(x, y, name, ha="center", va="center", fontsize=8, color="white" if on_path else "black", zorder=3)
-    axis.set_axis_off()
-    axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
-    figure.tight_layout()
-    return to_svg(figure)
-
-
-def new_figure(width_inches: float, height_inches: float) -> Any:
-    """Return an empty figure."""
-    # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
-    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches))
-
-
-def to_svg(figure: Any) -> str:
-    """Return a figure as SVG, the same for the same figure."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.selectors.corag.routing import PRICES, Prices, Worth
-from experiments.run.report import COLORS, new_figure, to_svg
+from experiments.run.drawing import COLORS, new_figure, to_svg
 from experiments.tune.choose import Chosen, Labelled, best
 
 BUDGET_PRICES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)

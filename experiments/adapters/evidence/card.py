@@ -10,7 +10,7 @@ from corag.rerankers.evidence.parts import EvidenceParts
 from experiments.adapters.calibration import Reliability
 from experiments.adapters.evidence.config import EvidenceTraining
 from experiments.agents.train import commit
-from experiments.run.report import new_figure, to_svg
+from experiments.run.drawing import new_figure, to_svg
 from experiments.run.tables import markdown_table
 
 LICENCES = {

@@ -11,7 +11,7 @@ from experiments.adapters.evidence.config import EvidenceSource
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.evaluation.judging.figures import JUDGED
-from experiments.run.report import quality_plot
+from experiments.run.drawing import quality_plot
 from experiments.run.tables import BRIEF, markdown
 from tests.experiments.worlds import QUERIES, same
 from tests.paths import DATA, ROOT

@@ -11,17 +11,8 @@ from corag.errors import DataError, InputError
 from corag.reply import Reply
 from corag.text.visible import visible
 from corag.types import Answer, Candidate, Chunk
-from experiments.run.report import (
-    MAX_CHILDREN_DRAWN,
-    ReportConfig,
-    _mean_result,
-    overview_plot,
-    quality_plot,
-    read_result,
-    report,
-    tree_plot,
-    write_report,
-)
+from experiments.run.drawing import MAX_CHILDREN_DRAWN, _mean_result, overview_plot, quality_plot, tree_plot
+from experiments.run.report import ReportConfig, read_result, report, write_report
 from experiments.run.tables import FIGURES, MOST_COLUMNS, replace_table
 from tests.corag.table_reranker import TableReranker
 
@@ -95,12 +86,13 @@ def test_a_page_has_a_table_for_each_budget_and_one_plot(tmp_path, budgets):
     page = write_report(tmp_path / "new" / "report.html", [result_of(budget) for budget in budgets], title="T")
     checker = parsed(page.read_text(encoding="utf-8"))
     text = " ".join(checker.text)
-    assert checker.tags.count("table") == len(budgets)
+    assert checker.tags.count("table") == 1 + len(budgets)
     assert checker.tags.count("svg") == 1
     assert re.findall(r"Budget (\d+) tokens", text) == [str(budget) for budget in sorted(budgets)]
     assert all(heading in text for heading in (*COLUMNS.values(), "top-k", "corag"))
     assert "7 questions of split test" in text and "python 3.11" in text
-    assert checker.tags.count("tr") == len(budgets) * (1 + len(COLUMNS))
+    # The headline has a row for each budget and method.
+    assert checker.tags.count("tr") == 1 + 2 * len(budgets) + len(budgets) * (1 + len(COLUMNS))
 
 
 def test_the_better_figures_are_bold(tmp_path):
@@ -122,7 +114,7 @@ def test_many_methods_have_a_line_each(tmp_path):
     # On every question: no figure of it is one.
     result["methods"][0].update(failed=7, cost_tokens=0.0)
     checker = parsed(write_report(tmp_path / "r.html", [result], title="T").read_text())
-    assert checker.tags.count("tr") == 1 + len(names)
+    assert checker.tags.count("tr") == 2 * (1 + len(names))
     text = "".join(checker.text)
     assert all(heading in text for heading in (*COLUMNS.values(), "TES", "diff-k"))
     assert "answer similarity" not in text  # no method has one
