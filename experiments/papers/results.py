@@ -48,6 +48,7 @@ class Measured:
     Attributes:
         study: The study, with what stands in where it is a stand-in.
         standin: Whether parts or data stood in for the paper's.
+        stood_in: What stood in for the part that a value of an axis names, by axis and value.
         found: Each method of each cell.
         remarks: What a reader should know: what stood in for what, what went wrong.
         lines: Rows of a table that was counted or timed, in place of `found`.
@@ -57,6 +58,7 @@ class Measured:
 
     study: Study
     standin: bool = False
+    stood_in: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     found: list[Found] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
@@ -73,6 +75,11 @@ class Measured:
         there = {one.values.get(axis) for one in self.found}
         order = self.study.methods if axis == METHOD else self.study.axes.get(axis, {})
         return [name for name in order if name in there]
+
+    def shown(self, where: Where) -> list[str]:
+        """Return the values of axes as tables and figures name them: what stood in, and for what."""
+        stood_in = {axis: self.stood_in.get(axis, {}).get(value) for axis, value in where.items()}
+        return [value if stood_in[axis] is None else f"{stood_in[axis]} for {value}" for axis, value in where.items()]
 
     def at(self, where: Where) -> list[Found]:
         """Return what has these values."""

@@ -28,7 +28,7 @@ from experiments.papers.page import Section, failed_section, section_of, write_p
 from experiments.papers.plots import draw, draw_cases
 from experiments.papers.prepare import Workshop, where_of
 from experiments.papers.results import Found, Measured
-from experiments.papers.standins import described, reduced, standins
+from experiments.papers.standins import described, reduced, standins, stood_in
 from experiments.papers.study import METHOD, Study, find_study, study_files
 from experiments.papers.tables import markdown
 from experiments.papers.track import track
@@ -138,7 +138,7 @@ class _Driver:
         """Measure what is missing, and write table, figure and result."""
         started = time.perf_counter()
         study = self._study
-        measured = Measured(study, self._config.standin)
+        measured = Measured(study, self._config.standin, stood_in(study) if self._config.standin else {})
         work = {"comparison": self._compare, "statistics": self._count, "bench": self._bench}
         say(f"{study.name}: {measured.title}", stderr())
         work[study.work](measured)
@@ -216,12 +216,12 @@ class _Driver:
 
     def _count(self, measured: Measured) -> None:
         cells = self._wanted(cells_of(self._study))
-        stood_in = [standins().cell(cell, 1) for cell in cells] if self._config.standin else cells
+        counted = [standins().cell(cell, 1) for cell in cells] if self._config.standin else cells
         if not self._config.standin:
             check_needs(self._study, cells, own_code=True)
         else:
-            measured.remarks += described(cells, stood_in)
-        measured.lines = count_sets(stood_in, self._root)
+            measured.remarks += described(cells, counted)
+        measured.lines = count_sets(counted, self._root)
 
     def _bench(self, measured: Measured) -> None:
         from experiments.bench.run import PARTS, BenchConfig, bench

@@ -93,7 +93,7 @@ class Standins:
     def cell(self, cell: Cell, limit: int) -> Cell:
         """Return a cell with what stands in for its parts, data and number of questions."""
         settings = {**cell.settings, **self.settings}
-        if "latency_questions" not in cell.settings:
+        if cell.settings.get("latency_questions") is None:
             # Times of an efficiency study are of methods that share nothing.
             settings["latency_questions"] = None
         for name in list(settings):
@@ -154,6 +154,18 @@ def reduced(study: Study) -> Study:
         bench={**study.bench, **given.get("bench", {})},
         remarks=(*study.remarks, *given.get("remarks", ())),
     )
+
+
+def stood_in(study: Study) -> dict[str, dict[str, str]]:
+    """Return what stands in for the parts that values of axes name, by axis and value; a part once for each value."""
+    found: dict[str, dict[str, str]] = {}
+    for axis, values in study.axes.items():
+        for value, settings in values.items():
+            for role in ("reader", "reranker", "embedder"):
+                before = settings.get(role)
+                if before is not None and (after := standins().part(role, before)) != str(parse(before)):
+                    found.setdefault(axis, {}).setdefault(value, str(after))
+    return found
 
 
 def write_demo(folder: Path, *, passages: bool = False) -> Path:

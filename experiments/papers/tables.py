@@ -106,7 +106,7 @@ def _main(measured: Measured) -> Sheet:
     best = _best(measured, rows, parts) if len(rows) > 1 and METHOD in table.rows else {}
     headings = [
         *map(heading, table.rows),
-        *(_column(one, of, apart=apart, alone=not table.columns) for one, of in parts),
+        *(_column(measured.shown(one), of, apart=apart, alone=not table.columns) for one, of in parts),
     ]
     lines = []
     for row in rows:
@@ -116,15 +116,15 @@ def _main(measured: Measured) -> Sheet:
         ]
         theirs = [" / ".join(text(name, measured.published(name, {**row, **one})) for name in of) for one, of in parts]
         if any(set(cell) - set("-/ ") for cell in ours):
-            lines.append([*row.values(), *ours])
+            lines.append([*measured.shown(row), *ours])
         if any(set(cell) - set("-/ ") for cell in theirs):
             lines.append([*list(row.values())[:-1], f"{list(row.values())[-1]}, {OWN}", *theirs])
     shown = "" if apart else f"In each cell: {' / '.join(heading(name) for name in figures)}."
     return Sheet(shown, headings, lines)
 
 
-def _column(where: Where, figures: Sequence[str], *, apart: bool, alone: bool) -> str:
-    names = " ".join(where.values())
+def _column(values: Sequence[str], figures: Sequence[str], *, apart: bool, alone: bool) -> str:
+    names = " ".join(values)
     if alone:
         return heading(figures[0])
     return f"{names} {heading(figures[0], short=True)}" if apart and len(figures) > 1 else names
@@ -168,7 +168,7 @@ def _leads(measured: Measured) -> list[Sheet]:
                 else f"{_signed(name, one.value)} ({_signed(name, one.low)} to {_signed(name, one.high)})"
                 for name, one in leads.items()
             ]
-            lines.append([*where.values(), *cells])
+            lines.append([*measured.shown(where), *cells])
     if not lines:
         return []
     headings = [*map(heading, axes), *map(heading, study.table_figures)]
@@ -180,7 +180,7 @@ def _baseline(measured: Measured) -> str:
     if measured.study.against is None:
         return ""
     axis, value = measured.study.against
-    return value if axis == METHOD else f"{heading(axis)} {value}"
+    return value if axis == METHOD else f"{heading(axis)} {measured.shown({axis: value})[0]}"
 
 
 def _of_paper(measured: Measured) -> list[Sheet]:

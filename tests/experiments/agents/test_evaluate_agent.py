@@ -96,6 +96,7 @@ def test_what_cannot_be_trained_without_a_folder_is_left_out_there_with_its_reas
         questions.append(question_row(f"q{number}", "?", vector, data=folder, group=f"{folder}/{number}"))
     labels = str(write_labels(tmp_path / "labels.parquet", rows, questions))
     settings = {"labels": labels, "methods": "agent,logistic,knn", "protocols": "held-out,unseen-folder,learning-curve"}
+    settings["training"] = replace(QUICK, epochs=3)
     result = evaluate_agent(config_of(tmp_path, **settings))
     parts = result["protocols"]["unseen-folder"]
     without_south = {row["method"] for row in parts["south"]["methods"]}
@@ -121,7 +122,7 @@ def test_a_cautious_agent_is_compared_with_one_that_is_not(tmp_path):
 
 
 def test_what_was_compared_is_not_compared_again(tmp_path, monkeypatch):
-    few = {"methods": "knn,agent", "protocols": "held-out"}
+    few = {"methods": "knn,agent", "protocols": "held-out", "training": replace(QUICK, epochs=3)}
     first = evaluate_agent(config_of(tmp_path, seeds=1, **few))
     ran = []
     run_method = module.run_method

@@ -12,7 +12,7 @@ from experiments.papers.cells import Cell, Run, cells_of, runs_of
 from experiments.papers.needs import needs_of
 from experiments.papers.prepare import Workshop
 from experiments.papers.results import Found, Measured
-from experiments.papers.standins import reduced, standins
+from experiments.papers.standins import reduced, standins, stood_in
 from experiments.papers.study import find_study, made_study, study_files
 from experiments.papers.tables import markdown
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
@@ -107,7 +107,7 @@ def test_figures_leads_and_the_papers_own_by_hand():
         {"budget": 96, "cost_weight": 0, "method": "CORAG", "values": [0.8]},
     ]}  # fmt: skip
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
-    measured = Measured(small(published=published), True, better)
+    measured = Measured(small(published=published), True, found=better)
     where = {"budget": "64", "cost_weight": "0"}
     assert measured.figure("evidence_recall", {**where, "method": "Naive"}).value == 0.25
     assert measured.figure("cost_tokens", {**where, "method": "Naive"}) == (10.0, 10.0, 10.0)
@@ -128,7 +128,7 @@ def test_values_of_an_axis_are_compared_with_one_of_them():
     both = [
         found(method, value, [low] * 10) for method in ("CORAG", "Top") for value, low in (("0", 0.5), ("0.3", 0.2))
     ]
-    measured = Measured(small(baseline={"cost_weight": 0}), False, both)
+    measured = Measured(small(baseline={"cost_weight": 0}), False, found=both)
     lead = measured.lead("evidence_recall", {"budget": "64", "cost_weight": "0.3", "method": "CORAG"})
     assert lead.value == pytest.approx(-0.3) and lead.differs
     # Over all methods, each question is paired with itself.
@@ -141,7 +141,7 @@ def test_values_of_an_axis_are_compared_with_one_of_them():
 
 
 def test_a_question_asked_in_several_cells_counts_once():
-    measured = Measured(small(), False, [found("CORAG", "0", [0.0, 1.0]), found("CORAG", "0.3", [1.0, 1.0])])
+    measured = Measured(small(), False, found=[found("CORAG", "0", [0.0, 1.0]), found("CORAG", "0.3", [1.0, 1.0])])
     one = measured.figure("evidence_recall", {"method": "CORAG"})
     assert (one.value, one.low, one.high) == (0.75, 0.5, 1.0)
 
@@ -155,6 +155,32 @@ def test_parts_that_ship_stand_in_for_all_others():
     assert standins().part("reranker", "cross-encoder(model=BAAI/bge-reranker-base, output=logit)") == "minilm-factoid"
     assert standins().part("embedder", "bge-m3") == "minilm"
     assert standins().part("reranker", "bm25") == "bm25"
+
+
+def test_rows_of_a_stand_in_name_what_stood_in_and_the_papers_rows_do_not():
+    axes = {"reader": {"Llama3-8B": {"reader": "ollama(model=llama3:8b)"}, "Ours": {"reader": "minilm-reader"}}}
+    rows = [{"reader": "Llama3-8B", "method": "CORAG", "values": [0.7]}]
+    published = {"figures": ["evidence_recall"], "rows": rows}
+    table = {"rows": ["reader", "method"]}
+    study = small(axes=axes, table=table, plot=None, published=published)
+    assert stood_in(study) == {"reader": {"Llama3-8B": "minilm-reader"}}
+    asked = [
+        Found({"reader": reader, "method": "CORAG"}, [{"query": "a", "evidence_recall": 1.0}], {"cost_tokens": 9.0})
+        for reader in axes["reader"]
+    ]
+    text = markdown(Measured(study, True, stood_in(study), asked))
+    assert "| minilm-reader for Llama3-8B | CORAG | " in text
+    assert "| Llama3-8B | CORAG, in the paper | .700 |" in text and "| Ours | CORAG |" in text
+
+
+def test_a_stand_in_may_time_every_selection():
+    times = {
+        name: {
+            standins().cell(cell, 1).settings.get("latency_questions") for cell in cells_of(reduced(find_study(name)))
+        }
+        for name in ("car-answers", "car-tes")
+    }
+    assert times == {"car-answers": {None}, "car-tes": {0}}
 
 
 def test_stand_ins_change_axes_methods_and_base():
