@@ -197,4 +197,7 @@ def _seconds(paths: Sequence[str], names: Sequence[str]) -> FloatArray:
             found += json.loads(times_path(path).read_text(encoding="utf-8")).values()
     if not found:
         return np.zeros(len(names))
+    for name in names:
+        if not any(name in of_kind for of_kind in found):
+            raise DataError(f"{times_path(paths[0])} has no time of {name}; delete it, and prepare again")
     return np.array([np.mean([of_kind[name] for of_kind in found if name in of_kind]) for name in names])

@@ -137,7 +137,7 @@ def _figure_rows(held: Held) -> tuple[list[str], list[list[str]]]:
         means = held.means(places)
         row = [f"{means[name]:.{0 if name == 'cost_tokens' else 3}f}" if name in means else "" for name in SHOWN]
         rows.append([method, f"{means['quality']:.3f}", *row, f"{1000 * means['seconds']:.0f}"])
-    return ["choice", "quality", *SHOWN.values(), "ms"], rows
+    return ["choice", "quality", *SHOWN.values(), "ms of a core"], rows
 
 
 def _means(held: Held, places: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, float]:

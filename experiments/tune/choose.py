@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.selectors.corag.routing import FREE, Prices, Router, Worth
+from corag.selectors.corag.routing import FREE, LEAST_GAIN, Prices, Router, Worth
 from corag.types import FloatArray
 from experiments.data.splits import divide
 from experiments.protocol.leads import Lead, Quality, lead
@@ -26,8 +26,6 @@ CLUSTERS = (2, 3, 4)
 MIN_CLUSTER = 20
 """Different questions that a kind must have, on average, for a router to be tried."""
 SIGNIFICANT = 0.05
-LEAST_GAIN = 1e-9
-"""A smaller gain is a rounding error."""
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ def dial(questions: Labelled, chosen: Chosen) -> list[DialPoint]:
 
 def dial_table(curve: Sequence[DialPoint]) -> str:
     """Return the curve as Markdown."""
-    header = ["prefer", "quality", "tokens of the budget", "ms", "configurations in use"]
+    header = ["prefer", "quality", "tokens of the budget", "ms of a core", "configurations in use"]
     rows = [
         [
             one.name,
@@ -92,7 +92,7 @@ def plot_dial(curve: Sequence[DialPoint]) -> str:
     """Return an SVG with quality against tokens, as their price rises, and against time, as its price does."""
     panels = (
         ("tokens, share of the budget", "budget_share", [one for one in curve if not one.prices.second]),
-        ("milliseconds of a selection", "seconds", [one for one in curve if not one.prices.budget]),
+        ("ms of a core for a selection", "seconds", [one for one in curve if not one.prices.budget]),
     )
     figure = new_figure(9.0, 3.6)
     for axis, (label, cost, points) in zip(figure.subplots(1, 2), panels, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -82,10 +83,10 @@ class Sweep:
             yield query, {str(one): known[str(one)] for one in self.configurations}
 
     def seconds(self, queries: Sequence[Query], number: int = TIMED) -> dict[str, float]:
-        """Return the median seconds of a selection by each configuration, over so many questions.
+        """Return the median processor seconds of a selection by each configuration, over so many questions.
 
-        Each configuration has models of its own, so that what others encoded saves it nothing. The first question warms
-        up and does not count.
+        They do not depend on what else runs on the machine. Each configuration has models of its own, so that what
+        others encoded saves it nothing. The first question warms up and does not count.
         """
         # Spread out: questions side by side may share a document, whose passages are then no longer new.
         places = np.linspace(0, len(queries) - 1, min(number + 1, len(queries)))
@@ -97,9 +98,10 @@ class Sweep:
         for query in timed:
             for one in self.configurations:
                 candidates = pools[one.retrieval].candidates(query)
-                found, latency_ms = select(selectors[one.selector], query, candidates, budget)
+                started = process_time()
+                found, _ = select(selectors[one.selector], query, candidates, budget)
                 if not isinstance(found, Exception):
-                    spent[str(one)].append(latency_ms / 1000)
+                    spent[str(one)].append(process_time() - started)
         return {name: float(np.median(times[1:] or times)) if times else 0.0 for name, times in spent.items()}
 
     def _key(self, query: Query) -> str:

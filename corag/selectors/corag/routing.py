@@ -40,6 +40,8 @@ class Prices:
 
 
 FREE = Prices()
+LEAST_GAIN = 1e-6
+"""A smaller gain is a rounding error."""
 NEAREST = 1000.0
 """The sharpness at which the nearest kind alone counts."""
 
@@ -182,7 +184,7 @@ class Router:
         best = expected.argmax(axis=1)
         rows = np.arange(len(features))
         gain = expected[rows, best] - expected[rows, default]
-        stays = unsure | (gain <= self.min_gain)
+        stays = unsure | (gain <= max(self.min_gain, LEAST_GAIN))
         kind = probability.argmax(axis=1)
         columns = (np.where(stays, default, best), kind, probability[rows, kind], nearest, unsure, gain * ~stays)
         return [Route(*values) for values in zip(*(column.tolist() for column in columns), strict=True)]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from corag.errors import CoragError, InputError, ModelError
-from corag.models.cached import CachedEmbedder
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import minilm_encoder
 from corag.naming import parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
-from corag.registry import embedder as make_embedder
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import SHARED, check_at_hand
-from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.features import agent_features, feature_dim
 from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of
 from corag.selectors.corag.tuned import Configured, Tuned
 from corag.selectors.problem import SelectionProblem
@@ -56,13 +56,20 @@ class TunedChoice:
         strict: bool = False,
     ) -> None:
         self.tuned, self._tokens = tuned, tokens
+        self._shared: dict[str, Any] = {}
         if prefer is not None and not tuned.priced:
             raise InputError(f"{tuned.path} is of an older form, without tokens and times; for prefer, tune again")
         self._prices = prices_of(tuned.record.get("prefer") if prefer is None else prefer)
         self._embedder = self._router_s(embedder) if tuned.router.looks else None
+        if self._embedder is not None:
+            wanted, found = feature_dim(tuned.features, self._embedder.dimension), tuned.router.centres.shape[1]
+            if wanted != found:
+                raise ModelError(
+                    f"{tuned.path} has centres of {found} numbers, but its features have {wanted}; copy all of it"
+                )
         self._usable = self._usable_here(strict)
         self._default = tuned.router.fallback(self._prices, self._usable)
-        self._selector = cache(lambda name: built(name, tokens))
+        self._selector = cache(self._built)
         self._known: weakref.WeakKeyDictionary[SelectionProblem, Route] = weakref.WeakKeyDictionary()
 
     @property
@@ -145,13 +152,25 @@ class TunedChoice:
     def _of(self, route: Route) -> BudgetedSelector:
         return self._selector(self.tuned.configurations[route.place].selector)
 
+    def _built(self, name: str) -> BudgetedSelector:
+        """Return a selector whose reranker shares what the router encodes."""
+        if not self._shared:
+            return built(name, self._tokens)
+        written = parse(name)
+        settings, reranker = dict(written.settings), written.settings.get("reranker")
+        # `corag` has presets, which say how its reranker is built.
+        if isinstance(reranker, str) and "preset" not in SELECTORS.settings(name):
+            settings["reranker"] = RERANKERS.offer(reranker, self._shared)
+        with SHARED.set({**SHARED.get(), **self._shared}):
+            return built(written.name, self._tokens, settings)
+
     def _router_s(self, embedder: Embedder | None) -> Embedder:
         wanted = self.tuned.embedder
         if embedder is None:
             check_at_hand(wanted, "embedder")
-            # What rerankers encode, too, is encoded once.
-            takes = "encoder" in EMBEDDERS.settings(wanted)
-            return CachedEmbedder(EMBEDDERS.offer(wanted, SHARED.get()) if takes else make_embedder(wanted))
+            if "encoder" in EMBEDDERS.settings(wanted):
+                self._shared = {"encoder": SHARED.get().get("encoder") or CachedEncoder(minilm_encoder())}
+            return EMBEDDERS.offer(wanted, self._shared)
         if embedder.name != wanted:
             raise ModelError(
                 f"{self.tuned.path} tells kinds of questions apart by {wanted!r}, but the embedder given is "
