@@ -19,6 +19,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
+from corag.quotes import Quote, certainty, quotes
 from corag.readers.context import closest
 from corag.registry import SELECTORS
 from corag.registry import embedder as make_embedder
@@ -61,6 +62,13 @@ class Reply:
             "question": self.question,
             "answer": self.answer.text,
             "confidence": self.answer.confidence,
+            "certainty": self.certainty,
+            "found": self.found,
+            "answerable": self.answer.answerable,
+            "sentences": [
+                {"text": one.text, "marked": one.marked and list(one.marked), "chunk": self.chunk_at(one.place)}
+                for one in self.quotes
+            ],
             "answer_chunk": self.answer_chunk,
             "citations": self.citations,
             "cut": self.answer.cut,
@@ -87,12 +95,38 @@ class Reply:
         }
 
     @property
+    def found(self) -> bool:
+        """Return whether the documents answer the question, as the reader holds."""
+        return self.answer.found
+
+    @property
+    def quotes(self) -> list[Quote]:
+        """Return the sentences that the answer rests on, with the answer marked in them."""
+        return quotes(self.answer, self.selection.text)
+
+    @property
+    def certainty(self) -> str | None:
+        """Return in words how sure the reader is; None where it does not say, or found nothing.
+
+        An explanation is as sure as that the documents have an answer; else the answer's confidence counts.
+        """
+        answer = self.answer
+        explains = len(answer.sentence_spans) > 1 and answer.spans and answer.answerable is not None
+        return certainty(answer.answerable if explains else answer.confidence) if self.found else None
+
+    @property
     def answer_chunk(self) -> str | None:
         """Return the id of the chunk that the answer came from; None where the reader cannot say, or for a summary."""
         answer = self.answer
         if answer.chunk is None:
             return None
-        return self._chunk_at(answer.spans[0][0]) if answer.spans else self._chunk_of(answer.chunk)
+        return self.chunk_at(answer.spans[0][0]) if answer.spans else self._chunk_of(answer.chunk)
+
+    @property
+    def answer_chunks(self) -> tuple[str, ...]:
+        """Return the ids of the chunks that the answer rests on: those of its sentences, else `answer_chunk`."""
+        found = [self.chunk_at(quote.place) for quote in self.quotes] or [self.answer_chunk]
+        return tuple(dict.fromkeys(name for name in found if name is not None))
 
     @property
     def citations(self) -> dict[str, str | None]:
@@ -123,11 +157,12 @@ class Reply:
         end = begin + len(parts[part])
         within = [place for place, (start, _) in enumerate(self.spans) if begin <= start < end]
         if len(within) < 2:
-            return self._chunk_at(begin)
+            return self.chunk_at(begin)
         texts = [self.selection.text[slice(*self.spans[place])] for place in within]
         return self.selection.ids[within[closest(self.answer.text, texts)[0]]]
 
-    def _chunk_at(self, place: int) -> str | None:
+    def chunk_at(self, place: int) -> str | None:
+        """Return the id of the chunk that holds a place of the context; None for a summary."""
         chunks = self.selection.ids
         return next((name for name, (_, end) in zip(chunks, self.spans, strict=False) if place < end), None)
 

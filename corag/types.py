@@ -203,6 +203,12 @@ class Answer:
         chunk: Which part of the context, counted from 0 and divided by empty lines as chunks are, the (first) span or
             a generated answer came from; None where a reader cannot say.
         citations: The parts that a generated answer cites, counted as in `chunk`, in the order of the answer.
+        sentence: What the context says about it: the sentence that the span stands in, or those that are closest to a
+            question that wants more than a few words; empty where a reader does not say.
+        sentence_spans: Where the sentences stand in the context.
+        answerable: Probability that the context answers the question, in [0, 1]; None where a reader does not say.
+        found: Whether the context answers the question, as the reader holds; never for an empty answer. Where not, a
+            reader may still say what comes closest.
         cut: Whether the answer ends because it reached the reader's `max_answer_tokens`.
         prompt_tokens: Tokens of the whole prompt, as a language model counted them; None where it does not tell.
         answer_tokens: The same of its reply.
@@ -213,14 +219,22 @@ class Answer:
     spans: tuple[tuple[int, int], ...] = ()
     chunk: int | None = None
     citations: tuple[int, ...] = ()
+    sentence: str = ""
+    sentence_spans: tuple[tuple[int, int], ...] = ()
+    answerable: float | None = None
+    found: bool = True
     cut: bool = False
     prompt_tokens: int | None = field(default=None, compare=False)
     answer_tokens: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         # Models cut characters in half; neither tokenizers nor files take the pieces.
-        if isinstance(self.text, str) and (text := well_formed(self.text)) is not self.text:
-            object.__setattr__(self, "text", text)
+        for name in ("text", "sentence"):
+            said = getattr(self, name)
+            if isinstance(said, str) and (text := well_formed(said)) is not said:
+                object.__setattr__(self, name, text)
+        if not self.text:
+            object.__setattr__(self, "found", False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""`corag ask`: from a question to an answer."""
+"""`corag ask`: from a question to an answer; `corag chat` answers with the same settings."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from corag.budget import AUTO, BudgetFor, reader_and_tokens, tokens_setting
 from corag.errors import InputError
@@ -15,12 +16,11 @@ from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.visible import to_json
 
 
-@dataclass(frozen=True)
-class AskConfig(Runtime):
-    """Answer one question from an index, under a token budget.
+@dataclass(frozen=True, kw_only=True)
+class AnswerConfig(Runtime):
+    """How questions are answered.
 
     Attributes:
-        question: The question.
         index: Folder or URI of the index.
         budget: Token budget of the prompt, chat template and question included; of the context alone with a reader
             that has no prompt, such as `minilm-reader`, or with `--budget_for context`.
@@ -48,10 +48,8 @@ class AskConfig(Runtime):
             a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
             minilm; estimate.
         embedder: Embedder of the question; by default the index's own.
-        json: Print JSON.
     """
 
-    question: str
     index: str = "runs/index"
     budget: int = DEFAULT_BUDGET
     budget_for: BudgetFor = "prompt"
@@ -69,6 +67,18 @@ class AskConfig(Runtime):
     prompt: str | None = None
     tokenizer: Spelling = AUTO
     embedder: Spelling | None = None
+
+
+@dataclass(frozen=True)
+class AskConfig(AnswerConfig):
+    """Answer one question from an index, under a token budget.
+
+    Attributes:
+        question: The question.
+        json: Print JSON.
+    """
+
+    question: str
     json: bool = False
 
 
@@ -76,12 +86,25 @@ class AskConfig(Runtime):
 def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
-    from corag.checks import check_budget, check_query
+    from corag.checks import check_query
     from corag.cli.show import AnswerHeard, show_reply
+
+    check_query(config.question)
+    # People see the answer as it is written; others get the whole.
+    heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
+    reply = corag.ask(config.question, config.index, hear=heard, **settings_of(config))
+    if config.json:
+        sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
+    else:
+        show_reply(reply, heard=heard is not None and heard.any)
+
+
+def settings_of(config: AnswerConfig) -> dict[str, Any]:
+    """Return the settings of `corag.ask`, its parts built."""
+    from corag.checks import check_budget
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
     from corag.selectors.raptor.corpus import tree_setting
 
-    check_query(config.question)
     check_budget(config.budget)
     if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):
         raise InputError(
@@ -92,25 +115,16 @@ def run(config: AskConfig) -> None:
     settings = {name: value for name, value in asked.items() if value is not None}
     settings |= {"strict": True} if config.strict else {}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
-    # People see the answer as it is written; others get the whole.
-    heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
     offered = {**tokens_setting(tokens), "agent": config.agent}
     offered |= {} if config.unit is None else {"unit": config.unit}
     offered |= tree_setting(config.method, config.index)
-    reply = corag.ask(
-        config.question,
-        config.index,
-        budget_tokens=config.budget,
-        selector=SELECTORS.offer(config.method, offered, **settings),
-        reader=reader,
-        embedder=config.embedder,
-        num_candidates=config.num_candidates,
-        retrieval=config.retrieval,
-        tokens=tokens,
-        budget_for=config.budget_for,
-        hear=heard,
-    )
-    if config.json:
-        sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
-    else:
-        show_reply(reply, heard=heard is not None and heard.any)
+    return {
+        "budget_tokens": config.budget,
+        "selector": SELECTORS.offer(config.method, offered, **settings),
+        "reader": reader,
+        "embedder": config.embedder,
+        "num_candidates": config.num_candidates,
+        "retrieval": config.retrieval,
+        "tokens": tokens,
+        "budget_for": config.budget_for,
+    }

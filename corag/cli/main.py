@@ -33,6 +33,7 @@ COMMANDS = {
     "demo": ("experiments.demo.run:DemoConfig", "experiments.demo.run:demo"),
     "index": ("corag.cli.index:IndexConfig", "corag.cli.index:run"),
     "ask": ("corag.cli.ask:AskConfig", "corag.cli.ask:run"),
+    "chat": ("corag.cli.chat:ChatConfig", "corag.cli.chat:run"),
     "app": ("corag.cli.app:AppConfig", "corag.cli.app:run"),
     "list": ("corag.cli.parts:ListConfig", "corag.cli.parts:run"),
     "tune": ("experiments.tune.config:TuneConfig", "corag.cli.experiments:tune"),

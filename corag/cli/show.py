@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
 
-from corag.cli.console import plain, say, stderr, stdout, table
+from corag.cli.console import plain, say, stderr, stdout
+from corag.quotes import Quote
 from corag.reply import Reply
-from corag.text.documents import body, citation
+from corag.text.documents import SEPARATOR, body, citation
 from corag.text.units import UnitChunk
 from corag.text.visible import visible
 
@@ -25,6 +29,11 @@ CHOSEN_BY = (
 )  # fmt: skip
 """Fields of the trace that stand below the table."""
 
+NOT_FOUND = "not found in these documents"
+MAX_QUOTED = 240
+"""Characters that are shown of a sentence on either side of the answer."""
+MAX_BEGINNING = 160
+"""Characters that are shown of a chunk, where the screen has room for them."""
 MAX_LISTED = 20
 """Unreadable files that are printed; the index's manifest lists all."""
 
@@ -46,45 +55,136 @@ class AnswerHeard:
 
 
 def show_reply(reply: Reply, *, heard: bool = False) -> None:
-    """Print an answer, the selected chunks in order with cost, value and origin, and the time of each step.
+    """Print an answer with what it rests on, the chosen chunks with source, cost and value, and how they were chosen.
 
     Args:
         reply: The answer and how it came about.
         heard: Whether the answer was printed as it was written.
     """
-    console, selection, trace = stdout(), reply.selection, reply.selection.trace
-    answer = reply.answer
+    console, selection, numbers = stdout(), reply.selection, _numbers(reply)
+    _show_answer(reply, numbers, heard)
+    if selection.chunks:
+        console.print(_sources(reply, numbers))
+    else:
+        say(f"No chunk was chosen: {selection.trace.reason or 'no reason given'}.")
+    for line in _figures(reply):
+        console.print(plain(line))
+
+
+def show_answer(reply: Reply, *, heard: bool = False) -> None:
+    """Print an answer and the sources that it rests on; see `show_reply`."""
+    numbers = _numbers(reply)
+    _show_answer(reply, numbers, heard)
+    rests_on = {*reply.answer_chunks, *reply.citations.values()}
+    lines = {
+        number: f"{number} {citation(chunk)}"
+        for number, chunk in zip(numbers, reply.selection.chunks, strict=True)
+        if chunk.id in rests_on
+    }
+    for line in lines.values():
+        stdout().print(plain(line))
+
+
+def _show_answer(reply: Reply, numbers: Sequence[str], heard: bool) -> None:
     if heard:
-        say("\n" if answer.text else "\n(no answer)\n")
-    else:
-        console.print(Panel(plain(answer.text or "(no answer)"), title="answer", title_align="left"))
-    if answer.cut:
+        say("\n")
+    if not (heard and reply.found):
+        stdout().print(_answer_panel(reply, numbers))
+    if reply.answer.cut:
         say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
-    values = trace.chunk_similarities if trace.chunk_values is None else trace.chunk_values
-    rows = [
-        {
-            "place": str(place),
-            "tokens": tokens,
-            "value": value,
-            "text": textwrap.shorten(visible(body(chunk)), 48, placeholder=" ..."),
-        }
-        # A selector that is not one of this project may note neither.
-        for place, (chunk, tokens, value) in enumerate(zip_longest(selection.chunks, trace.chunk_tokens, values), 1)
-    ]
-    if rows:
-        value = "similarity" if trace.chunk_values is None else "value alone"
-        columns = {"place": "#", "tokens": "tokens", "value": value, "text": "begins"}
-        console.print(table(rows, columns))
-        for line in _origins(reply):
-            say(line)
+
+
+def _answer_panel(reply: Reply, numbers: Sequence[str]) -> Panel:
+    """Return the answer in its sentences, or that there is none, with the closest sentences."""
+    answer, sure = reply.answer, reply.certainty
+    number_of = dict(zip(reply.selection.ids, numbers, strict=True))
+    quoted = [_quote(quote, number_of.get(reply.chunk_at(quote.place) or "", "")) for quote in reply.quotes]
+    lines: list[Text] = []
+    if not reply.found:
+        title = NOT_FOUND
+        lines = [plain("Closest, though it may be no answer:" if quoted else "(no answer)"), *quoted]
     else:
-        say(f"No chunk was chosen: {trace.reason or 'no reason given'}.")
+        title = "answer" if sure is None else f"answer ({sure})"
+        if not (quoted and answer.spans):  # a reply of a language model, yes or no
+            lines.append(plain(answer.text))
+        lines += quoted
+    return Panel(Text("\n").join(lines), title=title, title_align="left")
+
+
+def _quote(quote: Quote, number: str) -> Text:
+    """Return a sentence and where it is from; the answer in it stands out, by asterisks where there are no styles."""
+    before, said, after = map(visible, quote.pieces)
+    before = before if len(before) <= MAX_QUOTED else f"... {before[-MAX_QUOTED:].partition(' ')[2]}"
+    after = after if len(after) <= MAX_QUOTED else f"{after[:MAX_QUOTED].rpartition(' ')[0]} ..."
+    mark = "" if stdout().is_terminal or not said else "**"
+    return Text.assemble(before, (f"{mark}{said}{mark}", "bold reverse"), after, f" {number}")
+
+
+def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
+    """Return a table of the chosen chunks: where each comes from, and how it begins."""
+    selection, trace = reply.selection, reply.selection.trace
+    alone = trace.chunk_values is not None
+    values = trace.chunk_values if trace.chunk_values is not None else trace.chunk_similarities
+    marks, before = _marks(reply), ""
+    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
+    drawn.add_column("", no_wrap=True)
+    for heading in ("tokens", "value" if alone else "similarity"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    drawn.add_column("source", ratio=1)
+    # A selector that is not one of this project may note neither tokens nor values.
+    rows = zip(numbers, zip_longest(selection.chunks, trace.chunk_tokens, values), strict=True)
+    for number, (chunk, tokens, value) in rows:
+        if number != before:
+            inside = [one.id for one, its in zip(selection.chunks, numbers, strict=True) if its == number]
+            said = ", ".join(dict.fromkeys(marks[name] for name in inside if name in marks))
+            drawn.add_row(number, "", "", plain(citation(chunk) + (f"  <- {said}" if said else "")))
+        before = number
+        begins = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
+        begins.no_wrap, begins.overflow = True, "ellipsis"
+        begins.stylize("" if chunk.id in marks else "dim")
+        figures = ("-" if tokens is None else str(tokens), "-" if value is None else f"{value:.2f}")
+        drawn.add_row("", *figures, begins)
+    return drawn
+
+
+def _numbers(reply: Reply) -> list[str]:
+    """Return the number of each chosen chunk on the screen; sentences of one document share theirs.
+
+    Where the answer cites parts of the context by number, these are the numbers.
+    """
+    chunks = reply.selection.chunks
+    keys = [(isinstance(chunk, UnitChunk) or place, citation(chunk)) for place, chunk in enumerate(chunks)]
+    found: list[str] = []
+    for number, (_, group) in enumerate(groupby(enumerate(keys), key=lambda one: one[1]), start=1):
+        places = [place for place, _ in group]
+        first = last = str(number)
+        if reply.answer.citations and reply.spans:
+            text = reply.selection.text
+            first = str(text.count(SEPARATOR, 0, min(reply.spans[place][0] for place in places)) + 1)
+            last = str(text.count(SEPARATOR, 0, max(reply.spans[place][1] for place in places)) + 1)
+        found += [f"[{first}]" if first == last else f"[{first}-{last}]"] * len(places)
+    return found
+
+
+def _marks(reply: Reply) -> dict[str, str]:
+    """Return what is said of the chunks that the answer stands in, or that it cites."""
+    found: dict[str, str] = {}
+    if reply.found:
+        sure = reply.certainty
+        found = dict.fromkeys(reply.answer_chunks, "answer" if sure is None else f"answer: {sure}")
+    found |= {name: "cited" for name in reply.citations.values() if name is not None}
+    return found
+
+
+def _figures(reply: Reply) -> Iterator[str]:
+    """Yield what was chosen how, what the prompt costs, and how long each step took."""
+    selection, trace = reply.selection, reply.selection.trace
     noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
     shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in noted.items()}
     if reason := trace.details.get("unit_reason"):
         shown["unit"] = f"{shown['unit']} ({reason})"
     chosen_by = ", ".join(f"{name} {shown[name]}" for name in CHOSEN_BY if name in shown)
-    say(
+    yield (
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
@@ -96,25 +196,8 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         counted = f"{'counted' if counts.exact else 'estimated'} by {counts.tokenizer}"
         served = reply.answer.prompt_tokens
         told = "" if served is None else f"; {served} as the model counted them"
-        say(f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}{told}")
-    say("time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items()))
-
-
-def _origins(reply: Reply) -> Iterator[str]:
-    """Yield where the chunks come from, and which of them the answer; sentences of one passage share a line."""
-    markers = reply.citations
-    origins = enumerate(reply.selection.chunks, start=1)
-    for (_, origin), group in groupby(origins, lambda one: (isinstance(one[1], UnitChunk) or one[0], citation(one[1]))):
-        places = {chunk.id: place for place, chunk in group}
-        first, last = min(places.values()), max(places.values())
-        line = f"[{first}-{last}] {origin}" if last > first else f"[{first}] {origin}"
-        cited = [marker for marker, name in markers.items() if name in places]
-        found = [f"[{place}]" for name, place in places.items() if name in (*markers.values(), reply.answer_chunk)]
-        if found:
-            line += "  <- answer"
-            line += f" in {', '.join(found)}" if last > first else ""
-            line += f", cited as {' '.join(cited)}" if cited else ""
-        yield line
+        yield f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}{told}"
+    yield "time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
 
 
 def show_update(update: IndexUpdate) -> None:

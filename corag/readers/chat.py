@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from corag.errors import InputError
 from corag.models.chat.base import ChatSettings, Messages, Written
@@ -45,6 +46,7 @@ class ChatReader(ChatSettings):
     """
 
     prompt: str = "short"
+    _before: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +65,13 @@ class ChatReader(ChatSettings):
     @property
     def identity(self) -> str:
         """What answers depend on besides question and context."""
-        return f"{self.chat.identity} {self.asked.text!r}"
+        return f"{self.chat.identity} {self.asked.text!r}{f' {self._before!r}' if self._before else ''}"
+
+    def after(self, turns: Iterable[tuple[str, str]]) -> Self:
+        """Return this reader with earlier questions and their answers before the last message of its prompts."""
+        made = copy(self)
+        object.__setattr__(made, "_before", tuple(turns))
+        return made
 
     @cached_property
     def tokens(self) -> TokenCounter:
@@ -118,10 +126,13 @@ class ChatReader(ChatSettings):
         if not query.strip():
             raise InputError(f"query must be a question, got {query!r}; give a text that is not empty")
         values = {NUMBERED: numbered(context)} if self._numbers else {"context": context}
-        return self.asked.messages(question=query, **values)
+        *first, last = self.asked.messages(question=query, **values)
+        for question, answer in self._before:
+            first += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or NO_ANSWER}]
+        return [*first, last]
 
     def _answer(self, reply: Written, context: str) -> Answer:
-        text, scores = _THOUGHT.sub("", reply.text).strip(), reply.log_probabilities
+        text, scores = without_thoughts(reply.text), reply.log_probabilities
         # Rounding may bring a sum of logarithms above 0.
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
         if not text:
@@ -189,6 +200,11 @@ def citations(reply: str, context: str) -> tuple[int, ...]:
     num_parts = len(context.split(SEPARATOR))
     found = (int(number) - 1 for number in MARKER.findall(reply))
     return tuple(dict.fromkeys(place for place in found if 0 <= place < num_parts))
+
+
+def without_thoughts(reply: str) -> str:
+    """Return a reply, stripped, without what a model thought before it."""
+    return _THOUGHT.sub("", reply).strip()
 
 
 def says_no_answer(reply: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from corag.checks import check_range
 from corag.errors import InputError, ModelError
 from corag.memory import Memory
+from corag.models.cached import CachedEmbedder
 from corag.models.engine.backends import load_replicas
 from corag.models.engine.engine import Engine, Forward, Source
 from corag.models.engine.replicas import Replicas
@@ -24,6 +25,8 @@ from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
 from corag.naming import Part
 from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, SpanReader, to_answer
+from corag.readers.sentences import closest_sentences, sentence_at, with_sentences
+from corag.selectors.auto import asks_to_explain
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
@@ -32,8 +35,15 @@ FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 
 
+EXPLAINING = 2
+"""Sentences that are quoted where a question wants an explanation, or yes or no."""
+
+
 class MiniLMReader(Part):
-    """Answers with a span of the context, or with yes or no.
+    """Answers with a span of the context, or with yes or no, and quotes what the context says about it.
+
+    `Answer.sentence` is the sentence that the span stands in. Where the question wants a reason, a way or a definition,
+    or the answer is yes or no, it holds the two sentences that are closest to the question, as `extractive` finds them.
 
     Args:
         adapter: The adapter's folder; by default the shipped one.
@@ -70,6 +80,8 @@ class MiniLMReader(Part):
         loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
         where = place("reader", backend=backend, precision=precision, device=device)
         self._reader = span_reader(loaded, where, window_tokens)
+        # Loads nothing until a question wants more than a span.
+        self._embedder = CachedEmbedder({"minilm": {"backend": backend, "device": device}})
         self.identity = (
             f"{NAME} {loaded.sha256} {where.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
             f"min_confidence={min_confidence}"
@@ -88,12 +100,19 @@ class MiniLMReader(Part):
         if len(queries) != len(contexts):
             raise InputError(f"got {len(queries)} questions and {len(contexts)} contexts; give one for each")
         settings = self._reader.settings
-        readings = zip(self._reader.read(queries, contexts), contexts, strict=True)
-        answers = [to_answer(reading, context, settings) for reading, context in readings]
+        readings = zip(queries, contexts, self._reader.read(queries, contexts), strict=True)
         return [
-            Answer("", confidence=answer.confidence) if (answer.confidence or 0.0) < self.min_confidence else answer
-            for answer in answers
+            self._quoting(query, context, to_answer(reading, context, settings)) for query, context, reading in readings
         ]
+
+    def _quoting(self, query: str, context: str, answer: Answer) -> Answer:
+        """Return an answer with its sentence: that of its span, or the closest where a span cannot be the answer."""
+        if not answer.text or (answer.confidence or 0.0) < self.min_confidence:
+            return Answer("", confidence=answer.confidence)
+        if answer.spans and not asks_to_explain(query) and (around := sentence_at(context, answer.spans[0][0])):
+            return with_sentences(answer, context, [around])
+        close = closest_sentences(query, context, self._embedder, EXPLAINING)
+        return answer if close is None else with_sentences(answer, context, close.spans)
 
 
 # Loaded networks by weights, place and folder of the encoder; at most two of them.

@@ -169,24 +169,25 @@ def test_ask_prints_the_answer_and_how_it_came_about(small_index, capsys):
     said = json.loads(capsys.readouterr().out)
     assert run("ask", QUESTION, "--index", small_index, "--agent", "none") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "answer" in lines[0] and said["answer"] in lines[1]
-    cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines]
-    rows = [row for row in cells if row and row[0].isdigit()]
-    trace = said["trace"]
-    values = [f"{value:.3f}" for value in trace["chunk_values"]]
+    [quote] = said["sentences"]
+    start, end = quote["marked"]
+    marked = f"{quote['text'][:start]}**{said['answer']}**{quote['text'][end:]}"
+    assert f"─ answer ({said['certainty']}) ─" in lines[0] and f"│ {marked} [1] " in lines[1]
+    trace, chunks = said["trace"], said["chunks"]
+    assert quote["chunk"] == said["answer_chunk"] == chunks[0]["id"]
     cited = [line for line in lines if line.startswith("[")]
-    marks = ["  <- answer" if chunk["id"] == said["answer_chunk"] else "" for chunk in said["chunks"]]
-    assert cited == [
-        f"[{place}] {chunk['citation']}{mark}"
-        for place, chunk, mark in zip(range(1, 99), said["chunks"], marks, strict=False)
+    marks = [f"  <- answer: {said['certainty']}" if chunk["id"] == said["answer_chunk"] else "" for chunk in chunks]
+    assert [line.split(maxsplit=1)[1].rstrip() for line in cited] == [
+        f"{chunk['citation']}{mark}" for chunk, mark in zip(chunks, marks, strict=True)
     ]
-    assert any(marks) and said["chunks"][0]["citation"].startswith(f"{said['chunks'][0]['metadata']['document']}: ")
-    assert [row[1] for row in rows] == [str(tokens) for tokens in trace["chunk_tokens"]]
-    assert [row[2] for row in rows] == values
+    assert chunks[0]["citation"].startswith(f"{chunks[0]['metadata']['document']}: ")
+    rows = [line.split(maxsplit=2) for line in lines if re.match(r" +\d", line)]
+    values = [f"{value:.2f}" for value in trace["chunk_values"]]
+    assert [row[:2] for row in rows] == [list(map(str, row)) for row in zip(trace["chunk_tokens"], values, strict=True)]
     assert all(
         # Without the title, which the citation has.
-        " ".join(chunk["text"].split("\n", 1)[1].split()).startswith(row[3].removesuffix(" ..."))
-        for row, chunk in zip(rows, said["chunks"], strict=True)
+        " ".join(chunk["text"].split("\n", 1)[1].split()).startswith(row[2].strip().removesuffix(" ..."))
+        for row, chunk in zip(rows, chunks, strict=True)
     )
     assert f"{said['cost_tokens']} of 1024 tokens" in lines[-2] and f"value {said['value']:.3f}" in lines[-2]
     assert "reranker minilm-multihop, iterations " in lines[-2]
@@ -204,7 +205,7 @@ def test_ask_takes_other_methods(small_index, capsys, method):
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
     said = capsys.readouterr().out
-    assert "(no answer)" in said and "No chunk was chosen: every one of the 20 candidates costs more" in said
+    assert "not found in these documents" in said and "No chunk was chosen: every one of the 20 candidates costs more" in said
     assert "0 of 1 tokens (0%)" in said
 
 
@@ -223,7 +224,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "\n[1] [red]a: [b]" in said
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "\n[1]                     [red]a: [b]  <- answer: " in said
 
 
 # --- Exit status ---

@@ -9,6 +9,7 @@ from corag.cli.show import show_reply
 from corag.readers.chat import OllamaReader, numbered
 from corag.readers.context import borders, closest
 from corag.readers.extractive import ExtractiveReader
+from corag.readers.sentences import sentence_at, with_sentences
 from corag.reply import Reply
 from corag.text.documents import Document, passage
 from corag.text.units import GAP, LINE_GAP, Unit, assemble, units
@@ -87,10 +88,22 @@ def test_a_summary_has_neither_markers_nor_places():
     assert reply.citations == {"[1]": None}
 
 
-def test_sentences_of_a_document_share_a_line_on_the_screen(capsys):
+def test_sentences_of_a_document_share_a_number_on_the_screen(capsys):
+    spans = ((TEXT.index("Otto"), TEXT.index("Otto") + len("Otto Brunner")),)
+    show_reply(replied(with_sentences(Answer("Otto Brunner", 0.9, spans), TEXT, [sentence_at(TEXT, spans[0][0])])))
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["│", "**Otto", "Brunner**", "built", "it", "in", "1790.", "[2]", "│"] in shown
+    assert [line[0] for line in shown if line and line[0].startswith("[")] == ["[1]", "[2]"]
+    assert ["[2]", "mill:", "Mill", "<-", "answer:", "very", "likely"] in shown
+
+
+def test_what_a_language_model_cites_has_its_numbers_on_the_screen(capsys):
     show_reply(replied(Answer("Otto Brunner [2]", chunk=1, citations=(1,))))
-    shown = capsys.readouterr().out
-    assert "[1] lake: Lake\n[2-4] mill: Mill  <- answer in [3], cited as [2]\n" in shown
+    shown = capsys.readouterr().out.splitlines()
+    assert "│ Otto Brunner [2] " in shown[1]
+    # The document holds an empty line, so that a model sees two parts of it.
+    cited = [" ".join(line.split()) for line in shown if line.startswith("[")]
+    assert cited == ["[1] lake: Lake", "[2-3] mill: Mill <- cited"]
 
 
 def test_an_answer_crosses_no_gap():

@@ -1,0 +1,166 @@
+"""Several questions in a row, each understood from those before it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from corag.budget import AUTO, reader_and_tokens
+from corag.candidates import Text
+from corag.checks import check_budget, check_query
+from corag.index import ChunkIndex
+from corag.models.cached import CachedEmbedder
+from corag.models.chat.base import MESSAGE_TOKENS
+from corag.models.chat.prompts import Prompt, prompt
+from corag.naming import Spelling
+from corag.readers.chat import ChatReader, without_thoughts
+from corag.reply import Reply, ask
+from corag.retrievers import Retriever
+from corag.types import Reader, TokenCounter
+
+HISTORY_SHARE = 0.5
+"""The most of a budget that what was said before may take."""
+MAX_REWRITTEN = 600
+"""Characters of a rewritten question; a model that writes more has not understood what it was asked."""
+
+# Words that stand for something said before, and beginnings that go on from there.
+_REFERS = re.compile(
+    r"\b(?:it|its|itself|they|them|their|theirs|he|him|his|she|her|hers|this|these|those|one|ones|former|latter|same"
+    r"|else|others?|another)\b|^\W*(?:and|but|or|so|then|also|what about|how about|what if|why not)\b",
+    re.IGNORECASE,
+)
+_FEW = 2
+_WORD = re.compile(r"\w{3,}")
+_ASKING = frozenset(
+    "and are can did does for from has have how many much not the was were what when where which who whom whose why "
+    "will with would you".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A question as it was asked, as it was understood, and its answer."""
+
+    question: str
+    understood: str
+    answer: str
+
+
+class Conversation:
+    """Questions about the same documents, one after the other.
+
+    A language model rewrites a question so that it can be understood alone, and gets the turns before it in its prompt.
+    Any other reader gets a question that refers back joined to the one that it refers to. Either way what was said
+    before counts against the budget, of which it takes at most half: the oldest turns are dropped first.
+
+    Args:
+        index: What is asked; see `corag.ask`, as for the rest.
+        budget_tokens: The most tokens of a prompt, or of a context and what a question is joined to.
+        reader: Name or object.
+        embedder: Name or object; by default the index's.
+        tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
+        settings: Further settings of `corag.ask`.
+
+    Attributes:
+        turns: What was asked and answered so far.
+    """
+
+    def __init__(
+        self,
+        index: ChunkIndex | str | Path | Sequence[Text] | Retriever,
+        *,
+        budget_tokens: int = 1024,
+        reader: Spelling | Reader = "minilm-reader",
+        embedder: Any = None,
+        tokens: Spelling | TokenCounter = AUTO,
+        **settings: Any,
+    ) -> None:
+        check_budget(budget_tokens)
+        self.turns: list[Turn] = []
+        self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
+        if embedder is None and isinstance(self._index, ChunkIndex):
+            embedder = CachedEmbedder(self._index.embedder_name)
+        self._embedder, self._budget, self._settings = embedder, budget_tokens, settings
+        self._reader, self._tokens = reader_and_tokens(reader, tokens)
+
+    def ask(self, question: str, *, hear: Callable[[str], None] | None = None) -> Reply:
+        """Return the answer to a question, whose `question` is what it was understood as.
+
+        Raises:
+            InputError: As for `corag.ask`; the conversation stays as it was.
+            ReaderError: A language model gave no whole reply.
+        """
+        check_query(question)
+        reader, budget = self._reader, self._budget
+        if isinstance(reader, ChatReader):
+            turns = self._recent()
+            understood = self._rewritten(question, turns, reader)
+            reader = reader.after([(turn.question, turn.answer) for turn in turns])
+        else:
+            understood = self._joined(question)
+            budget -= self._count(understood) - self._count(question)
+        reply = ask(
+            understood,
+            self._index,
+            budget_tokens=budget,
+            reader=reader,
+            embedder=self._embedder,
+            tokens=self._tokens,
+            hear=hear,
+            **self._settings,
+        )
+        self.turns.append(Turn(question, understood, reply.answer.text if reply.found else ""))
+        return reply
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.turns.clear()
+
+    def _rewritten(self, question: str, turns: Sequence[Turn], reader: ChatReader) -> str:
+        if not turns:
+            return question
+        history = "\n".join(f"Question: {turn.question}\nAnswer: {turn.answer or 'none'}" for turn in turns)
+        written = reader.chat.ask(self._prompt.messages(history=history, question=question))
+        text = " ".join(without_thoughts(written.text).split())
+        return text if 0 < len(text) <= MAX_REWRITTEN and not written.cut else question
+
+    def _joined(self, question: str) -> str:
+        """Return a question behind the last one that can be understood alone, where it refers to that."""
+        if not refers_back(question):
+            return question
+        alone = next((turn.question for turn in reversed(self.turns) if not refers_back(turn.question)), None)
+        if alone is None:
+            return question
+        joined = f"{alone.strip()} {question.strip()}"
+        too_much = self._count(joined) - self._count(question) > HISTORY_SHARE * self._budget
+        return question if too_much else joined
+
+    def _recent(self) -> list[Turn]:
+        """Return the last turns that fit their share of the budget, oldest first."""
+        room, found = HISTORY_SHARE * self._budget, []
+        for turn in reversed(self.turns):
+            room -= self._count(turn.question) + self._count(turn.answer) + 2 * MESSAGE_TOKENS
+            if room < 0:
+                break
+            found.append(turn)
+        return found[::-1]
+
+    def _count(self, text: str) -> int:
+        return int(self._tokens.count([text])[0])
+
+    @cached_property
+    def _prompt(self) -> Prompt:
+        return prompt("rewrite", "corag/prompts/chat", needs=["history", "question"])
+
+
+def refers_back(question: str) -> bool:
+    """Return whether a question in English cannot be understood without what was said before it.
+
+    It has a word such as "it" or "those", goes on with "and" or "what about", or names too little by itself.
+    """
+    named = {word for word in _WORD.findall(question.casefold()) if word not in _ASKING}
+    return len(named) < _FEW - (len(question.split()) > _FEW) or _REFERS.search(question) is not None
