@@ -36,9 +36,10 @@ _REFERS = re.compile(
 _FEW = 2
 _WORD = re.compile(r"\w{3,}")
 _ASKING = frozenset(
-    "and are can did does for from has have how many much not the was were what when where which who whom whose why "
-    "will with would you".split()
-)
+    {"and", "are", "can", "did", "does", "for", "from", "has", "have", "how", "many", "much", "not", "the",
+     "was", "were", "what", "when", "where", "which", "who", "whom", "whose", "why", "will", "with", "would",
+     "you"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

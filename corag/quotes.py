@@ -46,7 +46,9 @@ def quotes(answer: Answer, context: str) -> list[Quote]:
         alone = answer.spans if len(answer.sentence_spans) == 1 else ()
         inside = [span for span in alone if start <= span[0] and span[1] <= end and span != (start, end)]
         cuts = inside[0] if inside else (start, start)
-        before, said, after = (_SPACE.sub(" ", context[slice(*cut)]) for cut in ((start, cuts[0]), cuts, (cuts[1], end)))
+        before, said, after = (
+            _SPACE.sub(" ", context[slice(*cut)]) for cut in ((start, cuts[0]), cuts, (cuts[1], end))
+        )
         marked = (len(before), len(before) + len(said)) if inside else None
         found.append(Quote(before + said + after, marked, start))
     return found

@@ -35,7 +35,9 @@ COMMANDS = {
     "ask": ("corag.cli.ask:AskConfig", "corag.cli.ask:run"),
     "chat": ("corag.cli.chat:ChatConfig", "corag.cli.chat:run"),
     "app": ("corag.cli.app:AppConfig", "corag.cli.app:run"),
+    "doctor": ("corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
     "list": ("corag.cli.parts:ListConfig", "corag.cli.parts:run"),
+    "completion": ("corag.cli.completion:CompletionConfig", "corag.cli.completion:run"),
     "tune": ("experiments.tune.config:TuneConfig", "corag.cli.experiments:tune"),
     "label": ("experiments.labels.config:LabelConfig", "corag.cli.experiments:label"),
     "train": ("experiments.agents.train:TrainAgentConfig", "corag.cli.experiments:train"),
@@ -51,6 +53,12 @@ COMMANDS = {
     "bench": ("experiments.bench.run:BenchConfig", "experiments.bench.run:bench"),
 }
 """Every command: the dataclass of its settings, and the function that takes them. `data-get` is typed `data get`."""
+
+
+POSITIONAL = ("ask", "bench", "completion", "data-get", "reproduce")
+"""Commands whose setting without a default stands without its name."""
+BARE = {"list": ("kind", "part")}
+"""Settings that may stand without their names behind a command that needs none of them."""
 
 
 def make_parser(only: str | None = None) -> Any:
@@ -75,7 +83,7 @@ def make_parser(only: str | None = None) -> Any:
         summary = (settings_type.__doc__ or "").split("\n", 1)[0]
         own = ArgumentParser(description=summary, exit_on_error=False)
         own.add_argument("--config", action="config", help="YAML file with settings.")
-        own.add_class_arguments(settings_type, as_positional=name in ("ask", "bench", "data-get", "reproduce"))
+        own.add_class_arguments(settings_type, as_positional=name in POSITIONAL)
         subcommands.add_subcommand(name, own, help=summary)
     return parser
 
@@ -129,6 +137,7 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
     `true` is put after each switch that stands alone, as in `--json`; argparse would take the question for its value.
     `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
     """
+    arguments = _named(arguments, command)
     switches = {f"--{name}" for name in _switches(load(COMMANDS[command][0]))} if command in COMMANDS else set()
     spelt_out = []
     for argument, following in pairwise([*arguments, ""]):
@@ -139,6 +148,17 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
         if argument in switches and following.lower() not in ("true", "false"):
             spelt_out.append("true")
     return spelt_out
+
+
+def _named(arguments: Sequence[str], command: str | None) -> list[str]:
+    """Return the arguments with the names of the settings of `BARE` before their values."""
+    named, at = list(arguments), 1 + (list(arguments).index(command) if command in arguments else 0)
+    for name in BARE.get(command or "", ()):
+        if at >= len(named) or named[at].startswith("-"):
+            break
+        named.insert(at, f"--{name}")
+        at += 2
+    return named
 
 
 def _check_configs(arguments: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from corag import registry
-from corag.cli.console import say, stdout
+from corag.cli.console import plain, say, stdout
 from corag.errors import CoragError, InputError
 from corag.naming import default, nearest
 
@@ -22,7 +22,7 @@ class ListConfig:
     """List the parts by kind, or the settings of one part.
 
     Attributes:
-        kind: Kind of part, such as `selector`; by default all.
+        kind: Kind of part, such as `selectors`; by default all.
         part: Name of a part whose settings are listed.
     """
 
@@ -38,14 +38,15 @@ def run(config: ListConfig) -> None:
         raise InputError(f"kind is {config.kind!r}; it must be one of {', '.join(kinds)}")
     tables = list(kinds.values()) if kind is None else [kinds[kind]]
     if config.part is None:
-        drawn = Table(box=None, pad_edge=False, show_header=False)
+        drawn = Table(box=None, pad_edge=False, show_header=False, expand=True)
+        drawn.add_column(no_wrap=True, min_width=2 + max(len(name) for one in tables for name in one.names))
+        drawn.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
         for one in tables:
             drawn.add_row(f"[bold]{one.kind}s[/]")
             for name in one.names:
-                drawn.add_row(
-                    f"  {escape(name)}", escape(_documentation(one, name).split("\n\n")[0].replace("\n", " "))
-                )
+                drawn.add_row(f"  {escape(name)}", plain(_documentation(one, name).partition("\n")[0]))
         stdout().print(drawn)
+        say(f"The settings of one: corag list {tables[0].kind} {tables[0].names[0]}")
         return
     if not (having := [one for one in tables if config.part in one.names]):
         names = dict.fromkeys(name for one in tables for name in one.names)

@@ -24,8 +24,9 @@ from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
 from corag.naming import Part
-from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, SpanReader, to_answer
+from corag.readers.answerable import Answerable, signals
 from corag.readers.sentences import closest_sentences, sentence_at, with_sentences
+from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, Reading, SpanReader, to_answer
 from corag.selectors.auto import asks_to_explain
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
@@ -77,7 +78,9 @@ class MiniLMReader(Part):
         check_range("min_confidence", min_confidence, 0, 1, "0 always answers")
         self.name = NAME
         self.min_confidence = min_confidence
-        loaded = load_adapter(shipped_adapter(NAME) if adapter is None else adapter, FORM)
+        folder = shipped_adapter(NAME) if adapter is None else Path(adapter)
+        loaded = load_adapter(folder, FORM)
+        self._answerable = Answerable.beside(folder)
         where = place("reader", backend=backend, precision=precision, device=device)
         self._reader = span_reader(loaded, where, window_tokens)
         # Loads nothing until a question wants more than a span.
@@ -102,8 +105,18 @@ class MiniLMReader(Part):
         settings = self._reader.settings
         readings = zip(queries, contexts, self._reader.read(queries, contexts), strict=True)
         return [
-            self._quoting(query, context, to_answer(reading, context, settings)) for query, context, reading in readings
+            self._judged(query, context, reading, self._quoting(query, context, to_answer(reading, context, settings)))
+            for query, context, reading in readings
         ]
+
+    def _judged(self, query: str, context: str, reading: Reading, answer: Answer) -> Answer:
+        """Return an answer with the probability that the context has one."""
+        if self._answerable is None or reading.span is None:
+            return answer
+        told = signals(query, context, reading.margin, reading.kinds[KINDS.index("none")])
+        probability = self._answerable.probability(told)
+        found = answer.found and probability >= self._answerable.threshold
+        return replace(answer, answerable=probability, found=found)
 
     def _quoting(self, query: str, context: str, answer: Answer) -> Answer:
         """Return an answer with its sentence: that of its span, or the closest where a span cannot be the answer."""

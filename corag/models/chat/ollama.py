@@ -70,7 +70,7 @@ class OllamaChat(ServerChat):
     def __init__(self, settings: OllamaSettings | None = None) -> None:
         settings = settings or OllamaSettings()
         self._num_ctx = settings.num_ctx or _LEAST_WINDOW
-        super().__init__(settings, _address(settings.host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST))
+        super().__init__(settings, address(settings.host))
 
     def _connect(self) -> Any:
         import ollama
@@ -135,8 +135,13 @@ class OllamaChat(ServerChat):
         raise httpx.RemoteProtocolError("it ended without its last line")
 
 
-def _address(host: str) -> str:
-    """Return the URL of a host; scheme and port may be left out."""
+def address(host: str | None = None) -> str:
+    """Return the URL of a host, whose scheme and port may be left out; by default of that of OLLAMA_HOST, or this one.
+
+    Raises:
+        InputError: It is no address.
+    """
+    host = host or os.environ.get("OLLAMA_HOST") or _DEFAULT_HOST
     url = host if "://" in host else f"http://{host}"
     try:
         parts = urlsplit(url)

@@ -49,12 +49,19 @@ def names_of(settings_type):
 
 # --- Flags and help ---
 
-POSITIONAL = {("ask", "question"), ("bench", "part"), ("data-get", "name"), ("reproduce", "name")}
+POSITIONAL = {
+    ("ask", "question"),
+    ("bench", "part"),
+    ("completion", "shell"),
+    ("data-get", "name"),
+    ("reproduce", "name"),
+}
 
 
 def test_the_commands_are_those_of_the_design(capsys):
-    names = "demo index ask app list tune label train sweep train-adapter evaluate evaluate-agent reproduce"
-    assert list(COMMANDS) == [*names.split(), "data-list", "data-get", "references", "report", "bench"]
+    names = "demo index ask chat app doctor list completion tune label train sweep train-adapter evaluate"
+    others = "evaluate-agent reproduce data-list data-get references report bench"
+    assert list(COMMANDS) == [*names.split(), *others.split()]
     assert run("--help") == 0
     said = capsys.readouterr().out.split()
     assert all(name in said for name in COMMANDS)
@@ -205,7 +212,10 @@ def test_ask_takes_other_methods(small_index, capsys, method):
 def test_ask_says_why_nothing_was_chosen(small_index, capsys):
     assert run("ask", QUESTION, "--index", small_index, "--budget", 1, "--unit", "passage") == 0
     said = capsys.readouterr().out
-    assert "not found in these documents" in said and "No chunk was chosen: every one of the 20 candidates costs more" in said
+    assert (
+        "not found in these documents" in said
+        and "No chunk was chosen: every one of the 20 candidates costs more" in said
+    )
     assert "0 of 1 tokens (0%)" in said
 
 
@@ -224,7 +234,7 @@ def test_markup_in_texts_is_text(tmp_path, capsys):
     assert run("index", "--data", tmp_path, "--out", tmp_path / "index", "--quiet") == 0
     assert run("ask", "How [i]deep[/i]?", "--index", tmp_path / "index", "--reader", "extractive") == 0
     said = capsys.readouterr().out
-    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "\n[1]                     [red]a: [b]  <- answer: " in said
+    assert "The [bold]lake[/bold] is [/] 310 metres deep." in said and "[red]a: [b]  <- answer: " in said
 
 
 # --- Exit status ---

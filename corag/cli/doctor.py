@@ -1,0 +1,226 @@
+"""`corag doctor`: what is installed, where models run, what is at hand, and which server answers.
+
+Nobody is contacted but the Ollama server, at the address that is set for it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+
+from rich.table import Table
+from rich.text import Text
+
+from corag.cli.console import plain, stdout
+from corag.errors import CoragError
+from corag.text.visible import to_json, visible
+
+WAIT_S = 2.0
+"""Seconds that a server has to answer."""
+_REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*extra\s*==\s*['\"]([\w-]+)['\"])?")
+_NOT_FOR_USE = ("all", "dev")
+
+
+@dataclass(frozen=True)
+class DoctorConfig:
+    """Show what is installed, devices, models and data at hand, caches with their sizes, and servers.
+
+    Attributes:
+        json: Print JSON.
+    """
+
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report.
+
+    Attributes:
+        part: What it is about, such as `caches`.
+        name: What was looked at.
+        state: What was found.
+        remedy: What to do about it; empty where nothing has to be done.
+    """
+
+    part: str
+    name: str
+    state: str
+    remedy: str = ""
+
+
+def run(config: DoctorConfig) -> None:
+    """Print what is found."""
+    found = list(examine())
+    if config.json:
+        sys.stdout.write(to_json([asdict(one) for one in found], shown=True, indent=2) + "\n")
+        return
+    console = stdout()
+    for part, group in groupby(found, key=lambda one: one.part):
+        drawn = Table.grid(padding=(0, 2, 0, 0))
+        drawn.add_column(no_wrap=True)
+        drawn.add_column(overflow="fold")
+        for one in group:
+            state = plain(one.state)
+            if one.remedy:
+                state.append_text(Text.assemble("; " if one.state else "", (visible(one.remedy), "yellow")))
+            drawn.add_row(plain(f"  {one.name}"), state)
+        console.print(plain(part), style="bold")
+        console.print(drawn)
+
+
+def examine() -> Iterator[Finding]:
+    """Yield what is found, part by part."""
+    yield from _installed()
+    yield from _devices()
+    yield from _models()
+    yield from _data()
+    yield from _caches()
+    yield from _servers()
+
+
+def _installed() -> Iterator[Finding]:
+    from corag import __version__
+
+    yield Finding("installed", "corag", f"{__version__} in {Path(__file__).parents[1]}")
+    yield Finding("installed", "python", f"{platform.python_version()}, {platform.platform(terse=True)}")
+    for extra, packages in extras().items():
+        versions = {name: _version(name) for name in packages}
+        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        missing = [name for name, version in versions.items() if version is None]
+        remedy = f"install with: pip install 'corag[{extra}]'" if missing and extra else ""
+        lacks = f"{'; ' if there else ''}missing: {', '.join(missing)}" if missing else ""
+        yield Finding("installed", extra or "base", there + lacks, remedy)
+
+
+def extras() -> Mapping[str, list[str]]:
+    """Return the packages that each extra needs by itself; those of the base install have no name."""
+    try:
+        required = importlib.metadata.requires("corag") or []
+    except importlib.metadata.PackageNotFoundError:
+        required = []
+    found: dict[str, list[str]] = {}
+    for line in required:
+        if (match := _REQUIREMENT.match(line)) and match[1] != "corag" and match[2] not in _NOT_FOR_USE:
+            found.setdefault(match[2] or "", []).append(match[1])
+    return found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _devices() -> Iterator[Finding]:
+    from corag.models.devices import auto_device, hardware_of, openvino_has
+
+    yield Finding("devices", "processor", f"{hardware_of(('cpu',))}, {os.cpu_count()} cores")
+    try:
+        device = auto_device()
+        yield Finding("devices", "auto", device if device == "cpu" else f"{device}, {hardware_of((device,))}")
+    except (CoragError, OSError, RuntimeError) as error:  # a driver that does not match, for example
+        yield Finding("devices", "auto", f"cannot be told: {error}", "use --device cpu")
+    has = [name for name in ("fp32", "bf16", "fp16") if openvino_has(name)]
+    yield Finding("devices", "OpenVINO", ", ".join(has) or "not installed")
+
+
+def _models() -> Iterator[Finding]:
+    from corag.models.known import KNOWN_RERANKERS
+    from corag.models.minilm import WEIGHTS_FILE, check_weights
+    from corag.models.trained.folder import CONFIG_FILE, FOLDER
+    from corag.text.tokens import model_folder
+
+    try:
+        folder = model_folder()
+        check_weights(folder / WEIGHTS_FILE)
+        yield Finding("models", "all-MiniLM-L6-v2", f"whole, in {folder}")
+    except CoragError as error:
+        yield Finding("models", "all-MiniLM-L6-v2", "not at hand", str(error))
+    names = sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG_FILE}"))
+    yield Finding("models", "shipped", ", ".join(names) or f"none in {FOLDER}")
+    here = hub_models()
+    listed = [f"{name} ({_size(size)})" for name, size in sorted(here.items())]
+    yield Finding("models", "fetched from the hub", ", ".join(listed) or "none")
+    if known := [name for name in KNOWN_RERANKERS if name not in here]:
+        yield Finding("models", "known rerankers not fetched", ", ".join(known))
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        yield Finding("models", "HF_HUB_OFFLINE", "set: no model is fetched")
+
+
+def hub_models() -> dict[str, int]:
+    """Return the models in the hub's cache, by name, with their bytes."""
+    try:
+        from huggingface_hub import scan_cache_dir
+        from huggingface_hub.errors import CacheNotFound
+    except ImportError:
+        return {}
+    try:
+        return {repo.repo_id: repo.size_on_disk for repo in scan_cache_dir().repos if repo.repo_type == "model"}
+    except (CacheNotFound, ValueError):
+        return {}
+
+
+def _data() -> Iterator[Finding]:
+    from corag.text.find import shelves
+
+    for shelf in shelves():
+        names = sorted(path.name for path in shelf.iterdir() if path.is_dir()) if shelf.is_dir() else []
+        yield Finding("data folders", str(shelf), ", ".join(names) or "none")
+
+
+def _caches() -> Iterator[Finding]:
+    from corag.models.minilm import cache_folder
+
+    folder = cache_folder()
+    yield Finding("caches", str(folder), _size(_bytes(folder)) if folder.is_dir() else "empty")
+    parts = sorted(folder.iterdir()) if folder.is_dir() else []
+    for path in parts:
+        if path.is_dir() and (size := _bytes(path)):
+            yield Finding("caches", f"  {path.name}", _size(size))
+    if compiled := sum(path.stat().st_size for path in parts if path.is_file()):
+        yield Finding("caches", "  compiled models", _size(compiled))
+
+
+def _servers() -> Iterator[Finding]:
+    from corag.models.chat.ollama import address
+
+    try:
+        where = address()
+        # Not through a proxy: the address is the one that is asked.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{where.rstrip('/')}/api/tags", timeout=WAIT_S) as reply:
+            models = [str(one["name"]) for one in json.load(reply)["models"]]
+        state, remedy = f"answers at {where}; models: {', '.join(models) or 'none'}", ""
+    except CoragError as error:
+        state, remedy = "no address", str(error)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "reason", None) or error
+        state, remedy = f"no answer at {where} ({reason})", "start one with `ollama serve`, if you want to use it"
+    yield Finding("servers", "Ollama", state, remedy)
+    base, key = os.environ.get("OPENAI_BASE_URL"), os.environ.get("OPENAI_API_KEY")
+    yield Finding("servers", "OPENAI_BASE_URL", f"{base or 'not set'} (not contacted)")
+    yield Finding("servers", "OPENAI_API_KEY", "set" if key else "not set")
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _size(number: int) -> str:
+    size = float(number)
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}"
+        size /= 1000
+    return f"{size:.1f} GB"

@@ -1,0 +1,199 @@
+"""Conversations: what a question refers to, what a prompt holds of what was said, and the budget of both."""
+
+import io
+
+import pytest
+
+from corag.cli.main import main
+from corag.conversation import Conversation, refers_back
+from corag.errors import InputError
+from corag.readers.chat import OllamaReader
+from corag.registry import READERS
+from corag.types import Answer
+from tests.chat_server import ChatServer
+from tests.chat_server import Reply as Sent
+
+TEXTS = ["Lake Sable is 310 metres deep.", "The Oro ends in Lake Sable.", "The mill burned in 1830."]
+SETTINGS = {"selector": "top-k(k=2)"}
+
+
+class Echo:
+    """Answers with the question that it was asked."""
+
+    name = "echo"
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, query, context):
+        self.asked.append((query, context))
+        return Answer(f"to {query}")
+
+
+@pytest.mark.parametrize(
+    ("question", "does"),
+    [
+        ("What is a tuple?", False),
+        ("How deep is Lake Sable?", False),
+        ("How deep is it?", True),
+        ("And the river?", True),
+        ("What about the river Oro?", True),
+        ("Why?", True),
+        ("", True),
+        ("Who wrote them down?", True),
+        ("Orchestras of the city", False),
+        ("\u202e\x00?", True),
+    ],
+)
+def test_what_refers_back(question, does):
+    assert refers_back(question) is does
+
+
+def test_a_question_is_joined_with_the_last_one_that_stands_alone():
+    reader = Echo()
+    talk = Conversation(TEXTS, reader=reader, **SETTINGS)
+    asked = ["How deep is Lake Sable?", "Where is it?", "Why?", "When did the mill burn?", "Who built it?"]
+    replies = [talk.ask(question) for question in asked]
+    assert [query for query, _ in reader.asked] == [reply.question for reply in replies] == [
+        asked[0], f"{asked[0]} {asked[1]}", f"{asked[0]} {asked[2]}", asked[3], f"{asked[3]} {asked[4]}"
+    ]  # fmt: skip
+    assert [turn.question for turn in talk.turns] == asked
+    talk.forget()
+    assert talk.ask("Why?").question == "Why?"
+
+
+def test_what_is_joined_counts_against_the_budget():
+    talk = Conversation(TEXTS, reader=Echo(), budget_tokens=30, tokens="utf8-bytes", selector="full")
+    assert talk.ask("How deep?").selection.budget_tokens == 30
+    assert talk.ask("Lake Sable?").question == "Lake Sable?"
+    joined = talk.ask("is it?")
+    assert joined.question == "Lake Sable? is it?" and joined.selection.budget_tokens == 30 - len("Lake Sable? ")
+    # What would take more than half of the budget is left out.
+    talk.ask("How deep is Lake Sable today?")
+    assert talk.ask("is it?").question == "is it?"
+
+
+def test_a_question_that_cannot_be_asked_changes_nothing():
+    talk = Conversation(TEXTS, reader=Echo(), **SETTINGS)
+    with pytest.raises(InputError, match="the question is empty"):
+        talk.ask(" ")
+    assert talk.turns == []
+    with pytest.raises(InputError, match="budget_tokens"):
+        Conversation(TEXTS, budget_tokens=0)
+
+
+def contents(chat):
+    return [message["content"] for message in chat["messages"]]
+
+
+def test_a_language_model_rewrites_and_is_told_what_was_said():
+    replies = [Sent("310 metres"), Sent("<think>it</think> Which river ends in Lake Sable?"), Sent("The Oro")]
+    with ChatServer(*replies) as server:
+        reader = OllamaReader(host=server.host)
+        talk = Conversation(TEXTS, reader=reader, budget_tokens=2000, **SETTINGS)
+        talk.ask("How deep is Lake Sable?")
+        reply = talk.ask("Which river ends there?")
+        first, rewrite, second = server.chats
+    assert reply.question == "Which river ends in Lake Sable?" and reply.answer.text == "The Oro"
+    assert "Question: How deep is Lake Sable?\nAnswer: 310 metres" in contents(rewrite)[1]
+    assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "user"]
+    assert contents(second)[1:3] == ["How deep is Lake Sable?", "310 metres"]
+    assert "Question: Which river ends in Lake Sable?" in contents(second)[3]
+    assert len(contents(first)) == 2
+    # The budget is that of the whole prompt, the history in it.
+    assert reply.counts.prompt_tokens <= 2000
+    assert reply.counts.prompt_tokens > reader.prompt_tokens(reply.question, reply.selection.text)
+
+
+@pytest.mark.parametrize("said", ["", "<think>only</think>", "word " * 400])
+def test_a_model_that_does_not_rewrite_leaves_the_question(said):
+    with ChatServer(Sent("310 metres"), Sent(said), Sent("yes")) as server:
+        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=2000, **SETTINGS)
+        talk.ask("How deep is Lake Sable?")
+        assert talk.ask("Is it salty?").question == "Is it salty?"
+
+
+def test_old_turns_are_dropped_first():
+    with ChatServer(*[Sent("word " * 80)] * 9) as server:
+        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=2500, **SETTINGS)
+        for number in range(5):
+            talk.ask(f"What is thing number {number}?")
+        last = contents(server.chats[-1])
+    kept = [text for text in last if text.startswith("What is thing number")]
+    assert 0 < len(kept) < 4 and kept[-1].endswith("3?")
+
+
+# --- The command ---
+
+
+@pytest.fixture
+def echo(monkeypatch):
+    reader = Echo()
+    monkeypatch.setitem(READERS.parts, "echo", lambda: reader)
+    return reader
+
+
+def chat(monkeypatch, index, typed, *more):
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    return main(["chat", "--index", str(index), "--method", "top-k", "--reader", "echo", *more])
+
+
+def test_questions_from_a_pipe(small_index, monkeypatch, capsys, echo):
+    typed = "How deep is Lake Sable?\n\n  Where is it?  \n/exit\nnever asked\n"
+    assert chat(monkeypatch, small_index, typed) == 0
+    said = capsys.readouterr()
+    assert [query for query, _ in echo.asked] == ["How deep is Lake Sable?", "How deep is Lake Sable? Where is it?"]
+    assert (
+        "to How deep is Lake Sable?" in said.out and "understood as: How deep is Lake Sable? Where is it?" in said.out
+    )
+    assert "tokens" not in said.out and said.err == ""
+
+
+def test_commands_and_a_mistake_in_between(small_index, monkeypatch, capsys, echo):
+    echo.answer = lambda query, context, answer=echo.answer: (
+        answer(query, context) if "bad" not in query else (_ for _ in ()).throw(InputError("no \x1b[2J such thing"))
+    )
+    typed = "/sources\nWho is the bad one\nHow deep is Lake Sable?\n/sources\n/new\nWhy?\n/what\n"
+    assert chat(monkeypatch, small_index, typed) == 0  # the end of the input leaves, too
+    said = capsys.readouterr()
+    assert "nothing was asked yet" in said.out and "time: embed" in said.out and "/exit" in said.out
+    assert said.err == "error: no \\x1b[2J such thing\n"
+    assert echo.asked[-1][0] == "Why?"
+
+
+@pytest.mark.parametrize("stop", [EOFError, KeyboardInterrupt])
+def test_leaving_a_terminal(small_index, monkeypatch, capsys, echo, stop):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    lines = iter(["How deep is Lake Sable?"])
+
+    def typed(prompt):
+        for line in lines:
+            return line
+        raise stop
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", typed)
+    assert main(["chat", "--index", str(small_index), "--method", "top-k", "--reader", "echo"]) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and "/exit or Ctrl-D leaves" in said.out and "to How deep" in said.out
+
+
+def test_ctrl_c_stops_an_answer_and_not_a_conversation(small_index, monkeypatch, capsys, echo):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def answer(query, context):
+        if "slow" in query:
+            raise KeyboardInterrupt
+        return Answer("quick")
+
+    lines = iter(["What is slow here?", "What is fast here?", "/exit"])
+    echo.answer = answer
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    assert main(["chat", "--index", str(small_index), "--method", "top-k", "--reader", "echo"]) == 0
+    assert "quick" in capsys.readouterr().out
