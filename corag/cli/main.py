@@ -152,8 +152,11 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
 
 def _named(arguments: Sequence[str], command: str | None) -> list[str]:
     """Return the arguments with the names of the settings of `BARE` before their values."""
-    named, at = list(arguments), 1 + (list(arguments).index(command) if command in arguments else 0)
-    for name in BARE.get(command or "", ()):
+    named = list(arguments)
+    if command is None or command not in BARE:
+        return named
+    at = named.index(command) + 1
+    for name in BARE[command]:
         if at >= len(named) or named[at].startswith("-"):
             break
         named.insert(at, f"--{name}")
