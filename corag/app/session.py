@@ -10,9 +10,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from corag.app.growth import grown
+from corag.app.found import Found
 from corag.app.inquiry import (
     ALL_METHODS,
     CHOICES,
@@ -26,9 +26,8 @@ from corag.app.inquiry import (
     Settings,
     check_app_budget,
 )
-from corag.app.shown import blocks, noted, title_of
+from corag.app.shown import blocks, noted
 from corag.app.source import Source
-from corag.app.why import Verdicts, order_of
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
 from corag.checks import check_choice, check_query
 from corag.errors import CoragError, InputError
@@ -37,11 +36,13 @@ from corag.registry import SELECTORS
 from corag.registry import reranker as make_reranker
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import default_reranker
-from corag.text.documents import body
 from corag.text.units import PASSAGE, SENTENCE, UnitChunk, source_of
 from corag.text.visible import well_formed
 from corag.types import Reader, Selection, Selector, TokenCounter
 from search import TREE_POLICIES
+
+if TYPE_CHECKING:
+    from agent import AgentPrediction
 
 REMEMBERED = 32
 """Questions whose candidates and values are kept."""
@@ -117,13 +118,12 @@ class Workbench:
             given: Settings by name; for those that are not given, what the agent says, else the defaults.
         """
         with self._asked(question, number) as inquiry:
-            return self._searched(inquiry, self._settings(inquiry, given))[1]
+            return self._searched(inquiry, self._settings(inquiry, given)).to_dict(self.tokens)
 
     def answer(self, question: str, number: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return what the reader says about what `search` chose."""
         with self._asked(question, number) as inquiry:
-            selection, _ = self._searched(inquiry, self._settings(inquiry, given), brief=True)
-            return self._read(inquiry, selection)
+            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection)
 
     def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
         """Return what the agent thinks of a question, and what `corag ask` would do with it."""
@@ -197,7 +197,7 @@ class Workbench:
         if settings.reranker:
             check_choice("reranker", settings.reranker, self.rerankers)
         if settings.unit == "passage" and (prediction := self._predicted(inquiry)) is not None:
-            said = {
+            said: dict[str, Any] = {
                 "iterations": min(prediction.iterations, MAX_ITERATIONS),
                 "exploration": round(prediction.exploration, 3),
                 "cost_weight": round(prediction.cost_weight, 3),
@@ -209,70 +209,34 @@ class Workbench:
                 settings = replace(settings, reranker=usable[0])
         return settings
 
-    def _searched(
-        self, inquiry: Inquiry, settings: Settings, *, brief: bool = False
-    ) -> tuple[Selection, dict[str, Any]]:
+    def _searched(self, inquiry: Inquiry, settings: Settings) -> Found:
         problem, unit, reason = inquiry.problem(settings.unit, self.tokens, settings.budget)
         name = settings.reranker or self._reranker or default_reranker(PASSAGE if unit == "passage" else SENTENCE)
-        settings = replace(settings, reranker=name)
         reranker = self._part("reranker", name, lambda: make_reranker(name))
+        searched = ("policy", "choice", "iterations", "exploration", "cost_weight")
         selector = Corag(
             reranker=reranker,
             agent=None,
             tokens=self.tokens,
             unit=unit,
-            **{one: getattr(settings, one) for one in ("policy", "choice", "iterations", "exploration", "cost_weight")},
+            **{one: getattr(settings, one) for one in searched},
         )
         begun_s = time.perf_counter()
         selection = selector.select_from(problem)
-        seconds = time.perf_counter() - begun_s
-        if brief:
-            return selection, {}
-        result, scorer = selection.trace.result, problem.scorer(reranker, selector.window)
-        order = order_of(problem, selection.ids)
-        num_scored = 0 if result is None else result.num_scored
-        verdicts = Verdicts(problem, scorer, self.tokens, order, selector.config, num_scored)
-        found = verdicts.of_all() if problem.chunks else []
-        singles = verdicts.singles.tolist() if problem.chunks else []
-        passages = {one.chunk.id: place for place, one in enumerate(inquiry.candidates)}
-        items = [
-            {
-                "title": title_of(chunk),
-                "text": body(chunk),
-                "passage": passages.get(source_of(chunk).id),
-                "tokens": int(cost) - problem.separator_tokens,
-                "similarity": similarity,
-                "value": value,
-                "evidence": None if inquiry.evidence is None else inquiry.evidence.marks(chunk),
-                **verdict,
-            }
-            for chunk, cost, similarity, value, verdict in zip(
-                problem.chunks, problem.costs, problem.given_similarities, singles, found, strict=True
-            )
-        ]
-        return selection, {
-            "question": inquiry.question,
-            "answers": [] if inquiry.query is None else inquiry.query.answers,
-            "settings": asdict(settings),
-            "unit": unit,
-            "unit_reason": reason,
-            "similarity": problem.kind,
-            "items": items,
-            "order": order,
-            "tokens": selection.cost_tokens,
-            "value": verdicts.value,
-            "reason": selection.trace.reason,
-            "trace": noted(selection.trace.to_dict()),
-            "tree": None if result is None else grown(problem, result, selector.config, scorer),
-            "rounds": [] if result is None else result.incumbents,
-            "blocks": blocks(selection, inquiry.evidence),
-            "found": None if inquiry.evidence is None else inquiry.evidence.found(selection.chunks),
-            "gold": None if inquiry.evidence is None else len(inquiry.evidence.gold),
-            "seconds": seconds,
-        }
+        return Found(
+            inquiry=inquiry,
+            settings=replace(settings, reranker=name),
+            unit=unit,
+            unit_reason=reason,
+            problem=problem,
+            config=selector.config,
+            scorer=problem.scorer(reranker, selector.window),
+            selection=selection,
+            seconds=time.perf_counter() - begun_s,
+        )
 
-    def _predicted(self, inquiry: Inquiry) -> Any:
-        selector = self._method("corag")
+    def _predicted(self, inquiry: Inquiry) -> AgentPrediction | None:
+        selector = self._part("agent", self._agent, lambda: SELECTORS.make("corag", agent=self._agent))
         return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
 
     def _read(self, inquiry: Inquiry, selection: Selection) -> dict[str, Any]:
@@ -288,16 +252,11 @@ class Workbench:
         }
 
     def _method(self, name: str) -> Selector:
-        offered: dict[str, Any] = {
-            **tokens_setting(self.tokens),
-            "reader": self.reader,
-            "embedder": self.source.embedder,
-        }
-        offered |= {"agent": self._agent} if name == "corag" else {"agent": "none"}
-        if name == "corag":
-            offered.pop("embedder")
-        if self._reranker is not None and name != "corag":
-            offered["reranker"] = self._reranker
+        # A reranker is chosen in place of an agent, as in `corag ask`.
+        offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
+        offered |= {} if self._reranker is None else {"reranker": self._reranker}
+        # An agent names the embedder that it was trained with.
+        offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
         return self._part("method", name, lambda: SELECTORS.offer(name, offered))
 
     def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:

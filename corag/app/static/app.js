@@ -1,7 +1,7 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
@@ -21,7 +21,7 @@ let wanted = null; // settings that still have to be searched
 let searching = false;
 let reading = null;
 let thought = null; // the question that the agent was asked about
-let kept = false; // whether the chunks are those of the search before
+let drawn = null; // what was found last and is on the page
 let compared = [];
 let run = 0; // of the comparison
 let start = 0;
@@ -70,13 +70,12 @@ async function ask(question, number) {
     complain(new Error(`The question has ${question.length.toLocaleString("en")} characters; ask with at most ${about.max_question.toLocaleString("en")}.`));
     return;
   }
-  const kept = found ? { budget: found.settings.budget } : {};
   asked = { question, number };
   compared = [];
   run += 1;
   showMethods([], 0, "");
   replaced(byId("agent-says"), element("p", { class: "hint" }, "…"));
-  wanted = kept;
+  wanted = found ? { budget: found.settings.budget } : {};
   await search();
 }
 
@@ -92,7 +91,6 @@ async function search() {
     try {
       const answer = await called("/api/search", { ...of, given });
       if (of !== asked) continue;
-      kept = found !== null && found.question === answer.question && found.unit === answer.unit;
       found = answer;
       complain(null);
       if (!wanted) show();
@@ -104,19 +102,21 @@ async function search() {
   byId("busy").hidden = true;
 }
 
-function show(all = false) {
+function show() {
+  const kept = drawn !== null && drawn.question === found.question && drawn.unit === found.unit;
+  drawn = found;
   byId("found").hidden = false;
   byId("welcome").hidden = true;
   showSettings(found.settings);
   byId("unit-reason").textContent = found.unit_reason ? `Chosen among: ${found.unit}s, because ${found.unit_reason}.` : "";
   showMeter(found);
   showContext(byId("context"), found.blocks, found.order);
-  showAnswer(null, found);
+  showWaiting(kept);
   showRounds(found);
   if (found.tree) showTree(found.tree, found.items, kept);
   else forget();
   definitions(byId("trace"), found.trace);
-  showCandidates(found, all, () => showCandidates(found, true));
+  showCandidates(found, false, () => showCandidates(found, true, null, true), kept);
   byId("status").textContent = `${found.order.length} of ${found.items.length} chosen, ${found.tokens} tokens`;
   if (compared.length) byId("methods-say").textContent = "The settings have changed since; compare again.";
   clearTimeout(reading);

@@ -17,12 +17,15 @@ export function showContext(holder, blocks, order) {
   }) : element("p", { class: "hint" }, "Nothing."));
 }
 
+// While the reader reads, what it said about the same question before stays.
+export function showWaiting(kept) {
+  const old = byId("said").querySelector(".said");
+  if (kept && old) old.classList.add("waiting");
+  else replaced(byId("said"), element("p", { class: "said waiting" }, "Reading …"));
+}
+
 export function showAnswer(said, found) {
   const holder = byId("said");
-  if (said === null) {
-    replaced(holder, element("p", { class: "said waiting" }, "Reading …"));
-    return;
-  }
   const references = found.answers.length ? element("p", { class: "hint" }, "Known answer: ",
     found.answers.slice(0, 3).map((one, at) => [at ? ", " : null, foreign(one)]).flat()) : null;
   const sure = said.confidence === null || !said.answer ? null
@@ -47,8 +50,9 @@ const table = (head, rows, label) => element("div", { class: "scroll", tabindex:
     element("tbody", {}, rows)));
 const cell = (label, ...children) => element("td", { "data-label": label }, children);
 
-export function showCandidates(found, all, more) {
+export function showCandidates(found, all, more, kept) {
   const { items } = found;
+  const open = new Set(kept ? [...document.querySelectorAll("#items details[open]")].map((one) => Number(one.dataset.at)) : []);
   const cosine = found.similarity === "cosine";
   const similarity = cosine ? "similarity" : found.similarity;
   const best = Math.max(...items.map((one) => one.value), 1e-9);
@@ -66,7 +70,7 @@ export function showCandidates(found, all, more) {
       : [element("p", {}, tag("chosen", `chosen, place ${one.chosen + 1}`))];
     return element("tr", { class: one.chosen === null ? "" : "is-chosen" },
       element("th", { scope: "row" }, element("span", { class: "chip" }, at + 1)),
-      cell("chunk", element("details", {}, element("summary", {}, foreign(one.title, "bdi", { class: "name" }), " ",
+      cell("chunk", element("details", { "data-at": at, open: open.has(at) }, element("summary", {}, foreign(one.title, "bdi", { class: "name" }), " ",
         one.evidence ? tag("evidence", "evidence") : null, foreign(one.text.slice(0, 110), "span", { class: "begins" })),
       foreign(one.text, "p", { class: "text" }))),
       cell(similarity, one.similarity === null ? "–" : bar(one.similarity / (cosine ? 1 : highest), number(one.similarity, 2))),
