@@ -15,7 +15,6 @@ from typing import Any
 from corag.errors import InputError
 from corag.index import Retrieval
 from corag.integrations.choosing import KEY, Chosen, Given
-from corag.integrations.model import ChoosingModel
 from corag.integrations.retrieving import IndexRetriever
 from corag.optional import needed
 
@@ -25,6 +24,8 @@ with needed("langchain_core", "langchain"):
     from langchain_core.prompts import BasePromptTemplate, PromptTemplate, format_document
     from langchain_core.retrievers import BaseRetriever
     from pydantic import ConfigDict, PrivateAttr, field_serializer
+
+    from corag.integrations.model import ChoosingModel
 
 SHOWN = "{page_content}"
 

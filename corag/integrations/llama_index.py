@@ -14,7 +14,6 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.integrations.choosing import KEY, Given
-from corag.integrations.model import ChoosingModel
 from corag.optional import needed
 
 with needed("llama_index.core", "llama-index"):
@@ -23,6 +22,8 @@ with needed("llama_index.core", "llama-index"):
     from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
     from llama_index.core.postprocessor.types import BaseNodePostprocessor
     from llama_index.core.schema import MetadataMode, NodeWithScore, QueryBundle, TextNode
+
+    from corag.integrations.model import ChoosingModel
 
 dispatcher = get_dispatcher(__name__)
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from corag.integrations.choosing import Adapter, Chooser, Chosen, DocumentOrder, T, check_options
-from corag.optional import needed
-from corag.types import SimilarityKind
+from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
-with needed("pydantic", "llama-index' or 'corag[langchain"):
-    from pydantic import BaseModel, Field, PrivateAttr, field_serializer
+from corag.integrations.choosing import Adapter, Chooser, Chosen, DocumentOrder, T, check_options
+from corag.types import SimilarityKind
 
 _BUILDS = ("selector", "tokenizer", "settings")
 _CHECKED = ("budget_tokens", "order", "score_kind")

@@ -1,6 +1,6 @@
 """A pipeline of each framework over real questions: its own vector store, and the offline reader as language model.
 
-    python -m tests.corag.integrations.pipelines FOLDER [QUESTIONS [POOL]]
+    python -m tests.corag.integrations.pipelines FOLDER [QUESTIONS [POOL [NAMES]]]
 
 prints the table of docs/frameworks.md: the passages offered to the first POOL questions of the split `dev` are
 searched for the first QUESTIONS of them.
@@ -24,6 +24,7 @@ from experiments.evaluation.metrics import f1
 Asks = Callable[[str, int, Any], str]
 """Takes a question, how many documents to find, and CORAG's part or None; returns the prompt."""
 
+BUDGET = 256
 BEGIN, END = "Context:\n", "\nQuestion: "
 
 
@@ -180,17 +181,19 @@ def figures(folder: DataFolder, query: Query, prompt: str, reader: corag.Reader 
     return tokens, float(np.mean(held)) if held else 0.0, f1(answer, query.answers)
 
 
-def main(path: str, num_questions: str = "20", pool: str = "60") -> None:
+def main(path: str, num_questions: str = "20", pool: str = "60", names: str = ",".join(PIPELINES)) -> None:
     folder = DataFolder.open(path)
     queries = folder.split("dev", int(pool))
     passages = passages_of(folder, queries)
     embedder, reader = CachedEmbedder("minilm"), corag.reader("minilm-reader")
     print(f"{num_questions} questions, {len(passages)} passages")  # noqa: T201 - a program
     print("| pipeline | documents | tokens | evidence | F1 |\n| --- | --- | --- | --- | --- |")  # noqa: T201
-    for name, build in PIPELINES.items():
-        ask = build(passages, embedder)
-        ways = [(f"top {k}, its default" if k == TOP_K[name] else f"top {k}", k, None) for k in (TOP_K[name], 20)]
-        ways += [(f"top 20, CORAG, {budget}", 20, part_of(name, budget_tokens=budget)) for budget in (256, 512)]
+    for name in names.split(","):
+        ask = PIPELINES[name](passages, embedder)
+        ways = [(f"top {TOP_K[name]}, its default", TOP_K[name], None)]
+        ways.append((f"top 20, CORAG, {BUDGET} tokens", 20, part_of(name, budget_tokens=BUDGET)))
+        # The three find the same passages.
+        ways += [("top 20", 20, None)] if name == "LlamaIndex" else []
         for label, k, part in ways:
             rows = [
                 figures(folder, query, ask(query.question, k, part), reader) for query in queries[: int(num_questions)]

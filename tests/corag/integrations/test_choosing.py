@@ -24,7 +24,7 @@ from tests.corag.integrations.worlds import (
     error_line,
     tokens,
 )
-from tests.corag.worlds import COUNTERS, TEXTS, HashReranker
+from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, cheap_selector
 
 TOP = Chooser("top-k", settings={"k": 50})
 PLAIN = Notes()
@@ -128,6 +128,33 @@ def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
 def test_a_selector_with_nothing_but_the_protocol():
     chosen = choose(NAMED, 60, Chooser(Bare()), Notes("\n-----\n", "<document>\n{text}\n</document>"))
     assert 0 < len(chosen.documents) < 4 and chosen.selection["cost_tokens"] <= 60
+
+
+@pytest.mark.parametrize("name", corag.SELECTORS.names)
+def test_every_selector_keeps_the_budget_of_what_is_rendered(name, small_checkpoint):
+    chooser = Chooser(cheap_selector(name, small_checkpoint))
+    adapter = Notes("\n-----\n", "<document title='{title}'>\n{text}\n</document>")
+    documents = [Note(text, f"n{place}", title="Rivers", score=0.9 - place / 9) for place, text in enumerate(FACTS)]
+    for budget in (10, 50, 300):
+        chosen = choose(documents, budget, chooser, adapter, score_kind="cosine")
+        assert not chosen.documents or tokens(adapter.render(chosen.documents)) <= budget
+        assert json.loads(json.dumps([one.meta for one in chosen.documents])) == [one.meta for one in chosen.documents]
+    assert chosen.documents or name == "none"
+
+
+@pytest.mark.parametrize(
+    "odd", ["half a letter \ud800", "nul \x00", "\u202eright to left", "e\u0301 ﬁ ☃ 日本語", "x" * 5000]
+)
+def test_odd_texts_do_no_harm(odd):
+    chooser = Chooser("corag", settings={"reranker": "bm25", "unit": "sentence", "agent": "none"})
+    chosen = choose([Note(odd, title=odd[:20]), *NAMED], 60, chooser)
+    assert chosen.documents and chosen.selection["cost_tokens"] <= 60
+
+
+def test_half_a_character_is_refused_as_everywhere():
+    with pytest.raises(InputError) as caught:
+        choose([Note("half a letter \ud800")])
+    assert "lone surrogates" in error_line(caught.value)
 
 
 def test_a_tree_of_the_selectors_own_has_documents_of_its_own():

@@ -47,4 +47,5 @@ def test_a_framework_that_is_missing_is_named_with_its_extra(name, monkeypatch):
     with pytest.raises(MissingExtraError) as caught:
         importlib.import_module(f"corag.integrations.{name}")
     message = str(caught.value)
+    assert "is needed here but cannot be imported" in message
     assert f"pip install 'corag[{name.replace('_', '-')}]'" in message and "\n" not in message
