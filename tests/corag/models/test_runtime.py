@@ -13,6 +13,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.models import devices
+from corag.models.engine.openvino import thread_limit
 from corag.models.ran import note, ran, recording
 from corag.models.runtime import Runtime, current, in_runtime, place
 
@@ -213,3 +214,13 @@ def test_auto_imports_no_torch_where_there_can_be_no_gpu():
         "assert 'torch' not in sys.modules and 'openvino' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "limit"), [(None, {}), ("", {}), ("0", {}), ("4,2", {}), ("3", {"INFERENCE_NUM_THREADS": 3})]
+)
+def test_openvino_keeps_to_the_threads_that_torch_keeps_to(monkeypatch, given, limit):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    assert thread_limit() == limit
