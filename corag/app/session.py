@@ -34,6 +34,7 @@ from corag.errors import CoragError, InputError
 from corag.naming import Spelling
 from corag.registry import SELECTORS
 from corag.registry import reranker as make_reranker
+from corag.reply import Reply
 from corag.selectors.corag.selector import Corag
 from corag.selectors.reranking import default_reranker
 from corag.text.units import PASSAGE, SENTENCE, UnitChunk, source_of
@@ -240,14 +241,19 @@ class Workbench:
         return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
 
     def _read(self, inquiry: Inquiry, selection: Selection) -> dict[str, Any]:
-        text = selection.text
+        text, budget = selection.text, Budget(selection.budget_tokens, self.reader, "context")
         if text not in inquiry.answers:
-            Budget(selection.budget_tokens, self.reader, "context").check_window(inquiry.question, text)
+            budget.check_window(inquiry.question, text)
             inquiry.answers[text] = self.reader.answer(inquiry.question, text)
         answer = inquiry.answers[text]
+        reply = Reply(inquiry.question, answer, selection, {}, budget.counts(inquiry.question, text, self.tokens))
         return {
             "answer": answer.text,
+            "answered": reply.found,
+            "explains": bool(answer.spans) and len(answer.sentence_spans) > 1,
             "confidence": answer.confidence,
+            "certainty": reply.certainty,
+            "quotes": [quote.pieces for quote in reply.quotes],
             "answer_blocks": blocks(selection, inquiry.evidence, answer.spans),
         }
 
