@@ -41,6 +41,9 @@ bench: $(INSTALLED)
 	$(BIN)/corag bench selectors --out runs/bench
 	$(BIN)/corag bench agent --out runs/bench
 
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 clean:
 	rm -rf $(VENV) runs
 
