@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import logging
+import netrc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
+from urllib.parse import urlsplit
 
 import numpy as np
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
@@ -23,6 +25,8 @@ from agent.predict import ConfigurationAgent
 from agent.training.data import TrainingTable
 
 _log = logging.getLogger(__name__)
+
+WANDB_SERVER = "https://api.wandb.ai"
 
 
 @contextmanager
@@ -37,16 +41,18 @@ def open_logger(
 ) -> Iterator[Logger | None]:
     """Yield a logger that writes under `out_dir`, and close it at the end.
 
-    W&B runs offline unless the environment variable WANDB_MODE says otherwise, and reports nothing about itself unless
-    WANDB_ERROR_REPORTING says so. If it cannot start, a warning says so and the figures go to a CSV file.
+    W&B runs online where this user is logged in, else offline, in which case no server is contacted; the environment
+    variable WANDB_MODE decides first. WANDB_PROJECT, WANDB_ENTITY, WANDB_RUN_GROUP, WANDB_TAGS and WANDB_NOTES say
+    where a run goes and what is noted of it. Nothing is reported about W&B itself unless WANDB_ERROR_REPORTING says so.
+    If it cannot start, a warning says so and the figures go to a CSV file.
 
     Args:
         kind: What logs.
         out_dir: Folder, whose name is that of the run.
         settings: Of the run.
-        project: Project of W&B.
-        group: Group of the run there.
-        tags: Tags of the run there.
+        project: Project of W&B, unless WANDB_PROJECT names one.
+        group: Group of the run there, unless WANDB_RUN_GROUP names one.
+        tags: Tags of the run there, besides those of WANDB_TAGS.
     """
     logger: Logger | None = None
     if kind == "wandb":
@@ -63,7 +69,7 @@ def open_logger(
             logger.finalize("success")
         if isinstance(logger, WandbLogger):
             with tolerated("end"):
-                logger.experiment.finish()
+                _finish(logger.experiment)
 
 
 def log_result(logger: Logger | None, diagnostics: Diagnostics, checkpoint: Path) -> None:
@@ -112,20 +118,48 @@ def tolerated(what: str, instead: str = "the work goes on without it") -> Iterat
         _log.warning("W&B could not %s (%s); %s", what, error, instead)
 
 
+def wandb_mode() -> str:
+    """Return how W&B runs: as WANDB_MODE says, else `online` where this user is logged in, else `offline`.
+
+    Logged in is who has a key in WANDB_API_KEY, or in the netrc file for the server, where `wandb login` puts it. The
+    server is not asked.
+    """
+    if chosen := os.environ.get("WANDB_MODE"):
+        return chosen
+    if os.environ.get("WANDB_API_KEY"):
+        return "online"
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or WANDB_SERVER).hostname
+    try:
+        hosts = netrc.netrc(os.environ.get("NETRC") or Path.home() / ".netrc").hosts
+    except (OSError, netrc.NetrcParseError):
+        hosts = {}
+    return "online" if host in hosts else "offline"
+
+
+def _finish(run: Any) -> None:
+    """End a run; say how one that was written offline comes to the server."""
+    offline = bool(run.offline)
+    folder = Path(run.dir).parent
+    run.finish()
+    if offline:
+        _log.info("the W&B run is on this machine alone; send it with: wandb sync %s", folder)
+
+
 def _wandb(out_dir: Path, project: str, group: str | None, tags: Sequence[str]) -> WandbLogger:
     # W&B tells its makers how it is used and what fails, offline or not, unless this was set when it is imported.
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
     import wandb
 
     # Not through Lightning's `offline=True`, which would change the mode of the whole process.
+    given = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip()]
     run = wandb.init(
-        project=project,
-        group=group,
-        tags=list(tags),
+        project=os.environ.get("WANDB_PROJECT") or project,
+        group=os.environ.get("WANDB_RUN_GROUP") or group,
+        tags=[*given, *tags],
         name=out_dir.name,
         dir=out_dir,
         resume="allow",
-        mode=cast(Any, os.environ.get("WANDB_MODE", "offline")),
+        mode=cast(Any, wandb_mode()),
         settings=wandb.Settings(silent=True, console="off"),
     )
     run.define_metric("trainer/global_step")

@@ -17,13 +17,15 @@ class CompletionConfig:
         shell: The shell: bash, zsh or tcsh.
     """
 
-    shell: Shell
+    shell: str
 
 
 def run(config: CompletionConfig) -> None:
     """Print the script."""
+    from corag.checks import check_choice
     from corag.cli.main import make_parser
     from corag.optional import require
 
+    check_choice("shell", config.shell, Shell)
     require("shtab", "completion")
     sys.stdout.write(make_parser().get_completion_script(f"shtab-{config.shell}").rstrip() + "\n")

@@ -197,7 +197,7 @@ def _configure_logging(debug: bool) -> None:
     handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
     handler.setFormatter(_Visible("%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
-    for package in ("corag", "experiments"):
+    for package in ("corag", "experiments", "agent"):
         logging.getLogger(package).setLevel(logging.DEBUG if debug else logging.INFO)
 
 
