@@ -49,8 +49,8 @@ class RouterSettings:
 
     features: str = "query,candidates"
     tells: Tells = "centres"
-    unsure: float = 0.4
-    min_gain: float = 0.01
+    unsure: float = 0.2
+    min_gain: float = 0.02
     training: agent.TrainConfig = field(
         default_factory=lambda: agent.TrainConfig(
             epochs=20, settings_weight=0.0, standardize=True, keep="last", accelerator="cpu", logger="none"
@@ -59,7 +59,7 @@ class RouterSettings:
 
     def __post_init__(self) -> None:
         check_choice("tells", self.tells, Tells)
-        check_range("unsure", self.unsure, 0, 1, "0.4 is usual")
+        check_range("unsure", self.unsure, 0, 1, "0.2 is usual")
         check_range("min_gain", self.min_gain, 0, 1, "0 follows every expected gain")
         if "curve" in self.parts:
             raise InputError("features has 'curve', which would tell data sets apart by numbers of candidates; drop it")

@@ -100,7 +100,7 @@ def _timed(
 
 
 def embedded(folder: DataFolder, queries: Sequence[Query], candidates: CandidateSettings) -> Iterator[dict[str, Any]]:
-    """Yield id, text and vectors of each question."""
+    """Yield id and vectors of each question."""
     embedder, tokens = CachedEmbedder(EMBEDDER), make_tokens("minilm")
     pool = open_pool(
         folder, queries, embedder, candidates, documents_limit=candidates.num_candidates, check=False, quiet=True
@@ -111,7 +111,6 @@ def embedded(folder: DataFolder, queries: Sequence[Query], candidates: Candidate
         for query, found in zip(some, question_vectors(problems, embedder, PARTS), strict=True):
             yield {
                 "query": query.id,
-                "question": query.question,
                 "query_vector": found.query.tolist(),
                 "candidates_vector": found.candidates.tolist(),
             }

@@ -48,8 +48,8 @@ NEAREST = 1000.0
 PRICES: Mapping[str, Prices] = {
     "quality": FREE,
     "balanced": Prices(budget=0.05, second=0.02),
-    "tokens": Prices(budget=0.2),
-    "latency": Prices(second=0.2),
+    "tokens": Prices(budget=0.15),
+    "latency": Prices(second=0.05),
 }
 
 
