@@ -134,16 +134,21 @@ def python(*arguments, path, cwd):
     )
 
 
-def test_the_wheel_has_the_data_and_no_labels(wheel):
+PRIORS = "checkpoints/kinds/kinds.parquet"
+"""What `corag tune` starts from."""
+TRAINING_ONLY = ("checkpoints/kinds/kinds.questions.parquet", "checkpoints/kinds/kinds.seconds.json")
+
+
+def test_the_wheel_has_the_data_and_no_labels_but_what_tuning_starts_from(wheel):
     names = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wanted = {
         name for name in tracked
         if name.startswith(("corag/", "corag_base/", "search/", "agent/", "experiments/", "checkpoints/"))
         and not name.startswith(("checkpoints/labels/", "experiments/figures/")) and (ROOT / name).is_file()
-    } - {"checkpoints/README.md", "experiments/LOG.md"}  # fmt: skip
+    } - {"checkpoints/README.md", "experiments/LOG.md", *TRAINING_ONLY}  # fmt: skip
     assert wanted <= names
-    assert not [name for name in names if name.endswith(".parquet") or name.startswith("tests")]
+    assert [name for name in names if name.endswith(".parquet") or name.startswith("tests")] == [PRIORS]
 
 
 def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
