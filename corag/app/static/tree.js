@@ -104,7 +104,7 @@ function draw() {
   byId("step").setAttribute("aria-valuetext", `${step} of ${tree.steps.length}`);
   const { cells, width, depth } = layout();
   const holder = byId("tree");
-  const unit = Math.min(120, Math.max(NARROWEST, (holder.clientWidth - 4) / width));
+  const unit = Math.min(120, Math.max(NARROWEST, (holder.clientWidth - 12) / width));
   const row = Math.min(64, Math.max(36, 330 / (depth + 1)));
   const state = replayed(step);
   const incumbent = step ? tree.steps[step - 1].best : 0;
@@ -195,8 +195,9 @@ function says(incumbent) {
   if (!step) { says.textContent = "Nothing is scored yet."; return; }
   const one = tree.steps[step - 1];
   const from = one.node ? `Order ${numbers(one.node)} had the largest utility: ` : "";
-  says.textContent = `${from}${one.count} orders of ${pathOf(one.node).length + 1} ` +
-    `${one.node ? "chunks" : "chunk"} were scored. Best so far: ${numbers(incumbent)}, value ${number(tree.value[incumbent])}.` +
+  const length = pathOf(one.node).length + 1;
+  says.textContent = `${from}${one.count} ${one.count > 1 ? "orders" : "order"} of ${length} ` +
+    `${length > 1 ? "chunks" : "chunk"} scored. Best so far: ${numbers(incumbent)}, value ${number(tree.value[incumbent])}.` +
     (step === tree.steps.length && tree.complete ? " Nothing is left to score." : "");
 }
 
@@ -218,7 +219,7 @@ function detail(state) {
       const item = items[tree.chunk[one]];
       return element("details", { open: one === node },
         element("summary", {}, `${tree.chunk[one] + 1} `, foreign(item.title), item.evidence ? element("span", { class: "tag evidence" }, "evidence") : null),
-        foreign(item.text, "p", { class: "text" }));
+        foreign(item.text, "p", { class: "text", tabindex: 0 }));
     }));
 }
 
