@@ -1,7 +1,7 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds, showWaiting } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
@@ -131,19 +131,22 @@ async function read() {
     showAnswer(said, found);
     showContext(byId("context"), said.answer_blocks, found.order);
     of.said = said;
-    if (mine !== thought) {
-      thought = mine;
-      const agent = await called("/api/agent", { ...mine, budget: of.settings.budget });
-      if (mine === asked) showAgent(agent);
-    }
   } catch (error) {
-    if (of === found) complain(error);
+    if (of === found) showUnread(error.message);
+  }
+  if (mine === thought) return;
+  thought = mine;
+  try {
+    const agent = await called("/api/agent", { ...mine, budget: of.settings.budget });
+    if (mine === asked) showAgent(agent);
+  } catch (error) {
+    if (mine === asked) complain(error);
   }
 }
 
 async function compare() {
   const mine = ++run, of = asked, budget = found.settings.budget;
-  const said = found.said ?? await called("/api/answer", { ...of, given: found.settings });
+  const said = found.said ?? await called("/api/answer", { ...of, given: found.settings }).catch((error) => ({ error: error.message }));
   const passages = found.order.map((one) => found.items[one].passage).filter((one) => one !== null);
   compared = [{ ...said, method: "the search above", own: true, tokens: found.tokens, chunks: found.order.length,
     sources: [...new Set(passages)], units: found.unit !== "passage", found: found.found, gold: found.gold,

@@ -24,6 +24,8 @@ export function showWaiting(kept) {
   else replaced(byId("said"), element("p", { class: "said waiting" }, "Reading …"));
 }
 
+export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
+
 export function showAnswer(said, found) {
   const holder = byId("said");
   const references = found.answers.length ? element("p", { class: "hint" }, "Known answer: ",

@@ -125,6 +125,12 @@ def test_a_person_asks_looks_and_turns_the_dials(browser, served):
     page.locator("#said .said:not(.waiting)").wait_for()
     page.locator("#candidates-say", has_text="4 chunks").wait_for()
     page.locator("#items .tag.evidence").first.wait_for(state="detached")
+    # A question that the reader refuses is searched all the same.
+    page.locator("#question").fill("Is the plant unreadable?")
+    page.keyboard.press("Enter")
+    page.locator("#said", has_text="leaves no room").wait_for()
+    assert events and all("400" in event for event in events)
+    events.clear()
     # Too long a question is refused here already.
     page.locator("#question").fill("a" * 5000)
     page.locator("#go").click()

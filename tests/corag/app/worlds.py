@@ -7,6 +7,7 @@ from starlette.testclient import TestClient
 from corag.app.server import make_app
 from corag.app.session import Workbench
 from corag.app.source import Source
+from corag.errors import InputError
 from corag.models.cached import CachedEmbedder
 from corag.text.data import DataFolder
 from corag.types import Answer
@@ -21,6 +22,8 @@ class FirstWords:
     name = "first-words"
 
     def answer(self, query, context):
+        if "unreadable" in query:
+            raise InputError("the question leaves no room for a context")
         words = " ".join(context.split("\n")[0].split()[:2])
         return Answer(words, 0.5 if words else None, ((0, len(words)),) if words else ())
 
