@@ -69,8 +69,8 @@ class Labelled:
         return Worth(self.qualities, self.shares, self.seconds).utility(prices)
 
     def worth(self, found: Mapping[str, Estimate]) -> Worth:
-        """Return expected gain in quality, which is estimated, and mean costs, `[C]` each."""
-        gains = [found[name].posterior if name in found else 0.0 for name in self.names]
+        """Return the gain in quality that can be counted on, and mean costs, `[C]` each."""
+        gains = [found[name].cautious if name in found else 0.0 for name in self.names]
         return Worth(np.array(gains), self.shares.mean(axis=0), self.seconds)
 
 

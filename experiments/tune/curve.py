@@ -25,9 +25,9 @@ from experiments.data.config import comma_separated
 from experiments.protocol.alone import run_alone
 from experiments.protocol.leads import Answer, Lead, Quality, lead
 from experiments.run.journal import output_file, write_atomically
-from experiments.tune.choose import Labelled, estimates, labelled, priors
+from experiments.tune.choose import Labelled, best, estimates, labelled, priors
 from experiments.tune.configurations import DEFAULT
-from experiments.tune.shrinkage import Prior, best
+from experiments.tune.shrinkage import Prior
 from experiments.tune.sweep import Labels
 from experiments.tune.table import SHIPPED, LabelRow, read_labels
 
@@ -127,7 +127,8 @@ def _point(
         own, test = divided(questions.groups, size, random)
         if len(own) < size or len(test) < LEAST_TEST:
             continue
-        name = best(estimates(questions.rows(own), known), DEFAULT)
+        part = questions.rows(own)
+        name = part.names[best(part.worth(estimates(part, known)))]
         chosen[name] += 1
         if name != DEFAULT:
             gains[test] += questions.gains(name)[test]

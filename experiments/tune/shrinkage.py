@@ -21,6 +21,9 @@ OWN_WEIGHT = 20
 MIN_GROUPS = 5
 """With fewer groups, the variance between them is not known from the questions themselves."""
 LEAST_VARIANCE = 1e-6
+CAUTION = 0.5
+"""Standard deviations of the posterior that a gain is counted below its mean. On labels over kinds, at 30 own
+questions, it takes away losses of .003 to .014 on three kinds, and some gains elsewhere; at 60 little changes."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,11 @@ class Estimate:
     prior: float
     weight: float
     questions: int
+
+    @property
+    def cautious(self) -> float:
+        """The gain that can be counted on: the highest of many estimates is too high by chance."""
+        return self.posterior - CAUTION * self.spread
 
 
 WITHOUT_LABELS = Prior(mean=-0.02, variance=0.06**2, within=0.22**2, kinds=0)
@@ -112,9 +120,3 @@ def estimate(gains: FloatArray, groups: Sequence[str], prior: Prior) -> Estimate
 def recentred(prior: Prior, center: Estimate) -> Prior:
     """Return the prior of a part of the own questions: around what is known of all of them."""
     return replace(prior, mean=center.posterior)
-
-
-def best(estimates: Mapping[str, Estimate], default: str, margin: float = 1e-9) -> str:
-    """Return the configuration with the highest posterior mean; the default unless another one gains."""
-    name = max(estimates, key=lambda name: estimates[name].posterior, default=default)
-    return name if name in estimates and estimates[name].posterior > margin else default

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.tune.shrinkage import OWN_WEIGHT, Estimate, Prior, best, estimate, prior_of, recentred, unknown_prior
+from experiments.tune.shrinkage import OWN_WEIGHT, Estimate, Prior, estimate, prior_of, recentred, unknown_prior
 
 
 def names(number):
@@ -54,16 +54,21 @@ def test_with_many_own_questions_their_best_wins_and_with_few_the_prior_s():
             "liked": -0.04 + 0.3 * random.standard_normal(number),
             "own": 0.06 + 0.3 * random.standard_normal(number),
         }
-        return best({name: estimate(gains[name], names(number), prior) for name, prior in priors.items()}, "default")
+        found = {name: estimate(gains[name], names(number), prior) for name, prior in priors.items()}
+        return max(found, key=lambda name: found[name].cautious)
 
     assert chosen(3) == "liked"
     assert chosen(2000) == "own"
 
 
-def test_the_default_stays_where_nothing_gains_and_where_all_are_equal():
-    assert best({"a": estimate(np.zeros(50), names(50), Prior(0.0, 0.01, 0.01, 3))}, "default") == "default"
-    assert best({"a": estimate(np.full(50, -0.2), names(50), Prior(0.0, 0.01, 0.01, 3))}, "default") == "default"
-    assert best({}, "default") == "default"
+def test_what_gains_nothing_for_certain_is_not_counted_on():
+    flat = estimate(np.zeros(50), names(50), Prior(0.0, 0.01, 0.01, 3))
+    assert flat.posterior == 0 and flat.cautious < 0
+    few, many = (
+        estimate(np.tile([0.5, -0.3], number // 2), names(number), Prior(0.0, 0.01, 0.1, 3)) for number in (4, 4000)
+    )
+    assert few.cautious < 0 < few.posterior
+    assert many.cautious == pytest.approx(0.1, abs=0.01)
 
 
 def test_questions_of_one_document_count_less_than_as_many_of_several():
