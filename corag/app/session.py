@@ -247,14 +247,17 @@ class Workbench:
             inquiry.answers[text] = self.reader.answer(inquiry.question, text)
         answer = inquiry.answers[text]
         reply = Reply(inquiry.question, answer, selection, {}, budget.counts(inquiry.question, text, self.tokens))
+        # An explanation is its sentences.
+        explains = bool(answer.spans) and len(answer.sentence_spans) > 1
+        marks = answer.sentence_spans if explains else answer.spans
         return {
             "answer": answer.text,
             "answered": reply.found,
-            "explains": bool(answer.spans) and len(answer.sentence_spans) > 1,
+            "explains": explains,
             "confidence": answer.confidence,
             "certainty": reply.certainty,
             "quotes": [quote.pieces for quote in reply.quotes],
-            "answer_blocks": blocks(selection, inquiry.evidence, answer.spans),
+            "answer_blocks": blocks(selection, inquiry.evidence, marks),
         }
 
     def _method(self, name: str) -> Selector:

@@ -136,7 +136,7 @@ export function showMethods(rows, budget, names) {
       cell("tokens", bar(one.tokens / budget, number(one.tokens, 0))),
       cell("chunks", one.sources.map((at) => element("span", { class: "chip" }, at + 1)), one.units ? element("small", {}, ` ${one.chunks} sentences`) : null),
       cell("evidence", one.gold === null ? "–" : `${one.found} of ${one.gold}`),
-      cell("answer", one.answered ? foreign(one.answer)
+      cell("answer", one.answered ? foreign(one.explains ? one.quotes.map((pieces) => pieces.join("")).join(" … ") : one.answer)
         : element("span", { class: "hint" }, one.reason ?? "not found", one.answer ? ["; closest: ", foreign(one.answer)] : null)),
       cell("confidence", one.answered ? number(one.confidence, 2) : "–"),
       cell("ms", number(Math.round(1000 * one.seconds), 0)));

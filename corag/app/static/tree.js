@@ -2,7 +2,7 @@
 
 import { byId, drawing, element, foreign, number, replaced } from "./dom.js";
 
-const LETTER = 7; // width of a letter in pixels, about
+const LETTER = 7.6; // width of a letter in pixels, about
 const NARROWEST = 20;
 const LISTED = 5; // children of an order that are always drawn; the others are behind a cell of their own
 
