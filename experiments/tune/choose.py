@@ -16,7 +16,7 @@ from corag.types import FloatArray
 from experiments.data.splits import divide
 from experiments.protocol.leads import Lead, Quality, lead
 from experiments.tune.router import fit_router
-from experiments.tune.shrinkage import Estimate, Prior, estimate, prior_of, unknown_prior
+from experiments.tune.shrinkage import Estimate, Prior, estimate, prior_of, together, unknown_prior
 from experiments.tune.sweep import Labels
 from experiments.tune.table import LabelRow
 
@@ -137,6 +137,7 @@ def priors(rows: Sequence[LabelRow], names: Sequence[str], default: str, quality
                 gains.setdefault(kind, []).append(values[name] - values[default])
         if gains:
             known[name] = prior_of({kind: np.array(values) for kind, values in gains.items()})
+    known = together(known)
     other = unknown_prior(list(known.values()))
     return {name: known.get(name, other) for name in names if name != default}
 

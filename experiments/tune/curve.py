@@ -13,11 +13,12 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.checks import check_count
+from corag.checks import check_choice, check_count
 from corag.cli.console import say
 from corag.errors import DataError, InputError
 from corag.text.visible import to_json
@@ -31,6 +32,7 @@ from experiments.tune.shrinkage import Prior
 from experiments.tune.sweep import Labels
 from experiments.tune.table import SHIPPED, LabelRow, read_labels
 
+Apart = Literal["documents", "questions"]
 LEAST_TEST = 15
 """Fewer questions left for testing say nothing."""
 
@@ -45,6 +47,8 @@ class CurveConfig:
         only: Names of kinds, separated by commas; by default all.
         sizes: Numbers of own questions.
         draws: Draws of each number.
+        apart: What own questions and those for testing do not share: documents, as where new documents come, or nothing
+            but themselves (questions), as where people go on asking about the same ones.
         answer: Figure of the answer: f1 or rougeL.
         evidence_weight: Weight of evidence recall in the quality.
         seed: Seed of the draws.
@@ -55,6 +59,7 @@ class CurveConfig:
     only: str | None = None
     sizes: list[int] = field(default_factory=lambda: [30, 60, 150, 300])
     draws: int = 100
+    apart: Apart = "documents"
     answer: Answer = "f1"
     evidence_weight: float = 0.5
     seed: int = 0
@@ -65,6 +70,7 @@ class CurveConfig:
         for number in self.sizes:
             check_count("sizes", number, "60 is usual", least=1)
         check_count("draws", self.draws, "100 is usual", least=1)
+        check_choice("apart", self.apart, Apart)
 
 
 @dataclass(frozen=True)
@@ -121,10 +127,12 @@ def _point(
     random: np.random.Generator,
 ) -> Point | None:
     """Return what so many own questions gain; None where too few are left for testing in every draw."""
-    gains, times = np.zeros(len(questions.groups)), np.zeros(len(questions.groups))
+    number = len(questions.groups)
+    groups = questions.groups if config.apart == "documents" else np.arange(number).astype(str)
+    gains, times = np.zeros(number), np.zeros(number)
     chosen: Counter[str] = Counter()
     for _ in range(config.draws):
-        own, test = divided(questions.groups, size, random)
+        own, test = divided(groups, size, random)
         if len(own) < size or len(test) < LEAST_TEST:
             continue
         part = questions.rows(own)
@@ -136,7 +144,7 @@ def _point(
     tested = times > 0
     if not tested.any():
         return None
-    gain = lead(gains[tested] / times[tested], questions.groups[tested].tolist(), seed=config.seed)
+    gain = lead(gains[tested] / times[tested], groups[tested].tolist(), seed=config.seed)
     return Point(kind, size, float(questions.qualities[tested, 0].mean()), gain, dict(chosen.most_common()))
 
 
@@ -157,7 +165,7 @@ def divided(
 
 def report(points: Sequence[Point]) -> str:
     """Return the figures as a Markdown table."""
-    header = ["kind", "own questions", "default", "gain", "of it", "p", "chosen most"]
+    header = ["kind", "own", "tested, groups", "default", "gain", "of it", "p", "chosen most"]
     lines = [f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header))]
     for point in points:
         one = point.lead
@@ -165,9 +173,9 @@ def report(points: Sequence[Point]) -> str:
         interval = f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})"
         share = f"{one.mean / point.default:+.0%}" if point.default else "-"
         often = f"`{name}`, {times} of {sum(point.chosen.values())}"
-        lines.append(
-            f"| {point.kind} | {point.questions} | {point.default:.3f} | {interval} | {share} | {one.p:.3f} | {often} |"
-        )
+        tested, default = f"{one.questions}, {one.groups}", f"{point.default:.3f}"
+        cells = [point.kind, str(point.questions), tested, default, interval, share, f"{one.p:.3f}", often]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 

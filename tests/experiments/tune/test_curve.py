@@ -49,7 +49,7 @@ def test_own_questions_find_the_better_configuration_and_its_gain_by_hand(tmp_pa
     # Each question gains .15 or .25, whichever draws left it out.
     assert point["lead"]["mean"] == pytest.approx(0.2, abs=0.01) and point["lead"]["p"] < 0.01
     said = capsys.readouterr().out
-    assert "| ours | 30 | 0.500 | +0." in said and f"`{OTHER}`, 10 of 10 |" in said
+    assert "| ours | 30 | 60, 60 | 0.500 | +0." in said and f"`{OTHER}`, 10 of 10 |" in said
 
 
 def test_where_nothing_gains_the_default_stays_and_costs_nothing(tmp_path):
@@ -80,6 +80,13 @@ def test_own_questions_and_those_for_testing_share_no_group(groups, size, seed):
     assert set(names[test]) | set(names[own]) <= set(groups)
 
 
+def test_questions_alone_may_be_kept_apart(tmp_path):
+    labels = table(tmp_path / "l.parquet", rows("ours", 60, 0.2, groups=1), rows("a", 40, 0.0, groups=1))
+    (point,) = run(tmp_path, labels, "--sizes", "[30]", "--only", "ours", "--apart", "questions")[1]
+    assert point["lead"]["questions"] == point["lead"]["groups"] == 60
+    assert point["lead"]["mean"] == pytest.approx(0.2, abs=0.01)
+
+
 def test_one_large_group_leaves_nothing_for_testing(tmp_path, capsys):
     labels = table(tmp_path / "l.parquet", rows("ours", 60, 0.2, groups=1), rows("a", 40, 0.0, groups=1))
     assert run(tmp_path, labels, "--sizes", "[30]") == (2, None)
@@ -92,6 +99,7 @@ def test_one_large_group_leaves_nothing_for_testing(tmp_path, capsys):
         (["--sizes", "[]"], "sizes is empty"),
         (["--sizes", "[0]"], "sizes"),
         (["--draws", "0"], "draws"),
+        (["--apart", "moons"], "apart"),
         (["--only", "nowhere"], "kind 'nowhere' has no labels; the kinds are ours"),
     ],
 )

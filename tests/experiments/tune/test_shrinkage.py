@@ -3,7 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.tune.shrinkage import OWN_WEIGHT, Estimate, Prior, estimate, prior_of, recentred, unknown_prior
+from experiments.tune.shrinkage import (
+    OWN_WEIGHT,
+    Estimate,
+    Prior,
+    estimate,
+    prior_of,
+    recentred,
+    together,
+    unknown_prior,
+)
 
 
 def names(number):
@@ -69,6 +78,16 @@ def test_what_gains_nothing_for_certain_is_not_counted_on():
     )
     assert few.cautious < 0 < few.posterior
     assert many.cautious == pytest.approx(0.1, abs=0.01)
+
+
+def test_kinds_that_happen_to_agree_do_not_outvote_own_questions():
+    sure, unsure = Prior(0.03, 0.0001, 0.05, 5), Prior(-0.02, 0.0099, 0.05, 10)
+    found = together({"sure": sure, "unsure": unsure})
+    assert found["unsure"] == unsure
+    assert found["sure"].variance == pytest.approx(0.005) and found["sure"].mean == sure.mean
+    losing = np.full(40, -0.1) + np.tile([0.2, -0.2], 20)
+    assert estimate(losing, names(40), sure).posterior > 0 > estimate(losing, names(40), found["sure"]).posterior
+    assert together({}) == {}
 
 
 def test_questions_of_one_document_count_less_than_as_many_of_several():
