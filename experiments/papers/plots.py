@@ -30,7 +30,9 @@ def draw(measured: Measured) -> str:
     plot = measured.study.plot
     if plot is None or plot.kind == "cases" or not measured.found:
         return measured.svg
-    ys = plot.y or measured.study.figures[:1]
+    ys = [y for y in plot.y or measured.study.figures[:1] if plot.kind == "histogram" or _is_known(measured, y)]
+    if not ys:
+        return measured.svg
     panels = list(_panels(measured, plot))
     grid = [(where, y) for y in ys for where in panels]
     if plot.kind == "histogram":
@@ -45,6 +47,14 @@ def draw(measured: Measured) -> str:
     for panel in axes[len(grid) :]:
         panel.set_axis_off()
     return _with_legend(figure, measured)
+
+
+def _is_known(measured: Measured, y: str) -> bool:
+    """Return whether there is anything to draw: judged figures, for instance, need a language model."""
+    return any(
+        measured.figure(y, one.values) is not None or isinstance(measured.published(y, one.values), int | float)
+        for one in measured.found
+    )
 
 
 def _panels(measured: Measured, plot: Plot) -> Iterator[dict[str, str]]:

@@ -10,10 +10,11 @@ from corag.errors import InputError
 from experiments.papers import run as driver
 from experiments.papers.cells import Cell, Run, cells_of, runs_of
 from experiments.papers.needs import needs_of
+from experiments.papers.plots import draw
 from experiments.papers.prepare import Workshop
 from experiments.papers.results import Found, Measured
 from experiments.papers.standins import reduced, standins, stood_in
-from experiments.papers.study import find_study, made_study, study_files
+from experiments.papers.study import METHOD, find_study, made_study, study_files
 from experiments.papers.tables import markdown
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
@@ -267,3 +268,14 @@ def test_only_some_cells(place, capsys):
     assert main(["reproduce", "small.yaml", "--only", "65", "--out", "out"]) == 2
     assert "'65'" in capsys.readouterr().err
     assert driver.folder_of(place, "a", standin=True).name == "a-standin"
+
+
+def test_a_figure_that_nobody_measured_has_no_panel():
+    study = find_study("adaptive-k-aggregation")
+    assert "judge" in study.plot.y and "cost_tokens" in study.plot.y
+    values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.axes.items()}, METHOD: next(iter(study.methods))}
+    rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
+    measured = Measured(study, found=[Found(values, rows, {"cost_tokens": 10, "context_recall": 1.0})])
+    drawn = draw(measured)
+    assert "<!-- judged grade -->" not in drawn and "<!-- tokens -->" in drawn
+    assert draw(Measured(study, found=[Found(values, [{"query": "q"}], {})])) == ""
