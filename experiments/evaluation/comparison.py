@@ -56,12 +56,25 @@ from experiments.run.journal import (
     write_atomically,
 )
 from experiments.run.tables import Result, markdown, replace_table
+from experiments.run.track import log_run
 
 logger = logging.getLogger(__name__)
 
 MODELS = "models"
 """Key in the journal of the models that ran."""
-OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "figure", "overview", "write", "baselines", "challengers", *WHERE)
+OUTPUT_SETTINGS = (
+    "out",
+    "runs",
+    "quiet",
+    "only",
+    "figure",
+    "overview",
+    "write",
+    "baselines",
+    "challengers",
+    "logger",
+    *WHERE,
+)
 """Settings that no row depends on, but for rounding."""
 
 
@@ -113,6 +126,12 @@ def compare(config: EvaluateConfig) -> Comparison:
         write_atomically(path, plot(results))
     if config.write is not None:
         replace_table(Path(config.write), found.markdown)
+    if config.out is not None:
+        out = Path(config.out)
+        for name, of_set in results.items():
+            for result in of_set:
+                run, figures = f"{name}-{result['budget_tokens']}", {row["method"]: row for row in result["methods"]}
+                log_run("evaluate", config.logger, out, run, _settings(config), figures, group=out.stem)
     return found
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from agent.config import Tracker
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
 from corag.naming import Spelling, Spellings, parse, split_parts
@@ -17,6 +18,7 @@ from experiments.data.config import CandidateSettings, SelectionSettings, candid
 from experiments.evaluation.judging.figures import ALL as ALL_FIGURES
 from experiments.evaluation.judging.figures import GRADE, judged_figures
 from experiments.evaluation.methods import ALL
+from experiments.run.track import check_logger
 
 Task = Literal["answer", "verify"]
 JudgeWith = Literal["prompts", "deepeval"]
@@ -92,6 +94,7 @@ class EvaluateConfig(SelectionSettings):
             questions of each set with fresh models; 0 skips it.
         figure: SVG file for a plot of quality against tokens.
         overview: SVG file for the same plot of the means over all sets.
+        logger: Where figures are logged besides: `wandb`, `csv` or `none`; a run for each set and budget.
         write: Markdown page whose text between `<!-- table -->` and `<!-- /table -->` is replaced by the tables.
     """
 
@@ -122,10 +125,12 @@ class EvaluateConfig(SelectionSettings):
     latency_questions: int | None = None
     figure: str | None = None
     overview: str | None = None
+    logger: Tracker = "none"
     write: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_logger(self.logger, self.out)
         spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
         object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))

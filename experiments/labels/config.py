@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from agent.config import Tracker
 from corag.errors import InputError
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
+from experiments.run.track import check_logger
 
 Choice = Literal["value", "value-minus-cost"]
 Preset = Literal["paper", "public-code"]
@@ -67,6 +69,7 @@ class LabelConfig(SelectionSettings):
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
+        logger: Where the means of each reranker are logged besides: `wandb`, `csv` or `none`.
         engine: `local` for this process, `ray` for workers of a Ray cluster. Both give the same table.
         address: Address of the Ray cluster; by default one is started on this machine. All its machines must see the
             same paths.
@@ -85,6 +88,7 @@ class LabelConfig(SelectionSettings):
     choice: Choice = "value-minus-cost"
     merge: str = ""
     shard: str = ""
+    logger: Tracker = "none"
     engine: Engine = "local"
     address: str | None = None
     workers: int | None = None
@@ -93,6 +97,7 @@ class LabelConfig(SelectionSettings):
         super().__post_init__()
         if not self.data and not self.merge and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
+        check_logger(self.logger, self.out)
         if self.workers is not None and self.workers < 1:
             raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
         if self.engine == "local" and (self.address, self.workers) != (None, None):

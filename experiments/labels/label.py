@@ -36,10 +36,11 @@ from experiments.labels.table import (
 )
 from experiments.labels.work import total
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_journal, versions
+from experiments.run.track import log_run, means
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet", *WHERE)
+NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "logger", "quiet", *WHERE)
 """Settings on which no label depends, but for rounding."""
 
 
@@ -82,6 +83,8 @@ def label(config: LabelConfig) -> Path:
                 "tokens": total(units[example.key]["work"] for example in examples.examples),
             }
             _write_tables(out, examples.examples, units, metadata)
+            rows = [row for example in examples.examples for row in units[example.key]["rows"]]
+            log_run("label", config.logger, out, out.stem, settings, means(rows, "reranker"))
             for path in _journal_paths(out):
                 path.unlink(missing_ok=True)
     return out

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from experiments.papers.results import Found, Measured
 from experiments.papers.study import METHOD
+from experiments.run.track import numbers
 
 PROJECT = "corag-papers"
 
@@ -36,7 +37,7 @@ def track(measured: Measured, kind: Any, out: Path, markdown: str) -> None:
         with opened(kind, _folder(out / "log" / name), of_cell[0].settings) as logger:
             if logger is not None:
                 logger.log_metrics(
-                    {f"{one.values[METHOD]}/{key}": value for one in of_cell for key, value in _figures(one)}
+                    {f"{one.values[METHOD]}/{key}": value for one in of_cell for key, value in numbers(one.summary)}
                 )
     with opened(kind, _folder(out / "log" / "summary"), {"study": study.name}) as logger:
         if logger is None:
@@ -83,12 +84,6 @@ def _cells(measured: Measured) -> Mapping[str, list[Found]]:
         name = "-".join(value for axis, value in one.values.items() if axis != METHOD) or "all"
         cells.setdefault(name.replace("/", "-").replace(" ", "-"), []).append(one)
     return cells
-
-
-def _figures(one: Found) -> Iterator[tuple[str, float]]:
-    for name, value in one.summary.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield name, float(value)
 
 
 def _folder(path: Path) -> Path:

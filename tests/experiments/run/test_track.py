@@ -1,0 +1,82 @@
+import csv
+
+import pytest
+
+from corag.cli.main import main
+from experiments.run.track import means, numbers
+from tests.experiments.worlds import write_folder
+
+EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
+            "--pool", "candidates", "--reader", "none", "--quiet"]  # fmt: skip
+LABEL = ["label", "--splits", "dev", "--rerankers", "bm25", "--reader", "extractive", "--pool", "candidates",
+         "--iterations", "1,2", "--explorations", "0.1", "--cost_weights", "0", "--quiet"]  # fmt: skip
+
+
+def test_numbers_are_neither_texts_nor_truths():
+    row = {"f1": 0.5, "chunks": 2, "method": "m", "exact": True, "judge": None}
+    assert dict(numbers(row)) == {"f1": 0.5, "chunks": 2.0}
+
+
+def test_means_leave_out_what_is_missing():
+    rows = [{"of": "a", "f1": 1.0}, {"of": "a", "f1": 0.0, "em": 1}, {"of": "b"}]
+    assert means(rows, "of") == {"a": {"f1": 0.5, "em": 1.0}}
+
+
+def logged(folder):
+    (file,) = folder.rglob("metrics.csv")
+    with file.open() as lines:
+        (row,) = csv.DictReader(lines)
+    return {name: float(value) for name, value in row.items() if value}
+
+
+@pytest.mark.slow
+def test_evaluate_logs_each_method(tmp_path, capsys):
+    data, out = write_folder(tmp_path / "data"), tmp_path / "result.json"
+    command = [*EVALUATE, "--data", str(data), "--out", str(out), "--limit", "2"]
+    assert main([*command, "--logger", "csv"]) == 0, capsys.readouterr().err
+    figures = logged(tmp_path / "result.log")
+    assert 0 < figures["naive/cost_tokens"] <= 64 and "top-k/evidence_recall" in figures
+    # A logger changes nothing that was measured, so nothing is measured again.
+    before = out.read_bytes()
+    assert main(command) == 0 and out.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_label_logs_each_reranker(tmp_path, capsys):
+    data, out = write_folder(tmp_path / "data"), tmp_path / "labels.parquet"
+    command = [*LABEL, "--data", str(data), "--out", str(out), "--limit", "2", "--budget", "64", "--logger", "csv"]
+    assert main(command) == 0, capsys.readouterr().err
+    assert 0 <= logged(tmp_path / "labels.log")["bm25/rougeL"] <= 1
+
+
+@pytest.mark.slow
+def test_wandb_gets_project_group_and_tags_of_an_evaluation(tmp_path, capsys, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    runs, log = [], wandb.Run.log
+
+    def recorded(run, data, **rest):
+        runs.append((run.project, run.group, run.tags, data))
+        return log(run, data, **rest)
+
+    monkeypatch.setattr(wandb.Run, "log", recorded)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    data = write_folder(tmp_path / "data")
+    command = [*EVALUATE, "--data", str(data), "--out", str(tmp_path / "mine.json"), "--limit", "1"]
+    assert main([*command, "--logger", "wandb"]) == 0, capsys.readouterr().err
+    project, group, tags, figures = runs[0]
+    assert (project, group, tags) == ("corag-evaluate", "mine", ("evaluate",))
+    assert figures["naive/cost_tokens"] <= 64
+
+
+@pytest.mark.parametrize("command", [EVALUATE, LABEL])
+def test_an_unknown_logger_is_one_line(command, tmp_path, capsys):
+    data = write_folder(tmp_path / "data")
+    arguments = ["--data", str(data), "--out", str(tmp_path / "out.parquet"), "--logger", "abacus"]
+    assert main([*command, *arguments]) == 2
+    said = capsys.readouterr().err
+    assert "abacus" in said and said.count("\n") == 1
+
+
+def test_a_logger_without_a_place_is_refused(tmp_path, capsys):
+    assert main([*EVALUATE, "--data", str(write_folder(tmp_path / "data")), "--logger", "csv"]) == 2
+    assert "--out" in capsys.readouterr().err
