@@ -13,7 +13,7 @@ from corag.models.runtime import Runtime
 from corag.optional import load
 
 FLAGS = {"device", "precision", "trust_remote_code", "batch_tokens"}
-WITHOUT_MODELS = {"report", "data-list", "data-get", "list"}
+WITHOUT_MODELS = {"report", "data-list", "data-get", "list", "doctor", "completion"}
 
 
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - WITHOUT_MODELS))

@@ -73,7 +73,7 @@ def test_a_shell_takes_the_completion_script(capsys):
     pytest.importorskip("shtab")
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    assert "'train-adapter'" in script and "'--num_candidates'" in script
+    assert "train-adapter" in script and "--num_candidates" in script
     if bash := shutil.which("bash"):
         subprocess.run([bash, "-n"], input=script, text=True, check=True)
 

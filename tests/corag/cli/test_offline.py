@@ -99,4 +99,5 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     assert contacts == ""
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
-    assert "wandb:" not in done.stderr and "W&B" not in done.stderr
+    # W&B itself says nothing; how to send the run is said once.
+    assert "wandb:" not in done.stderr and done.stderr.count("W&B") == 1
