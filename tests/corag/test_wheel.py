@@ -146,7 +146,7 @@ def test_the_wheel_has_the_data_and_no_labels_but_what_tuning_starts_from(wheel)
         name for name in tracked
         if name.startswith(("corag/", "corag_base/", "search/", "agent/", "experiments/", "checkpoints/"))
         and not name.startswith(("checkpoints/labels/", "experiments/figures/")) and (ROOT / name).is_file()
-    } - {"checkpoints/README.md", "experiments/LOG.md", "experiments/protocol/register.jsonl", *TRAINING_ONLY}  # fmt: skip
+    } - {"checkpoints/README.md", *NOTEBOOK, *TRAINING_ONLY}  # fmt: skip
     assert wanted <= names
     assert [name for name in names if name.endswith(".parquet") or name.startswith("tests")] == [PRIORS]
 
