@@ -136,6 +136,7 @@ def python(*arguments, path, cwd):
 
 PRIORS = "checkpoints/kinds/kinds.parquet"
 """What `corag tune` starts from."""
+NOTEBOOK = ("experiments/LOG.md", "experiments/protocol/register.jsonl")
 TRAINING_ONLY = ("checkpoints/kinds/kinds.questions.parquet", "checkpoints/kinds/kinds.seconds.json")
 
 
