@@ -12,6 +12,14 @@ from tests.experiments.worlds import write_labels
 from tests.processes import Command
 
 
+@pytest.fixture(autouse=True)
+def interruptible():
+    """Ctrl-C is Python's own, whatever started this process or ran before in it: else the signal may end it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before if before is not None else signal.default_int_handler)
+
+
 def test_an_interrupted_training_goes_on_after_its_last_whole_epoch(tmp_path, monkeypatch):
     whole = fit(toy_table(), None, toy_config(), toy_train_config(epochs=4), tmp_path / "whole")
     handler, step, steps = signal.getsignal(signal.SIGINT), AgentModule.training_step, []
