@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 # A process a core: threads of their own would only keep each other waiting. What the tests of a file share is made once.
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m pytest --numprocesses auto \
-	--maxprocesses 4 --dist loadfile --no-loadscope-reorder
+	--maxprocesses 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 export TOKENIZERS_PARALLELISM := false
 
 .PHONY: demo test quick full check fix bench clean
