@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -281,15 +282,9 @@ def _is_evidence(name: str, gold: set[str], folder: DataFolder) -> bool:
 
 def marked(text: str, answers: Sequence[str]) -> tuple[Piece, ...]:
     """Return a text in pieces, those marked where the first of the answers that it holds stands, whatever the case."""
-    # Lower-casing may change the length of a few letters, and with it every place behind them.
-    folded = text.lower() if len(text.lower()) == len(text) else text
     for answer in answers:
-        wanted = answer.strip().lower() if folded is not text else answer.strip()
-        if len(wanted) > 1 and wanted in folded:
-            pieces, start = [], 0
-            while (place := folded.find(wanted, start)) >= 0:
-                pieces += [Piece(text[start:place], False), Piece(text[place : place + len(wanted)], True)]
-                start = place + len(wanted)
-            pieces.append(Piece(text[start:], False))
-            return tuple(piece for piece in pieces if piece.text)
+        wanted = answer.strip()
+        parts = re.split(f"({re.escape(wanted)})", text, flags=re.IGNORECASE) if len(wanted) > 1 else [text]
+        if len(parts) > 1:
+            return tuple(Piece(part, place % 2 == 1) for place, part in enumerate(parts) if part)
     return (Piece(text, False),)
