@@ -8,7 +8,7 @@ PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 WANDB_MODE=offline $(BIN)/python -m
 	--maxprocesses 4 --max-worker-restart 0 --dist loadfile --no-loadscope-reorder
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: demo test quick full check fix bench clean
+.PHONY: demo test quick full campaign check fix bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/corag demo --out runs/demo
@@ -24,6 +24,10 @@ quick: $(INSTALLED)
 # Random tests draw several times as much.
 full: $(INSTALLED)
 	CORAG_TESTS=full $(PYTEST)
+
+# A million selections, a hundred killed commands; it prints what it counted, and takes hours.
+campaign: $(INSTALLED)
+	CORAG_TESTS=campaign $(PYTEST) --dist worksteal tests/campaign
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
-from corag.text.units import Span, assemble
+from corag.text.units import Span, assemble, text_alone
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -69,7 +69,7 @@ class SelectionProblem:
         ranks = [candidate.rank for candidate in kept if candidate.rank is not None]
         self.ranks = np.array(ranks, dtype=np.int64) if kept and len(ranks) == len(kept) else None
         self.num_duplicates = len(candidates) - len(kept)
-        counts = tokens.count([SEPARATOR, *(chunk.text for chunk in self.chunks)])
+        counts = tokens.count([SEPARATOR, *map(text_alone, self.chunks)])
         self.separator_tokens = int(counts[0])
         self.costs: Int64 = counts[1:] + self.separator_tokens
         self.budget_tokens = int(budget_tokens)

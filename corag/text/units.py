@@ -160,6 +160,11 @@ def assemble(chosen: Sequence[Chunk]) -> tuple[str, list[Span]]:
     return text, spans
 
 
+def text_alone(chunk: Chunk) -> str:
+    """Return what `assemble` makes of a single chunk; a unit may have a mark behind what leads into it."""
+    return assemble([chunk])[0] if isinstance(chunk, UnitChunk) and chunk.leads else chunk.text
+
+
 def _in_order(chosen: Sequence[Chunk], places: Sequence[int]) -> Iterator[tuple[UnitChunk, int | None]]:
     """Yield the units at these places and what leads into them, each once, in the order of their document."""
     wanted: dict[Span, tuple[UnitChunk, int | None]] = {}

@@ -39,6 +39,15 @@ def test_the_sentence_that_answers_is_chosen_below_its_title():
     assert selection.cost_tokens == 8
 
 
+@pytest.mark.parametrize("unit", ["sentence", "window(2)"])
+def test_an_item_costs_what_stands_between_it_and_the_line_that_leads_into_it(unit):
+    offered = [corag.Candidate(corag.Chunk("c", "You need:\n\n- a bolt. Long.\n- a nut\n- a key"), 0.9)]
+    for budget in range(1, 50):
+        selection = corag.selector("top-k", k=1, unit=unit, tokens=CHARACTERS).select("key?", offered, budget)
+        assert selection.cost_tokens == len(selection.text) <= budget
+    assert "You need:\n\u2026\n- a " in selection.text
+
+
 def test_a_title_that_sentences_share_is_paid_once():
     whole = f"{LAKE.title}\n{LAKE.text}"
     selection = corag.selector("full", unit="sentence", tokens=WORDS).select(QUESTION, OFFERED[:1], len(whole.split()))

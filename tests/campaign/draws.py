@@ -1,0 +1,290 @@
+"""Random selectors with random settings, random candidates and budgets: each case is a function of its number."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, get_args
+
+import corag
+from corag import Candidate, Chunk
+from corag.models.cached import CachedEmbedder
+from corag.selectors.clustering import Method
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.text.documents import Document, passage
+from corag.types import TokenCounter
+from tests.campaign.counters import COUNTERS
+from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
+from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
+
+Draw = Callable[[random.Random, TokenCounter], Any]
+
+
+def one_of(*values: Any) -> Draw:
+    return lambda rng, tokens: rng.choice(values)
+
+
+def whole(low: int, high: int) -> Draw:
+    return lambda rng, tokens: rng.randint(low, high)
+
+
+def number(low: float, high: float) -> Draw:
+    return lambda rng, tokens: rng.choice([low, high, rng.uniform(low, high)])
+
+
+def made(*builds: Callable[[], Any]) -> Draw:
+    return lambda rng, tokens: rng.choice(builds)()
+
+
+def fake_reranker(rng: random.Random, tokens: TokenCounter) -> Any:
+    # One in fifty gives values that are no numbers.
+    return Lost() if rng.random() < 0.02 else rng.choice(RERANKERS)()
+
+
+def fake_embedder(rng: random.Random, tokens: TokenCounter) -> Any:
+    return LostEmbedder() if rng.random() < 0.02 else rng.choice((HashEmbedder, HashEmbedder, Coarse))()
+
+
+def inner(*names: str) -> Draw:
+    """A selector inside another one."""
+    return lambda rng, tokens: drawn_selector(rng, rng.choice(names), tokens, unit="passage")
+
+
+@cache
+def tree() -> Any:
+    """A tree over a few chunks, which selections with a given tree choose from."""
+    chunks = [Chunk(f"leaf{place}", f"Leaf {place} is {'green' if place % 3 else 'red'}.") for place in range(9)]
+    return RaptorBuilder(CachedEmbedder(HashEmbedder()), OddSummarizer(), RaptorConfig(16)).build(chunks)
+
+
+UNITS: dict[str, Draw] = {
+    "unit": one_of("passage", "passage", "sentence", "window(2)", "auto"),
+    "max_units": one_of(1, 3, 10, 60),
+}
+RERANKED: dict[str, Draw] = {"reranker": fake_reranker, "window": one_of("forbid", "windows", "truncate")}
+EMBEDDED: dict[str, Draw] = {"embedder": fake_embedder}
+SEED: dict[str, Draw] = {"seed": one_of(0, 1, 2**32 - 1)}
+SUMMARIZED: dict[str, Draw] = {
+    **UNITS, **EMBEDDED,
+    "summarizer": lambda rng, tokens: OddSummarizer(tokens),
+}  # fmt: skip
+GROUPED: dict[str, Draw] = {
+    **SUMMARIZED, **SEED,
+    "fallback": one_of("original", "skip"),
+    "min_summary_tokens": one_of(1, 4, 32),
+    "max_summary_tokens": one_of(None, 1, 20),
+    "with_query": one_of(True, False),
+}  # fmt: skip
+
+DRAWN: dict[str, dict[str, Draw]] = {
+    "top-k": {**UNITS, "k": one_of(1, 2, 5, 10**6)},
+    "naive": {**UNITS, **RERANKED},
+    "corag": {
+        **UNITS, **RERANKED,
+        "preset": one_of(None, None, None, "paper", "public-code"),
+        "policy": one_of(None, "bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"),
+        "iterations": one_of(1, 2, 5, 12),
+        "max_scored": one_of(None, 1, 7, 40),
+        "exploration": number(0.0, 5.0),
+        "cost_weight": number(0.0, 2.0),
+        "choice": one_of(None, None, "value", "value-minus-cost", "mean", "utility"),
+        "backup": one_of(None, None, "best-child", "all-children", "utility"),
+        "visits": one_of(None, None, "total", "parent"),
+        "parallel": one_of(1, 1, 2, 5),
+        "prefilter": one_of(1.0, 1.0, 0.5, 0.1),
+        "surrogate": fake_reranker,
+        "scale": one_of("query", "raw"),
+        "agent": made(lambda: None, lambda: "none", lambda: "none", lambda: sign_agent(rerankers=("bm25", "hash"))),
+        "strict": one_of(True, False),
+        "embedder": made(SignEmbedder),
+        "prefer": one_of(None, None, None, None, None, None, None, "tokens"),
+    },
+    "corag-fixed": {
+        "agent": made(lambda: sign_agent(rerankers=("bm25", "hash"))),
+        "scale": one_of("query", "raw"),
+        "window": one_of("forbid", "windows", "truncate"),
+    },
+    "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
+    "none": UNITS,
+    "full": UNITS,
+    "top-tokens": {**UNITS, "num_tokens": one_of(1, 20, 1024), "skip": one_of(True, False)},
+    "similarity-cutoff": {
+        **UNITS, **EMBEDDED, "minimum": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
+    },
+    "mmr": {**UNITS, **EMBEDDED, "relevance_weight": number(0.0, 1.0), "k": one_of(None, 1, 3)},
+    "adagres": {**UNITS, **EMBEDDED, "beta": one_of(None, 0.0, 0.3, 1000.0), "variant": one_of("paper", "code")},
+    "submodular": {
+        **UNITS, **EMBEDDED,
+        **{name: number(0.0, 3.0) for name in ("relevance", "coverage", "representativeness", "diversity")},
+        "saturation": number(1e-6, 1.0),
+    },
+    "prune": {
+        **RERANKED,
+        "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
+        "tolerance": number(0.0, 1.0), "refill": one_of(True, False), "max_units": one_of(1, 3, 10, 60),
+    },
+    "sentence-threshold": {
+        **RERANKED,
+        "threshold": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
+        "k": one_of(None, 1, 3), "max_units": one_of(1, 3, 10, 60),
+    },
+    "extractive-compression": {**EMBEDDED, "k": one_of(1, 5), "max_units": one_of(1, 3, 10, 60)},
+    "reorder": {
+        "selector": inner("top-k", "full", "corag", "crag", "prune", "adaptive-k"),
+        "by": one_of("order", "similarity"),
+    },
+    "adaptive-k": {
+        **UNITS, **EMBEDDED,
+        "strategy": one_of("largest-gap", "moving-average", "second-difference"),
+        "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),
+        "window": one_of(1, 2, 5), "variant": one_of("code", "paper"),
+    },
+    "car": {
+        **UNITS, **EMBEDDED, **SEED,
+        "method": one_of(*get_args(Method)),
+        "max_candidates": one_of(1, 5, 40), "scaling": one_of("unit", "standard", "rank", "distance"),
+        "noise": one_of("cluster", "singletons"), "solver": one_of("exact", "exact", "exact", "scikit-learn"),
+    },
+    "edc2": {
+        **GROUPED,
+        "tau": one_of(1, 2, 3), "max_size": one_of(3, 20), "variant": one_of("paper", "code"),
+        "clustering": one_of("dynamic", "average", "random", "one"),
+    },
+    "crag": {**GROUPED, "k": one_of(1, 4, "elbow", "silhouette"), "max_k": one_of(1, 3)},
+    "raptor": {
+        **SUMMARIZED,
+        "tree": made(lambda: None, lambda: None, lambda: None, tree),
+        "scope": one_of("tree", "candidates"), "retrieval": one_of("collapsed", "traversal"),
+        "top_k": one_of(1, 5), "num_nodes": one_of(1, 100), "config": made(lambda: RaptorConfig(8, min_nodes=3)),
+    },
+    "self-route": {
+        **UNITS,
+        "part": inner("top-k", "adaptive-k", "crag"), "full": inner("full", "corag"),
+        "reader": made(OddReader), "min_confidence": number(0.0, 1.0),
+    },
+}  # fmt: skip
+"""How each setting of each selector is drawn."""
+
+ALWAYS = {
+    "reranker", "embedder", "summarizer", "reader", "agent", "surrogate", "max_length", "config", "selector", "part",
+    "full", "max_orders",
+}  # fmt: skip
+"""Settings whose defaults would load a model, or take long."""
+# The others take a tenth of their time; and of `none` a few are enough.
+SLOW = ("none", "car", "crag", "raptor", "upper", "edc2", "prune", "sentence-threshold", "reorder")
+
+
+def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed: Any) -> Any:
+    """Build a selector with some of its settings drawn; `fixed` ones, where it takes them."""
+    draws = DRAWN[name]
+    chance = rng.choice((0.1, 0.3, 0.8))
+    settings = {key: draw(rng, tokens) for key, draw in draws.items() if key in ALWAYS or rng.random() < chance}
+    settings |= {key: value for key, value in fixed.items() if key in draws}
+    if settings.get("tree") is not None:
+        settings["embedder"] = HashEmbedder()
+    return corag.selector(name, tokens=tokens, **settings)
+
+
+# --- Candidates ---
+
+WORDS = (
+    "the", "cat", "dog", "sat", "ran", "lake", "deep", "metres", "is", "a", "of", "Varn", "310", "e.g.", "U.S.", "no",
+    "\u00e9t\u00e9", "\u2603", "\u05d0", "\u5317\u4eac",
+)  # fmt: skip
+ODD_TEXTS = (
+    "", " ", "\n\n", "\x00", ".", "a" * 150, "\u5317\u4eac\u662f\u9996\u90fd\u3002\u5f88\u5927\u3002",
+    "\u202e310\u202c deep.",
+    "One.\r\nTwo.\u2028Three.", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |", "You need:\n- a bolt. Long.\n- a nut",
+    "```\nx = 1\n\ny = 2\n```", "\U0001f469\u200d\U0001f467 at \U0001f30a.", "b\n\nb", "<|end|>", "e\u0301 \u00e9",
+)  # fmt: skip
+QUERIES = (
+    "a", "How deep is the lake?", "Why is the cat a dog?", "\x00", "the", "\u2603 \u00e9", "who?\nwhat?", "x" * 300
+)  # fmt: skip
+
+
+def drawn_text(rng: random.Random) -> str:
+    if rng.random() < 0.12:
+        return rng.choice(ODD_TEXTS)
+    sentences = [
+        " ".join(rng.choices(WORDS, k=rng.randint(1, 6))) + rng.choice((".", ".", "?", "", "\n"))
+        for _ in range(rng.choice((1, 1, 2, 3)))
+    ]
+    return " ".join(sentences)
+
+
+def drawn_candidates(rng: random.Random, count: int) -> list[Candidate]:
+    """Draw candidates with similarities of one kind; some are equal, some stand twice."""
+    kind = rng.choice(("cosine", "cosine", "cosine", "cosine", "score", "rank", None))
+    tied, ranked, titled = rng.random() < 0.2, rng.random() < 0.15, rng.random() < 0.3
+    embedder = rng.choice((None, None, "hash"))
+    found: list[Candidate] = []
+    for place in range(count):
+        if found and rng.random() < 0.08:
+            chunk = rng.choice(found).chunk
+            chunk = chunk if rng.random() < 0.5 else Chunk(f"again{place}", chunk.text)
+        elif titled:
+            text, title = drawn_text(rng), rng.choice(("", "Lake Varn", "The cat"))
+            chunk = passage(Document(f"d{place}", text, title))
+        else:
+            chunk = Chunk(f"c{place}", drawn_text(rng))
+        similarity = {"cosine": rng.uniform(-1, 1), "score": rng.uniform(-20, 20), "rank": place + 1}.get(kind or "")
+        if tied and similarity is not None:
+            similarity = round(similarity)
+        rank = place if ranked else None
+        found.append(Candidate(chunk, similarity, kind or "cosine", embedder=embedder, rank=rank))
+    if rng.random() < 0.2 and not ranked:
+        rng.shuffle(found)
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """One selection to be made.
+
+    Attributes:
+        number: All else follows from it.
+        spoilt: What was made wrong of it on purpose; empty for nothing.
+    """
+
+    number: int
+    name: str
+    selector: Any
+    tokens: TokenCounter
+    query: Any
+    candidates: Any
+    budget: Any
+    layout: Any = None
+    spoilt: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        spoilt = f", spoilt by {self.spoilt}" if self.spoilt else ""
+        return (
+            f"case {self.number}: {self.selector} counting {self.tokens.name}, {self.budget!r:.20} tokens, query "
+            f"{self.query!r:.40}, candidates {self.candidates!r:.600}{spoilt}"
+        )
+
+
+def drawn_case(number: int) -> Case:
+    """Return the case of a number.
+
+    Raises:
+        CoragError: The settings contradict each other.
+    """
+    rng = random.Random(f"case {number}")
+    tokens = rng.choice(list(COUNTERS.values()))
+    name = rng.choice([one for one in DRAWN if one not in SLOW] if rng.random() < 0.75 else list(DRAWN))
+    selector = drawn_selector(rng, name, tokens)
+    most = 6 if name in SLOW else 14
+    count = rng.choices((0, 1, 2, rng.randint(3, most)), (1, 3, 3, 20))[0]
+    if name in ("top-k", "full", "top-tokens", "naive") and rng.random() < 0.01:
+        count = 300
+    candidates = drawn_candidates(rng, count)
+    # Most budgets buy some of the candidates, but not all.
+    total = int(tokens.count([one.chunk.text for one in candidates]).sum()) + 1
+    part = min(1 + int(total * rng.uniform(0.1, 1.1)), 10**12)
+    budget = rng.choice((part, part, part, part, 1, rng.randint(1, 60), rng.randint(60, 1000), 10**12))
+    layout = rng.choice(LAYOUTS)() if rng.random() < 0.1 else None
+    return Case(number, name, selector, tokens, rng.choice(QUERIES), candidates, budget, layout)

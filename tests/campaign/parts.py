@@ -1,0 +1,89 @@
+"""Parts that cost next to nothing and misbehave: flat, windowed and broken rerankers, lost embedders, layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from corag.rerankers.scorers import JoinedTextScorer
+from corag.text.documents import SEPARATOR
+from tests.corag.rerankers.test_window import Letters
+from tests.corag.worlds import HashEmbedder, HashReranker, SetReranker
+
+
+class Flat(HashReranker):
+    """Finds everything equally good."""
+
+    name = "flat"
+
+    def score(self, query, texts):
+        return np.full(len(texts), 0.5)
+
+
+class Mean(HashReranker):
+    """Values a text by its parts, so that no order is better than another and ties abound."""
+
+    name = "mean"
+
+    def score(self, query, texts):
+        return np.array([np.mean([len(part) % 4 / 4 for part in text.split(SEPARATOR)]) for text in texts])
+
+    def scorer(self, query, chunks):
+        scorer = JoinedTextScorer(self, query, chunks)
+        scorer.order_matters = False
+        return scorer
+
+
+class Lost(HashReranker):
+    """Says of some texts that their value is no number."""
+
+    name = "lost"
+
+    def score(self, query, texts):
+        values = super().score(query, texts)
+        return np.where(values < 0.1, np.nan, values)
+
+
+class LostEmbedder(HashEmbedder):
+    """Gives some texts no direction, or vectors that are no numbers."""
+
+    def embed(self, texts):
+        vectors = super().embed(texts)
+        vectors[vectors[:, 0] > 0.9] = np.nan
+        vectors[vectors[:, 0] < -0.5] = 0
+        return vectors
+
+
+class Coarse(HashEmbedder):
+    """Four directions, so that many texts are equal."""
+
+    name = "coarse"
+
+    def embed(self, texts):
+        return np.array([np.eye(8)[len(text) % 4] for text in texts], dtype=np.float32).reshape(len(texts), 8)
+
+
+RERANKERS = (
+    HashReranker,
+    SetReranker,
+    Flat,
+    Mean,
+    lambda: "bm25",
+    lambda: Letters(window=30),
+    lambda: Letters(window=12, surcharge=2),
+)
+
+
+class Numbered:
+    """Shows what was chosen as a numbered list, in the given order or sorted."""
+
+    def __init__(self, separator: str = "\n", *, sort: bool = False, mark: str = "[{}] ") -> None:
+        self.separator, self._sort, self._mark = separator, sort, mark
+
+    def arranged(self, pieces):
+        return sorted(pieces, key=lambda piece: piece.chunk.id) if self._sort else list(pieces)
+
+    def text(self, pieces):
+        return self.separator.join(f"{self._mark.format(n)}{piece.text}" for n, piece in enumerate(pieces, start=1))
+
+
+LAYOUTS = (Numbered, lambda: Numbered("", mark=""), lambda: Numbered("\n-----\n", sort=True, mark="Source {}:\n"))

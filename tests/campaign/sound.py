@@ -1,0 +1,162 @@
+"""What every selection promises, whatever was drawn; and how many selections kept it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from corag import Candidate, Chunk
+from corag.budget import Budget
+from corag.errors import BudgetError, CoragError, InputError, ModelError, ScoringError
+from corag.text.documents import SEPARATOR
+from corag.text.tokens import counts_exactly
+from corag.text.units import UnitChunk, source_of
+from search import SearchError
+from tests.campaign.draws import Case, drawn_case
+from tests.corag.text.tokens.worlds import ChatReader
+from tests.corag.worlds import essence
+
+
+@dataclass
+class Figures:
+    """What came of many cases.
+
+    Attributes:
+        counts: Number of cases by outcome.
+        failures: What broke a promise, first ones first.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    failures: list[str] = field(default_factory=list)
+
+
+def sound(case: Case, selection: Any) -> None:
+    """Raise `AssertionError` where a selection breaks a promise."""
+    trace, chunks, count = selection.trace, selection.chunks, case.tokens.count
+    assert selection.budget_tokens == case.budget and selection.method == case.selector.name
+    cost = int(count([selection.text])[0]) if chunks else 0
+    assert selection.cost_tokens == cost <= case.budget, f"{selection.cost_tokens} stated, {cost} counted"
+    assert len(set(selection.ids)) == len(chunks), "a chunk stands twice"
+    assert math.isfinite(selection.value) and trace.select_s >= 0
+    own_tree = case.name == "raptor" and case.selector.tree is not None and case.selector.scope == "tree"
+    offered = {candidate.chunk.id: candidate.chunk.text for candidate in case.candidates}
+    for chunk in () if own_tree else chunks:
+        assert offered[source_of(chunk).id] == source_of(chunk).text, f"{chunk.id} was not offered"
+    if selection.spans and case.layout is None:
+        assert len(selection.spans) == len(chunks)
+        for chunk, (start, end) in zip(chunks, selection.spans, strict=True):
+            own = source_of(chunk).text
+            own = own[slice(*chunk.span)] if isinstance(chunk, UnitChunk) else own
+            assert selection.text[start:end] == own, "a span is not where its chunk stands"
+    if not trace.details.get("pieces") and case.layout is None and not any(isinstance(c, UnitChunk) for c in chunks):
+        assert selection.text == SEPARATOR.join(chunk.text for chunk in chunks)
+    assert len(trace.chunk_tokens) == len(trace.chunk_similarities) == len(chunks)
+    assert trace.chunk_values is None or len(trace.chunk_values) == len(chunks)
+    assert bool(trace.reason) == (not chunks) or (not chunks and case.name == "none"), "a reason without need, or none"
+    assert chunks or (cost, selection.value, selection.text) == (0, 0.0, "")
+    assert (trace.tokens_estimated is None) == counts_exactly(case.tokens, selection.text)
+    json.dumps(trace.to_dict(), allow_nan=False)
+
+
+def same_again(case: Case, selection: Any, how: int) -> None:
+    """Raise `AssertionError` unless the same comes of a selector built anew, of many at once, or of a task."""
+    if how == 0:
+        again = drawn_case(case.number)
+        found = again.selector.select(again.query, again.candidates, again.budget, layout=again.layout)
+        assert essence(found) == essence(selection), "not the same again"
+        noted, before = (replace(one.trace, select_s=0, result=None) for one in (found, selection))
+        assert noted == before or noted.to_dict() == before.to_dict(), "not the same trace again"
+    elif how == 1 and case.layout is None:
+        others = [case.candidates, case.candidates[::2], []]
+        together = case.selector.select_many([case.query] * 3, others, case.budget)
+        alone = [case.selector.select(case.query, one, case.budget) for one in others]
+        assert [*map(essence, together)] == [*map(essence, alone)], "many at once choose otherwise"
+        assert essence(together[0]) == essence(selection), "many at once choose otherwise"
+    elif how == 2 and case.layout is None:
+        found = asyncio.run(case.selector.aselect(case.query, case.candidates, case.budget))
+        assert essence(found) == essence(selection), "a task chooses otherwise"
+    elif how == 3 and case.layout is None:
+        reader = ChatReader(case.tokens)
+        try:
+            found = Budget(case.budget, reader).select(case.selector, case.query, case.candidates)
+        except InputError as error:
+            assert "leaves no room" in str(error)
+        else:
+            prompt = int(case.tokens.count([reader.prompt(case.query, found.text)])[0])
+            assert not found.chunks or prompt <= case.budget, f"the prompt costs {prompt}"
+
+
+def spoil(case: Case, rng: random.Random) -> Case:
+    """Return a case with one thing wrong."""
+    some = [*case.candidates, Candidate(Chunk("other", "some other text"), 0.5)]
+    place = rng.randrange(len(some))
+    one = some[place]
+
+    def having(**changes: Any) -> list[Any]:
+        return [*some[:place], replace(one, **changes), *some[place + 1 :]]
+
+    wrong: dict[str, dict[str, Any]] = {
+        "a similarity": {"candidates": having(similarity=rng.choice([math.nan, math.inf, -math.inf, "0.5", [1], 1j]))},
+        "an id": {"candidates": [*some, Candidate(Chunk(one.chunk.id, one.chunk.text + " and more"), 0.5)]},
+        "a kind": {"candidates": [Candidate(Chunk("x", "x y"), 0.5, "score"), Candidate(Chunk("y", "y x"), 0.5)]},
+        "a candidate": {"candidates": [*some, rng.choice(["text", None, ("id", "text"), one.chunk, {"text": "x"}, 3])]},
+        "candidates": {"candidates": rng.choice([None, "text", 3, b"x"])},
+        "a budget": {"budget": rng.choice([0, -1, 1.5, True, None, "10", math.nan, 10**12 + 1, 2**70])},
+        "a query": {"query": rng.choice(["", " \n", None, 3, b"a?", ["a?"]])},
+    }
+    kind = rng.choice(list(wrong))
+    return replace(case, spoilt=kind, **wrong[kind])
+
+
+def one_line(error: CoragError) -> None:
+    """Raise `AssertionError` unless an error is one line that says something."""
+    said = str(error)
+    assert len(said) > 20 and "\n" not in said and "please report" not in said, f"no clear line: {said!r}"
+
+
+def tried(number: int, figures: Figures) -> None:
+    """Draw a case, make its selection and see whether it keeps all promises."""
+    case: Case | None = None
+    try:
+        try:
+            case = drawn_case(number)
+        except CoragError as error:
+            one_line(error)
+            figures.counts["settings refused"] += 1
+            return
+        rng = random.Random(f"checks of {number}")
+        if rng.random() < 0.04:
+            case = spoil(case, rng)
+        before = list(case.candidates) if isinstance(case.candidates, list) else None
+        try:
+            selection = case.selector.select(case.query, case.candidates, case.budget, layout=case.layout)
+        except (InputError, ModelError, ScoringError, SearchError) as error:
+            one_line(error)
+            figures.counts["spoilt and refused" if case.spoilt else "refused"] += 1
+            return
+        assert not case.spoilt, "accepted"
+        assert case.candidates == before, "the candidates were changed"
+        sound(case, selection)
+        figures.counts[f"counted by {case.tokens.name}"] += 1
+        figures.counts[f"chosen by {case.name}"] += 1
+        figures.counts["empty" if not selection.chunks else "with chunks"] += 1
+        same_again(case, selection, rng.choice((0, 0, 1, 3, 4, 4, 4, 4, 4, 2 if rng.random() < 0.1 else 4)))
+    except Exception as error:  # noqa: BLE001  (whatever comes is a finding)
+        exceeded = isinstance(error, BudgetError)
+        figures.counts["budget exceeded" if exceeded else "broken"] += 1
+        figures.failures.append(f"{case or f'case {number}'}: {type(error).__name__}: {error}")
+
+
+def campaign(numbers: Iterable[int]) -> Figures:
+    """Try the cases of all numbers."""
+    figures = Figures()
+    for number in numbers:
+        tried(number, figures)
+        figures.counts["cases"] += 1
+    return figures

@@ -1,0 +1,70 @@
+"""Selections drawn at random over all selectors, settings and token counters: no budget is exceeded, nothing breaks.
+
+A case that fails is named by its number: `tried(NUMBER, Figures())` of `tests.campaign.sound` does it again.
+"""
+
+import inspect
+import logging
+import random
+import time
+
+import numpy as np
+import pytest
+
+import corag
+from corag import Candidate, Chunk
+from corag.errors import CoragError
+from tests.campaign.counters import COUNTERS
+from tests.campaign.draws import DRAWN, drawn_selector
+from tests.campaign.sound import campaign
+from tests.effort import CAMPAIGN
+
+pytestmark = pytest.mark.slow
+
+NUM_CASES = 1_000_000 if CAMPAIGN else 10_000
+NUM_PARTS = 400 if CAMPAIGN else 20
+NOT_DRAWN = {"tokens", "store", "settings"}
+"""Settings that every case draws by itself, that name a file, or that belong to another selector."""
+
+
+@pytest.fixture(autouse=True)
+def silent(caplog):
+    """Warnings of small budgets and failed summaries are many."""
+    caplog.set_level(logging.ERROR)
+
+
+@pytest.mark.parametrize("part", range(NUM_PARTS))
+def test_selections_keep_their_promises(part, figure):
+    figures = campaign(range(part * NUM_CASES // NUM_PARTS, (part + 1) * NUM_CASES // NUM_PARTS))
+    for name, number in figures.counts.items():
+        figure(f"selections: {name}", number)
+    counts = figures.counts
+    assert not figures.failures, f"{len(figures.failures)} failures, the first:\n" + "\n".join(figures.failures[:3])
+    # Refusals are many enough to be tested and few enough to leave something to select.
+    assert 0 < counts["spoilt and refused"] < counts["cases"] / 10 and counts["with chunks"] > counts["cases"] / 2
+
+
+def test_every_setting_of_every_selector_is_drawn():
+    assert len(COUNTERS) == 19
+    for name in corag.SELECTORS.names:
+        takes = set(inspect.signature(corag.SELECTORS.builder(name)).parameters)
+        assert takes - NOT_DRAWN == set(DRAWN[name]), name
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_thousands_of_candidates(name, figure):
+    rng = random.Random(name)
+    about = [rng.choice(["lakes", "mills", "glass"]) for _ in range(200 if name == "raptor" else 2000)]
+    texts = [f"Text {place} is about {word} {place % 700}." for place, word in enumerate(about)]
+    cosines = np.linspace(0.9, 0.1, len(texts)).tolist()
+    pool = [Candidate(Chunk(f"c{place}", text), cosines[place]) for place, text in enumerate(texts)]
+    tokens = COUNTERS["characters"]
+    begun_s = time.perf_counter()
+    for _ in range(3):
+        try:
+            selection = drawn_selector(rng, name, tokens).select("Which glass?", pool, 900)
+            assert selection.cost_tokens == len(selection.text) <= 900
+        except CoragError as error:
+            assert "\n" not in str(error)
+    figure("selections: from 2,000 candidates", 3)
+    assert time.perf_counter() - begun_s < 60
