@@ -63,19 +63,19 @@ def evaluate_agent(config: Any) -> None:
     from experiments.agents.evaluate import evaluate_agent
 
     evaluate_agent(config)
-    say(f"written to {config.out}", stderr())
+    say(f"all figures in {config.out}: report.html, result.md and result.json", stderr())
 
 
 def sweep(config: Any) -> None:
     """Train with every combination of some settings."""
-    from experiments.agents.sweep import MARKDOWN_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
+    from experiments.agents.sweep import PAGE_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
 
     if config.wandb_sweep is not None:
         write_wandb_sweep(config, config.wandb_sweep)
         say(f"W&B sweep in {config.wandb_sweep}; start it with: wandb sweep {config.wandb_sweep}")
         return
     sweep(config)
-    say(f"summary in {config.base.out}: {SUMMARY_FILE} and {MARKDOWN_FILE}")
+    say(f"report and figures in {config.base.out}: {PAGE_FILE} and {SUMMARY_FILE}")
 
 
 def train_adapter(config: Any) -> None:

@@ -20,7 +20,7 @@ from corag.errors import InputError
 from corag.models.runtime import WHERE, in_runtime
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
 from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
-from experiments.agents.report import markdown, plot, show, to_wandb
+from experiments.agents.report import HELD_OUT, markdown, page, plot, show, to_wandb
 from experiments.agents.targets import learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, AgentSettings, TrainAgentConfig, parts_of
 from experiments.data.config import comma_separated
@@ -31,7 +31,6 @@ from experiments.run.journal import Journal, fingerprint, versions, write_atomic
 logger = logging.getLogger(__name__)
 
 Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
-HELD_OUT = "held-out"
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
 NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet", *WHERE)
@@ -42,7 +41,7 @@ NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet",
 class EvaluateAgentConfig(AgentSettings):
     """Compare the configuration agent with baselines, ablations and the oracle.
 
-    Writes `result.json`, `result.md` and `agents.svg` into `out`. `split_seed` chooses the test questions.
+    Writes `report.html`, `result.json`, `result.md` and `agents.svg` into `out`. `split_seed` chooses what is tested.
 
     Attributes:
         methods: Methods, separated by commas; by default all.
@@ -129,7 +128,11 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     configurations = [asdict(configuration) for configuration in arrays.configurations]
     content = [arrays.ids, configurations, [metadata.get("work") for metadata in arrays.metadata]]
     work = fingerprint([settings, fingerprint(content), versions()])
-    parts = list(_parts(arrays, config))
+    if not (parts := list(_parts(arrays, config))):
+        raise InputError(
+            f"protocols is {config.protocols!r}, which needs labels of two data folders, and {config.labels} has one; "
+            "add held-out, or label a second folder"
+        )
     jobs = [(part, name, seed) for part in parts for name in part.methods for seed in range(config.seeds)]
     with Journal(out / "journal.jsonl", work) as journal, progress("compare", quiet=config.quiet) as report:
         for number, (part, name, seed) in enumerate(jobs, start=1):
@@ -152,6 +155,7 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     write_atomically(out / "result.json", json.dumps(result, indent=1) + "\n")
     write_atomically(out / "result.md", markdown(result))
     write_atomically(out / "agents.svg", plot(result))
+    write_atomically(out / "report.html", page(result))
     if config.logger == "wandb":
         to_wandb(result, out)
     if not config.quiet:

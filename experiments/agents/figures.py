@@ -15,6 +15,7 @@ from experiments.agents.targets import TargetConfig, quality, utility
 from experiments.labels.arrays import FloatArray, LabelArrays
 
 RESAMPLES = 10_000
+SIGNIFICANT = 0.05
 BASE, CEILING = "best-single", "oracle"
 COSTS = ("cost_tokens", "latency_ms", "orders_scored")
 

@@ -11,7 +11,7 @@ import re
 import shlex
 import time
 from argparse import ArgumentError
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -21,21 +21,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import agent
-from corag.cli.console import progress, say, stdout, table
+from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import to_json
+from experiments.agents.sweep_report import METRIC, markdown, page, said, show
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.arrays import label_paths
 from experiments.run.journal import fingerprint, finished_record, write_atomically
-from experiments.run.tables import markdown_table
 
-RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE = "run.json", "summary.json", "summary.md"
-SEED, METRIC = "training.seed", "val_regret"
+RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE, PAGE_FILE = "run.json", "summary.json", "summary.md", "report.html"
+SEED = "training.seed"
 OWN = (SEED, "out", "quiet")
 """What a sweep sets itself, and no setting may vary."""
-COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch", "seconds": "s a run"}
-"""Figures of the printed table and their headings; `summary.json` has all."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +76,14 @@ class Run(NamedTuple):
 
 @in_runtime
 def sweep(config: SweepConfig) -> dict[str, Any]:
-    """Train what is not trained yet, and write `summary.json` and `summary.md` into the sweep's folder.
+    """Train what is not trained yet; write `report.html`, `summary.json` and `summary.md` into the sweep's folder.
 
     A run that cannot be trained (a loss that is not finite, nothing to learn) is recorded with its error; the others go
     on.
 
     Returns:
         The content of `summary.json`: a row for each combination, best first, with the `figures` of the best epochs:
-        mean, standard deviation (over seeds, n - 1), lowest and highest.
+        mean, standard deviation (over seeds, n - 1), lowest and highest; and the regret `by_seed`.
 
     Raises:
         InputError: A name or value is wrong, or there are no validation questions to compare by.
@@ -108,13 +106,9 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     out = Path(config.base.out)
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
     write_atomically(out / MARKDOWN_FILE, markdown(summary))
+    write_atomically(out / PAGE_FILE, page(summary, out.name))
     if not config.quiet:
-        names = {name: name for name in config.vary}
-        stdout().print(table(list(_cells(summary)), {**names, "runs": "runs", **COLUMNS}, title=out.name))
-        for row in summary["rows"]:
-            if row["errors"]:
-                failed = f"{len(row['errors'])} of {row['runs']} runs with {_said(row['settings'])}"
-                say(f"{failed} could not be trained; the first: {row['errors'][0]}")
+        show(summary, out.name)
     return summary
 
 
@@ -151,7 +145,7 @@ def with_settings(config: TrainAgentConfig, changes: Mapping[str, Any]) -> Train
     try:
         parsed = _parser().parse_object({**flat, **changes})
     except ArgumentError as error:
-        raise InputError(f"{_said(changes)} cannot be: {' '.join(str(error).split())}") from error
+        raise InputError(f"{said(changes)} cannot be: {' '.join(str(error).split())}") from error
     return TrainAgentConfig(**vars(_parser().instantiate(parsed)))
 
 
@@ -192,17 +186,11 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 "settings": of_group[0]["settings"],
                 "runs": len(of_group),
                 "errors": [record["error"] for record in of_group if "error" in record],
+                "by_seed": {str(one["seed"]): one["figures"][METRIC] for one in of_group if "figures" in one},
                 "figures": {name: _spread([one[name] for one in found if name in one]) for name in names},
             }
         )
     return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
-
-
-def markdown(summary: Mapping[str, Any]) -> str:
-    """Return the summary as a Markdown table."""
-    names = [*summary["vary"], "runs", *COLUMNS]
-    headings = [*(f"`{name}`" for name in summary["vary"]), "runs", *COLUMNS.values()]
-    return markdown_table(headings, [[row[name] for name in names] for row in _cells(summary)]) + "\n"
 
 
 def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
@@ -276,26 +264,3 @@ def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
 def _spread(values: Sequence[float]) -> dict[str, float]:
     sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return {"mean": float(np.mean(values)), "sd": sd, "min": min(values), "max": max(values)}
-
-
-def _cells(summary: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    for row in summary["rows"]:
-        failed = len(row["errors"])
-        yield {
-            **{name: str(value) for name, value in row["settings"].items()},
-            "runs": f"{row['runs']}, {failed} failed" if failed else str(row["runs"]),
-            **{name: _figure(name, row["figures"].get(name)) for name in COLUMNS},
-        }
-
-
-def _figure(name: str, spread: Mapping[str, float] | None) -> str:
-    if spread is None:
-        return "-"
-    if name == "seconds":
-        return f"{spread['mean']:.1f}"
-    digits = 4 if name.startswith("val_") else 1
-    return f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}"
-
-
-def _said(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in settings.items()) or "these settings"

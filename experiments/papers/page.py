@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from corag.optional import require
-from corag.text.visible import visible
 from experiments.papers.results import Measured
 from experiments.papers.tables import OWN, Sheet, markdown, notes, sheets
 from experiments.run.journal import PAGE, output_file, write_atomically
+from experiments.run.page import Cell, Drawing, Table, bold, render
 
 TITLE = "Tables and figures of the papers"
+LONG = 40
+"""Characters of a cell that is broken into lines."""
 
 
 @dataclass
@@ -75,28 +75,7 @@ def failed_section(name: str, title: str, error: str) -> Section:
 
 def write_page(folder: Path, sections: Sequence[Section], summary: str) -> Path:
     """Write `index.html` and `index.md` into a folder, and return the first."""
-    jinja = require("jinja2", "experiments")
-    markup = jinja.utils.markupsafe.Markup
-    environment = jinja.Environment(
-        autoescape=True, finalize=lambda value: visible(value) if type(value) is str else value
-    )
-
-    def bold(text: str) -> Any:
-        return markup(re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", str(jinja.utils.markupsafe.escape(visible(text)))))
-
-    environment.filters["bold"] = bold
-    template = (Path(__file__).parent / "templates" / "studies.html").read_text(encoding="utf-8")
-    shown = [
-        {
-            **{name: getattr(one, name) for name in ("name", "title", "claim", "paper", "notes", "failed")},
-            "svg": markup(_own_ids(one.svg, one.name)),
-            "sheets": [
-                {"caption": s.caption, "headings": s.headings, "lines": s.lines, "own": OWN} for s in one.sheets
-            ],
-        }
-        for one in sections
-    ]
-    html = environment.from_string(template).render(title=TITLE, summary=summary, studies=shown)
+    html = render("studies.html", title=TITLE, summary=summary, studies=[_study(one) for one in sections])
     page = output_file(str(folder / "index.html"), PAGE)
     write_atomically(page, html)
     body = "\n".join(one.markdown for one in sections)
@@ -104,9 +83,13 @@ def write_page(folder: Path, sections: Sequence[Section], summary: str) -> Path:
     return page
 
 
-def _own_ids(svg: str, name: str) -> str:
-    """Return a figure whose ids no other figure of the page has: they are what its clips and marks refer to."""
-    mark = re.sub(r"\W+", "-", name)
-    svg = re.sub(r'\bid="([^"]+)"', rf'id="{mark}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]+)\)", rf"url(#{mark}-\1)", svg)
-    return re.sub(r'href="#([^"]+)"', rf'href="#{mark}-\1"', svg)
+def _study(one: Section) -> dict[str, Any]:
+    """Return what the template shows of a study."""
+    shown = {name: getattr(one, name) for name in ("name", "title", "claim", "paper", "notes", "failed")}
+    tables = [Table(sheet.caption, sheet.headings, [_row(line) for line in sheet.lines]) for sheet in one.sheets]
+    return {**shown, "drawing": Drawing(one.name, one.svg), "tables": tables}
+
+
+def _row(line: Sequence[str]) -> list[Cell]:
+    row_kind = "paper" if OWN in "".join(line) else ""
+    return [Cell(bold(text), f"{row_kind} text".strip() if len(text) > LONG else row_kind) for text in line]

@@ -12,7 +12,8 @@ from corag.selectors.corag.routing import FREE, Router
 from experiments.protocol.leads import Lead
 from experiments.routing.arrays import KindLabels
 from experiments.routing.evaluate import PROTOCOLS, Held, ceiling
-from experiments.tune.dial import dial_table
+from experiments.run.tables import markdown_table
+from experiments.tune.dial import DIAL, dial_rows
 
 COMPARED = ("naive(reranker=bm25)", "top-tokens")
 SHOWN = {"f1": "F1", "evidence_recall": "evidence recall", "full_evidence": "full evidence", "cost_tokens": "tokens"}
@@ -79,7 +80,7 @@ Figures on {PROTOCOLS["choosing"] if "choosing" in found else PROTOCOLS["documen
 What is chosen for the same questions as the price of tokens (of a whole budget) or of time (of a second) rises;
 `prefer` is a name, or a price of tokens. Quality counts no price. ![quality against tokens and time](dial.svg)
 
-{dial_table(shown.curve())}
+{markdown_table(DIAL, dial_rows(shown.curve()))}
 
 ## How it was made
 

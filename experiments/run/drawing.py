@@ -30,11 +30,14 @@ def quality_plot(
     results: Mapping[str, Sequence[Result]],
     metrics: Sequence[str] = PANELS,
     intervals: Mapping[tuple[int, str, str], Interval] | None = None,
+    *,
+    narrow: bool = False,
 ) -> str:
     """Return an SVG of quality against mean tokens: a panel for each metric, a line for each method, a mark a budget.
 
     `results` has for each set of questions one result a budget. Several sets have a column of panels each. A metric
-    that no method has a value of is left out. `intervals` by budget, method and metric are drawn as bars.
+    that no method has a value of is left out. `intervals` by budget, method and metric are drawn as bars. A `narrow`
+    figure of one panel is read on a telephone, too: the names stand below it.
     """
     rows = [row for of_set in results.values() for result in of_set for row in result["methods"]]
     metrics = [metric for metric in metrics if any(row.get(metric) is not None for row in rows)] or metrics[:1]
@@ -43,9 +46,11 @@ def quality_plot(
     styles = _styles([row["method"] for row in rows])
     height = 3.5 * len(panels) / columns
     # Long names stand below the panels, others beside them, where they may be higher than the panels.
-    below = 0.22 * len(styles) + 0.1 if max(map(len, styles)) > LONGEST_BESIDE else 0.0
+    below = 0.22 * len(styles) + 0.1 if narrow or max(map(len, styles)) > LONGEST_BESIDE else 0.0
     beside = 0.0 if below else 2.4
-    figure = new_figure(3.9 * columns + beside, height + below if below else max(height, 0.5 + 0.19 * len(styles)))
+    figure = new_figure(
+        (4.8 if narrow else 3.9) * columns + beside, height + below if below else max(height, 0.5 + 0.19 * len(styles))
+    )
     axes = figure.subplots(len(panels) // columns, columns, squeeze=False)
     lines: dict[str, Any] = {}
     for panel, (name, metric) in zip(axes.flat, panels, strict=True):
@@ -106,6 +111,42 @@ def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
         styles[method] = {**looks[group], "color": COLORS[color], "marker": MARKERS[(group + turn) % len(MARKERS)]}
         numbers[group] += 1
     return styles
+
+
+def interval_plot(
+    labels: Sequence[str],
+    values: Sequence[float],
+    bounds: Sequence[tuple[float, float] | None],
+    axis_label: str,
+    *,
+    points: Sequence[Sequence[float]] = (),
+    marked: int = 0,
+) -> str:
+    """Return an SVG with a line for each value: a dot, its interval, and the points that it is the mean of.
+
+    Args:
+        labels: What each value is of.
+        values: The values.
+        bounds: Lower and upper end of each interval, where it is known.
+        axis_label: What the values are.
+        points: Values that each is the mean of.
+        marked: Place of the one that stands out.
+    """
+    figure = new_figure(5.2, 1.0 + 0.32 * len(labels))
+    axis = figure.subplots()
+    for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
+        color = COLORS[1] if place == marked else COLORS[0]
+        errors = None if bound is None else [[max(0.0, value - bound[0])], [max(0.0, bound[1] - value)]]
+        axis.errorbar(value, place, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
+    for place, of_one in enumerate(points):
+        axis.plot(of_one, [place] * len(of_one), "|", color="#555555", markersize=7)
+    axis.set_yticks(range(len(labels)), list(map(_label, labels)), fontsize=7.5)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+    axis.set_xlabel(axis_label)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.grid(alpha=0.3)
+    figure.tight_layout()
+    return to_svg(figure)
 
 
 def tree_plot(reply: Reply) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from corag.errors import CoragError, DataError
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from experiments.evaluation.averages import OF_ANSWERS, Row
 from experiments.evaluation.leads import Interval, gain, paired
+from experiments.run.page import Cell, Table, with_interval
 from experiments.run.tables import FIGURES, Result, figure_of
 
 CHALLENGER, BOUND = "corag", "upper"
@@ -82,14 +83,14 @@ class Headline:
         figure: Name of the figure that methods are compared by.
         verdict: One sentence; empty where there is one method only.
         leads: One for each budget.
-        table: Headings and cells, a line for each budget and method.
+        table: A line for each budget and method.
         intervals: Of each figure of each method at each budget: `(budget, method, figure)`.
     """
 
     figure: str
     verdict: str
     leads: tuple[Lead, ...]
-    table: Mapping[str, Any]
+    table: Table
     intervals: Mapping[tuple[int, str, str], Interval]
 
 
@@ -178,27 +179,25 @@ def _verdict(results: Sequence[Result], leads: Sequence[Lead], figure: str) -> s
     return f"{leads[0].challenger} {judgement} ({what}): {'; '.join(map(str, leads))}."
 
 
-def _table(
-    results: Sequence[Result], figure: str, intervals: Mapping[tuple[int, str, str], Interval]
-) -> dict[str, Any]:
+def _table(results: Sequence[Result], figure: str, intervals: Mapping[tuple[int, str, str], Interval]) -> Table:
     names = [figure, *(name for name in HEADLINE if name != figure)]
     shown = [
         name for name in names if any(row.get(name) is not None for result in results for row in result["methods"])
     ]
-    lines = []
+    lines: list[list[Cell | str]] = []
     for result in results:
         budget = result["budget_tokens"]
         values = {row["method"]: figure_of(row, figure, result["queries"]) for row in result["methods"]}
         ranked = sorted(values, key=lambda name: -(values[name] if values[name] is not None else -np.inf))
         of_method = {row["method"]: row for row in result["methods"]}
         for place, method in enumerate(ranked):
-            cells = []
+            cells: list[str] = []
             for name in shown:
                 text = FIGURES[name].text(figure_of(of_method[method], name, result["queries"]))
                 around = intervals.get((budget, method, name)) if name == figure else None
-                cells.append(text if around is None else f"{text} ({around.low:.3f} to {around.high:.3f})")
-            lines.append([str(budget) if place == 0 else "", method, *cells])
-    return {"headings": ["budget", "method", *(FIGURES[name].heading for name in shown)], "rows": lines}
+                cells.append(text if around is None else with_interval(text, f"{around.low:.3f}", f"{around.high:.3f}"))
+            lines.append([str(budget) if place == 0 else "", Cell(method, "text"), *cells])
+    return Table("Each method, best first", ["budget", "method", *(FIGURES[name].heading for name in shown)], lines)
 
 
 class Piece(NamedTuple):

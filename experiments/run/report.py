@@ -11,31 +11,26 @@ from typing import Any
 
 from corag.checks import check_count
 from corag.errors import DataError, InputError
-from corag.optional import require
 from corag.reply import Reply
-from corag.text.visible import visible
 from experiments.data.config import comma_separated
 from experiments.run.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
 from experiments.run.headline import MOST_CASES, MOST_QUESTIONS, Case, Headline, Rows, cases, headline, read_rows
 from experiments.run.journal import PAGE, output_file, write_atomically
+from experiments.run.page import Cell, Drawing, Table, render
 from experiments.run.tables import FIGURES, MOST_COLUMNS, Result, figure_of, figures_of, remarks
 
 REPORT_PANELS = ("f1", "evidence_recall")
-"""What the figure shows against tokens."""
-CAPTIONS = {
-    "quality": (
-        "Quality against tokens",
-        "One line per method, one mark per budget. Up is better, left is cheaper. Bars: 95% intervals over resampled "
-        "questions, where the rows of single questions are there.",
-    ),
-    "tree": (
-        "One policy tree",
-        "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value "
-        "on the search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. "
-        f"Of each node's children the best {MAX_CHILDREN_DRAWN} are drawn.",
-    ),
-}
-"""Heading and caption of each figure."""
+"""What figures show against tokens: the one that methods are compared by leads, others are folded."""
+QUALITY = (
+    "One line per method, one mark per budget. Up is better, left is cheaper. Bars: 95% intervals over resampled "
+    "questions, where the rows of single questions are there."
+)
+TREE = (
+    "Each node adds one candidate (numbered by the retriever's rank) to its parent's order; below it the value on the "
+    "search's scale, on which this question's single candidates span 0 to 1. Orange: the chosen order. Of each node's "
+    f"children the best {MAX_CHILDREN_DRAWN} are drawn."
+)
+"""Captions."""
 
 
 @dataclass(frozen=True)
@@ -118,36 +113,43 @@ def write_report(
         title: Heading of the page.
         reply: A reply by method `corag`, whose policy tree is drawn.
     """
-    jinja = require("jinja2", "experiments")
-    template = (Path(__file__).parent / "templates" / "report.html").read_text(encoding="utf-8")
     both = sorted(zip(results, rows or [None] * len(results), strict=True), key=lambda pair: pair[0]["budget_tokens"])
     ordered, of_questions = [result for result, _ in both], [of_one for _, of_one in both]
     head = headline(ordered, of_questions)
-    panels = (head.figure, *(name for name in REPORT_PANELS if name != head.figure))
-    drawings = {"quality": quality_plot({"": ordered}, panels, head.intervals)}
+    panels = [head.figure, *(name for name in REPORT_PANELS if name != head.figure and _known(ordered, name))]
+    drawings = {
+        name: Drawing(
+            f"{FIGURES[name].heading} against tokens",
+            quality_plot({"": ordered}, [name], head.intervals, narrow=True),
+            QUALITY,
+        )
+        for name in panels
+    }
     if reply is not None and reply.selection.trace.result is not None and reply.selection.trace.result.tree is not None:
-        drawings["tree"] = tree_plot(reply)
+        drawings["tree"] = Drawing("One policy tree", tree_plot(reply), TREE)
     first = ordered[0]
-    page = jinja.Environment(autoescape=True, finalize=_shown).from_string(template)
-    html = page.render(
+    page = render(
+        "report.html",
         title=title,
         verdict=head.verdict,
         summary=f"{first['queries']} questions of split {first['split']}.",
+        lead=drawings[head.figure],
         headline=head.table,
-        tables=[_table(result) for result in ordered],
         remarks=remarks(ordered),
-        figures={
-            name: {"title": CAPTIONS[name][0], "svg": jinja.utils.markupsafe.Markup(svg), "caption": CAPTIONS[name][1]}
-            for name, svg in drawings.items()
-        },
         contests=_contests(ordered, of_questions, head),
+        folded=[*(drawings[name] for name in panels[1:]), *(_table(result) for result in ordered)],
+        tree=drawings.get("tree"),
         example=reply.to_dict() if reply is not None else None,
         note="Versions: " + ", ".join(f"{name} {version}" for name, version in first["versions"].items()),
     )
-    write_atomically(path, html)
-    for name, svg in drawings.items():
-        write_atomically(path.with_name(f"{path.stem}-{name}.svg"), svg)
+    write_atomically(path, page)
+    for name, drawing in drawings.items():
+        write_atomically(path.with_name(f"{path.stem}-{'quality' if name == head.figure else name}.svg"), drawing.svg)
     return path
+
+
+def _known(results: Sequence[Result], name: str) -> bool:
+    return any(row.get(name) is not None for result in results for row in result["methods"])
 
 
 def _contests(results: Sequence[Result], rows: Sequence[Rows | None], head: Headline) -> list[dict[str, Any]]:
@@ -183,22 +185,17 @@ def _with_contexts(of_one_sort: Sequence[Case]) -> list[Case]:
     return [case for case in of_one_sort[:MOST_CASES] if case.ours.chunks or case.theirs.chunks]
 
 
-def _shown(value: Any) -> Any:
-    """Return what a page shows for a value: a text without control characters."""
-    return visible(value) if type(value) is str else value
-
-
-def _table(result: Result) -> dict[str, Any]:
-    """Return headings and cells: a column for each method, or where there are many a line for each."""
+def _table(result: Result) -> Table:
+    """Return a column for each method, or where there are many a line for each."""
     methods = result["methods"]
-    lines = [[{"text": text, "best": False} for text in ("", *(row["method"] for row in methods))]]
+    lines = [[Cell(text) for text in ("", *(row["method"] for row in methods))]]
     for name, figure in figures_of(result).items():
         values = [figure_of(method, name, result["queries"]) for method in methods]
         known = {value for value in values if value is not None}
         best = max(known, key=lambda value: figure.better * value) if figure.better and len(known) > 1 else None
-        cells = [{"text": figure.text(value), "best": best is not None and value == best} for value in values]
-        lines.append([{"text": figure.heading, "best": False}, *cells])
+        cells = [Cell(figure.text(value), "best" if best is not None and value == best else "") for value in values]
+        lines.append([Cell(figure.heading), *cells])
     if len(methods) > MOST_COLUMNS:
         lines = [list(line) for line in zip(*lines, strict=True)]
-    headings = [cell["text"] for cell in lines[0]]
-    return {"title": f"Budget {result['budget_tokens']} tokens", "headings": headings, "rows": lines[1:]}
+    headings = [cell.text for cell in lines[0]]
+    return Table(f"Budget {result['budget_tokens']} tokens", headings, lines[1:], "Bold: the best of a figure.")

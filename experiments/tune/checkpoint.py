@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,25 +13,20 @@ from corag.optional import require
 from corag.selectors.corag.routing import Kind, Router, Worth
 from corag.selectors.corag.tuned import CENTRES, CONFIG_FILE, FIGURES, FORM, FORMAT_VERSION, WEIGHTS_FILE
 from corag.text.visible import to_json
+from experiments.run.drawing import interval_plot
 from experiments.run.journal import write_atomically
+from experiments.run.page import Cell, Drawing, Table, render
+from experiments.run.tables import markdown_table
 from experiments.tune.config import TuneConfig
 from experiments.tune.configurations import Configuration
-from experiments.tune.dial import dial_table, plot_dial
+from experiments.tune.dial import DIAL, dial_rows, plot_dial
 
 if TYPE_CHECKING:
     from experiments.tune.tune import Tuned
 
 COLUMNS = {"f1": "F1", "rougeL": "ROUGE-L", "evidence_recall": "evidence recall", "cost_tokens": "tokens"}
-PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>{title}</title>
-<style>
-body{{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}}
-td,th{{padding:.1em .6em;text-align:left}}
-table{{border-collapse:collapse}}tr:nth-child(even){{background:#f4f4f4}}</style>
-{body}</html>
-"""
-
-
+MOST_DRAWN = 16
+"""Configurations in the figure, those of the highest gains."""
 ONE_KIND = Kind("all", "your questions")
 
 
@@ -61,7 +55,7 @@ def write_checkpoint(out: Path, found: Tuned, config: TuneConfig, record: Mappin
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "README.md", text)
     write_atomically(out / "dial.svg", svg := plot_dial(found.curve))
-    write_atomically(out / "report.html", page(text, svg))
+    write_atomically(out / "report.html", page(found, config, svg))
     write_router(out, names, router, content)
 
 
@@ -102,25 +96,11 @@ def _plain(worth: Worth) -> dict[str, Any]:
 def report(found: Tuned, config: TuneConfig) -> str:
     """Return the page about a tuning, as Markdown."""
     chosen = found.chosen
-    shown = [name for name in COLUMNS if any(name in of_one for of_one in found.means.values())]
-    header = ["configuration", *(COLUMNS[name] for name in shown), "own gain", "shrunken gain", "own share"]
-    rows = []
-    for name in sorted(found.names, key=lambda name: -_gain(found, name)):
-        figures = [_number(found.means[name].get(figure), 0 if figure == "cost_tokens" else 3) for figure in shown]
-        one = chosen.estimates.get(name)
-        gains = ["", "", ""] if one is None else [_signed(one.own), _signed(one.posterior), f"{one.weight:.0%}"]
-        mark = f"**`{name}`**" if name == chosen.configuration else f"`{name}`"
-        rows.append([mark, *figures, *gains])
-    table = "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
-    answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
-    sealed = f" {found.sealed} sealed questions were left out." if found.sealed else ""
-    weights = f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}"
+    header, rows = _table(found)
+    for row in rows:
+        row[0] = f"**`{row[0]}`**" if row[0] == chosen.configuration else f"`{row[0]}`"
     retrieval = Configuration.parse(chosen.configuration).retrieval
-    power = "Every fold chose the default."
-    if chosen.lead.visible:
-        power = f"A lead of {chosen.lead.visible:.3f} would have been seen in four of five such tests."
     methods = f'"corag,corag(agent={config.out})"' + (f" --retrieval {retrieval}" if retrieval else "")
-    counted = "" if config.prefer == "quality" else f" Preferred: {config.prefer}."
     return f"""\
 # Tuned on {Path(config.data).resolve().name}
 
@@ -133,33 +113,95 @@ corag ask "..." --agent {config.out}
 corag evaluate --data {config.data} --methods {methods} --budget {config.budget} --out result.json
 ```
 
-{found.questions} questions in {found.groups} groups that share documents, {config.budget} tokens of context.{sealed}
-Quality: {answer} of the answer by `{config.reader}` and evidence recall, with weights {weights}.{counted}
+{_measured(found, config)}
 
-{table}
+{markdown_table(header, rows)}
 
-Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, weighed
-against what other kinds of questions say; the own share is the weight of these questions. The highest shrunken gain is
-chosen.
+{_gains(found)}
 
-On questions that took no part in the choice (cross-validation, questions that share documents together): {chosen.lead}.
-{power}
+{_tested(found)}
 
 ## The dial
 
 What is chosen as the price of tokens (of a whole budget) or of time (of a second) rises, on these questions;
 `--prefer NAME` or `--prefer PRICE` sets it when the checkpoint is used.
 
-{dial_table(found.curve)}
+{markdown_table(DIAL, dial_rows(found.curve))}
 """
 
 
-def page(markdown: str, figure: str = "") -> str:
-    """Return a page in HTML, with a figure (SVG) at its end."""
-    from markdown_it import MarkdownIt
+def page(found: Tuned, config: TuneConfig, dial: str) -> str:
+    """Return the page about a tuning, in HTML, given its dial as SVG."""
+    chosen = found.chosen
+    header, rows = _table(found)
+    drawn = sorted(chosen.estimates, key=lambda name: -chosen.estimates[name].posterior)[:MOST_DRAWN]
+    estimates = [chosen.estimates[name] for name in drawn]
+    gains = interval_plot(
+        drawn,
+        [one.posterior for one in estimates],
+        [(one.posterior - 1.96 * one.spread, one.posterior + 1.96 * one.spread) for one in estimates],
+        f"gain in quality over {found.names[0]}",
+        marked=drawn.index(chosen.configuration) if chosen.configuration in drawn else -1,
+    )
+    lines: list[list[Cell | str]] = [
+        [Cell(row[0], "text best" if row[0] == chosen.configuration else "text"), *row[1:]] for row in rows
+    ]
+    return render(
+        title=f"Tuned on {Path(config.data).resolve().name}",
+        verdict=found.verdict,
+        summary=f"Chosen: {chosen.configuration}. {_router_line(found).replace('`', '')} {_measured(found, config)}",
+        lead=Drawing("What each configuration gains", gains, "Shrunken gains with 95% intervals; orange: chosen.")
+        if drawn
+        else None,
+        headline=Table("Each configuration, best first", header, lines, _gains(found).replace("`", "")),
+        remarks=[_tested(found), f"Use it with: corag ask 'your question' --agent {config.out}"],
+        folded=[
+            Drawing("The dial", dial, "What is chosen as the price of tokens, or of time, rises."),
+            Table("The dial in figures", DIAL, dial_rows(found.curve)),
+        ],
+    )
 
-    title = markdown.partition("\n")[0].removeprefix("# ")
-    return PAGE.format(title=html.escape(title), body=MarkdownIt().enable("table").render(markdown) + figure)
+
+def _table(found: Tuned) -> tuple[list[str], list[list[str]]]:
+    """Return headings, and a line for each configuration, the highest gain first."""
+    shown = [name for name in COLUMNS if any(name in of_one for of_one in found.means.values())]
+    rows = []
+    for name in sorted(found.names, key=lambda name: -_gain(found, name)):
+        figures = [_number(found.means[name].get(figure), 0 if figure == "cost_tokens" else 3) for figure in shown]
+        one = found.chosen.estimates.get(name)
+        gains = ["", "", ""] if one is None else [_signed(one.own), _signed(one.posterior), f"{one.weight:.0%}"]
+        rows.append([name, *figures, *gains])
+    return ["configuration", *(COLUMNS[name] for name in shown), "own gain", "shrunken gain", "own share"], rows
+
+
+def _measured(found: Tuned, config: TuneConfig) -> str:
+    answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
+    sealed = f" {found.sealed} sealed questions were left out." if found.sealed else ""
+    counted = "" if config.prefer == "quality" else f" Preferred: {config.prefer}."
+    return (
+        f"{found.questions} questions in {found.groups} groups that share documents, {config.budget} tokens of "
+        f"context.{sealed} Quality: {answer} of the answer by {config.reader} and evidence recall, with weights "
+        f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}.{counted}"
+    )
+
+
+def _gains(found: Tuned) -> str:
+    return (
+        f"Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, "
+        "weighed against what other kinds of questions say; the own share is the weight of these questions. The "
+        "highest shrunken gain is chosen."
+    )
+
+
+def _tested(found: Tuned) -> str:
+    lead = found.chosen.lead
+    power = "Every fold chose the default."
+    if lead.visible:
+        power = f"A lead of {lead.visible:.3f} would have been seen in four of five such tests."
+    return (
+        "On questions that took no part in the choice (cross-validation, questions that share documents together): "
+        f"{lead}. {power}"
+    )
 
 
 def _gain(found: Tuned, name: str) -> float:

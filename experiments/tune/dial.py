@@ -17,6 +17,8 @@ from experiments.tune.choose import Chosen, Labelled, best
 
 BUDGET_PRICES = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 SECOND_PRICES = (0.02, 0.05, 0.1, 0.2, 0.5)
+DIAL = ("prefer", "quality", "tokens of the budget", "ms of a core", "configurations in use")
+"""Headings of the curve as a table."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,9 @@ def dial(questions: Labelled, chosen: Chosen) -> list[DialPoint]:
     return found
 
 
-def dial_table(curve: Sequence[DialPoint]) -> str:
-    """Return the curve as Markdown."""
-    header = ["prefer", "quality", "tokens of the budget", "ms of a core", "configurations in use"]
-    rows = [
+def dial_rows(curve: Sequence[DialPoint]) -> list[list[str]]:
+    """Return the curve as a table, below `DIAL`."""
+    return [
         [
             one.name,
             f"{one.quality:.3f}",
@@ -85,7 +86,6 @@ def dial_table(curve: Sequence[DialPoint]) -> str:
         ]
         for one in curve
     ]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [header, ["---"] * len(header), *rows])
 
 
 def plot_dial(curve: Sequence[DialPoint]) -> str:

@@ -100,7 +100,8 @@ def tune(config: TuneConfig) -> Tuned:
         minutes = max(1, round(SECONDS * len(queries) * len(configurations) / 60))
         say(
             f"{len(queries)} questions in {len(set(groups))} groups that share documents, {len(configurations)} "
-            f"configurations: about {minutes} minutes on one core" + (f"; {sealed} sealed ones left out" * bool(sealed))
+            f"configurations: about {minutes} minute{'s' * (minutes > 1)} on one core"
+            + (f"; {sealed} sealed ones left out" * bool(sealed))
         )
     out = Path(config.out)
     if out.exists() and not out.is_dir():

@@ -12,6 +12,7 @@ from corag.errors import DataError, InputError
 from experiments.agents import evaluate as module
 from experiments.agents.evaluate import EvaluateAgentConfig, evaluate_agent
 from experiments.agents.methods import BASELINES, ablations
+from experiments.agents.report import verdict
 from experiments.agents.targets import TargetConfig
 from tests.experiments.worlds import label_row, question_row, write_labels
 
@@ -70,6 +71,10 @@ def test_in_a_world_that_can_be_learnt_the_agent_reaches_the_oracle(tmp_path):
     assert json.loads((out / "result.json").read_text()) == json.loads(json.dumps(result))
     assert "| agent-without-curve |" in (out / "result.md").read_text()
     assert (out / "agents.svg").read_text().startswith("<svg")
+    html = (out / "report.html").read_text()
+    assert html.startswith("<!doctype html>") and len(html) < 3_000_000
+    assert "agent is ahead of the best single configuration: it closes" in html and "12 held-out questions" in html
+    assert html.index("agent is ahead") < html.index("<svg") < html.index("<details>")
     assert not (out / "training").exists()
 
 
@@ -81,6 +86,8 @@ def test_unseen_folders_and_fewer_questions(tmp_path):
         rows = {row["method"]: row for row in part["methods"]}
         assert rows["knn"]["gap_closed"] > 0.85 and part["questions"] == 20
     assert set(result["protocols"]["learning-curve"]) == {"0.125", "0.25", "0.5"}
+    html = (tmp_path / "out" / "report.html").read_text()
+    assert html.count("<svg") == 3 and html.count("<summary>unseen-folder, ") == 2
     assert (tmp_path / "out" / "agents.svg").read_text().startswith("<svg")
 
 
@@ -191,6 +198,45 @@ def test_the_command_line_and_wandb(tmp_path, capsys, monkeypatch):
     flags = ["--methods", "knn", "--protocols", "held-out", "--seeds", "1", "--target.token-weight", "0.1"]
     assert main(["evaluate-agent", "--labels", labels, "--out", str(out), *flags]) == 0
     shown = capsys.readouterr().out
-    assert re.search(r"best-single .* knn .* oracle", shown, re.DOTALL)
+    assert re.search(r"oracle .* knn .* best-single .* knn is ahead of the best", shown, re.DOTALL)
     assert json.loads((out / "result.json").read_text())["config"]["target"]["token_weight"] == 0.1
     assert list((out / "wandb").glob("offline-run-*"))
+
+
+def methods_of(**leads):
+    """Rows of methods with these shares of the gap and p-values."""
+    rows = {"best-single": (0.0, 1.0), "oracle": (1.0, 0.001), **leads}
+    return {
+        "questions": 9,
+        "methods": [
+            {"method": name, "utility": 0.5 + lead, "gap_closed": lead, "gap_closed_low": lead - 0.1,
+             "gap_closed_high": lead + 0.1, "p_questions": p}
+            for name, (lead, p) in rows.items()
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("protocols", "expected"),
+    [
+        ({"held-out": {"all": methods_of(agent=(0.2, 0.01), knn=(0.3, 0.2))}},
+         "agent is ahead of the best single configuration: it closes +20% of the gap to the oracle (+10% to +30%, "
+         "p 0.010, 9 held-out questions, 1 seed); the best of the others, knn, +30%."),
+        ({"held-out": {"all": methods_of(agent=(-0.2, 0.04))}}, "agent falls behind the best single configuration"),
+        ({"held-out": {"all": methods_of(knn=(0.2, 0.06))}}, "knn is not told apart from the best single"),
+        ({"held-out": {"all": methods_of()}}, ""),
+        # Two folders, so that p = .04 of one is chance.
+        ({"unseen-folder": {"a": methods_of(agent=(0.2, 0.04)), "b": methods_of(agent=(-0.2, 0.01))}},
+         "On 2 unseen data folders, agent is ahead of the best single configuration beyond chance on 0, behind it on "),
+        ({"learning-curve": {"0.5": methods_of(agent=(0.2, 0.04))}}, ""),
+    ],
+)  # fmt: skip
+def test_the_verdict_says_what_is_beyond_chance(protocols, expected):
+    said = verdict({"protocols": protocols, "seeds": 1})
+    assert said.startswith(expected) and (bool(said) == bool(expected))
+
+
+def test_unseen_folders_need_two(tmp_path):
+    labels = write_labels(tmp_path / "one.parquet")
+    with pytest.raises(InputError, match="'unseen-folder', which needs labels of two data folders"):
+        evaluate_agent(config_of(tmp_path, labels=str(labels), protocols="unseen-folder"))

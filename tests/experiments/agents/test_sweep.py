@@ -15,6 +15,7 @@ from corag.cli.main import MISTAKE, main, make_parser
 from corag.errors import DataError, InputError
 from experiments.agents import sweep as module
 from experiments.agents.sweep import SweepConfig, flattened, markdown, plan, ranked, sweep, wandb_sweep, with_settings
+from experiments.agents.sweep_report import page, verdict
 from experiments.agents.train import TrainAgentConfig, train
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
@@ -276,7 +277,7 @@ def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, 
     )
     assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--base.training.epochs", "1"]) == 0
     said = capsys.readouterr().out
-    assert f"summary in {tmp_path / 's'}: summary.json and summary.md" in said
+    assert f"report and figures in {tmp_path / 's'}: report.html and summary.json" in said
     assert "training.lr" in said and "0.02" in said and "regret" in said
     assert len(list((tmp_path / "s").glob("*/checkpoint/model.safetensors"))) == 2
     assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--vary", '{"training.speed": [1]}']) == MISTAKE
@@ -323,3 +324,38 @@ def test_the_wandb_command_gives_each_run_a_folder_of_its_own():
         env={"WANDB_RUN_ID": "r1", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "train --out=runs/my sweeps/r1 --quiet=true --training.lr=0.1 --hidden=[8, 4]\n"
+
+
+# --- What it says ---
+
+
+def summary_of(*regrets_of_each, **vary):
+    """A summary whose combinations have these regrets by seed."""
+    places = enumerate(regrets_of_each)
+    records = [record(regret, seed, a=place) for place, regrets in places for seed, regret in enumerate(regrets)]
+    return {"seeds": [0, 1, 2], "vary": vary or {"a": [0, 1]}, "rows": ranked(records)}
+
+
+@pytest.mark.parametrize(
+    ("regrets", "expected"),
+    [
+        ([(0.1,), (0.2,)], "with one seed, which tells nothing about chance"),
+        ([(0.1, 0.2, 0.3)], "there is no other combination"),
+        ([(0.1, 0.2, 0.3), (0.301, 0.4, 0.5)], "of the 1 other, 1 is worse beyond chance"),
+        ([(0.1, 0.2, 0.3), (0.1, 0.3, 0.25)], "of the 1 other, 0 are worse beyond chance"),
+        # p = .03 of each would do alone, and does not for three.
+        ([(0.1, 0.2, 0.3)] + 3 * [(0.2, 0.4, 0.45)], "of the 3 others, 0 are worse"),
+    ],
+)
+def test_the_verdict_of_a_sweep_counts_what_is_worse_beyond_chance(regrets, expected):
+    assert expected in verdict(summary_of(*regrets))
+
+
+def test_a_page_of_a_sweep_leads_with_its_verdict_and_has_a_line_for_each_combination():
+    summary = summary_of((0.1, 0.2, 0.3), (0.301, 0.4, 0.5))
+    html = page(summary, "<lr>")
+    assert html.startswith("<!doctype html>") and "<h1>Sweep &lt;lr&gt;</h1>" in html
+    assert f'<p class="verdict">{verdict(summary)}</p>' in html
+    assert html.count("<svg") == 1 and "0.2000 (" in html and "+0.2003" in html
+    lost = {**summary, "rows": ranked([{"settings": {"a": 1}, "seed": 0, "error": "no <labels>"}])}
+    assert "No run could be trained." in page(lost, "x") and "no &lt;labels&gt;" in page(lost, "x")

@@ -82,12 +82,12 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
 
 
 @pytest.mark.parametrize("budgets", [[64], [64, 128], [512, 64, 256]])
-def test_a_page_has_a_table_for_each_budget_and_one_plot(tmp_path, budgets):
+def test_a_page_has_a_table_for_each_budget_and_one_plot_leads(tmp_path, budgets):
     page = write_report(tmp_path / "new" / "report.html", [result_of(budget) for budget in budgets], title="T")
     checker = parsed(page.read_text(encoding="utf-8"))
     text = " ".join(checker.text)
     assert checker.tags.count("table") == 1 + len(budgets)
-    assert checker.tags.count("svg") == 1
+    assert checker.tags.count("svg") == 2  # F1 leads, evidence recall is folded
     assert re.findall(r"Budget (\d+) tokens", text) == [str(budget) for budget in sorted(budgets)]
     assert all(heading in text for heading in (*COLUMNS.values(), "top-k", "corag"))
     assert "7 questions of split test" in text and "python 3.11" in text
@@ -160,7 +160,7 @@ def test_a_page_with_a_reply_shows_its_tree_and_chunks(tmp_path):
     reply = reply_of()
     page = write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply)
     checker = parsed(page.read_text())
-    assert checker.tags.count("svg") == 2
+    assert checker.tags.count("svg") == 3
     assert checker.tags.count("li") == len(reply.selection) > 0
     text = "".join(checker.text)
     assert "Where <is> it?" in text and "a <script>" in text
@@ -171,7 +171,7 @@ def test_a_reply_without_a_search_has_no_tree(tmp_path):
     reply = reply_of(num_candidates=0)
     assert reply.selection.trace.result is None
     checker = parsed(write_report(tmp_path / "r.html", [result_of()], title="T", reply=reply).read_text())
-    assert (checker.tags.count("svg"), checker.tags.count("li")) == (1, 0)
+    assert (checker.tags.count("svg"), checker.tags.count("li")) == (2, 0)
 
 
 def texts_of(svg):

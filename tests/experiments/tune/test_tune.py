@@ -154,7 +154,7 @@ def test_a_checkpoint_and_a_page_come_out_and_agent_takes_them(tmp_path, capsys,
     assert record["chosen"]["selector"] in shown
     assert record["verdict"] in shown
     assert "| configuration |" in (out / "README.md").read_text()
-    assert "<table>" in (out / "report.html").read_text()
+    assert '<table class="headline">' in (out / "report.html").read_text()
     selector = corag.selector("corag", agent=str(out))
     found = selector.select("Who founded Tolmere?", candidates(), 64)
     assert found.trace.details["tuned"] == record["chosen"]["selector"]
