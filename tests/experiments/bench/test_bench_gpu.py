@@ -94,7 +94,6 @@ def test_a_stage_that_takes_too_long_ends_and_leaves_its_rows(tmp_path):
     stages = json.loads((tmp_path / "gpu.json").read_text())["stages"]
     assert [stage["rows"] for stage in stages.values()] == [[{"number": 1}], [{"number": 2}], []]
     assert [stage["error"].split(":")[0] for stage in stages.values()] == [*[OutOfTimeError.__name__] * 2, "ValueError"]
-    assert all(stage["seconds"] < 5 for stage in stages.values())
 
 
 def test_no_stage_begins_after_the_time_of_all(tmp_path):
