@@ -231,7 +231,7 @@ def test_the_first_failure_ends_all(reader_for):
         begun_s = time.perf_counter()
         with pytest.raises(ChatError, match="HTTP 403: no"):
             reader.answer_many([QUERY] * 20, [CONTEXT] * 20)
-        assert time.perf_counter() - begun_s < 5
+        assert time.perf_counter() - begun_s < 30
         assert len(server.requests) <= 3
 
 
@@ -411,7 +411,7 @@ def test_an_endless_reply_is_given_up_after_its_time(reader_for, waits_s):
     with ChatServer(Reply("and ", ending="endless", pause_s=0.02)) as server:
         begun_s = time.perf_counter()
         error = failure(reader_for(server, max_reply_s=0.3))
-        assert time.perf_counter() - begun_s < 5
+        assert time.perf_counter() - begun_s < 30
     assert re.search(r"did not end its reply within 0.3 s, after \d+ characters", error)
     assert waits_s == []
 
