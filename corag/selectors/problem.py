@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.rerankers.scorers import CachedScorer
+from corag.rerankers.scorers import CachedScorer, PricedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
@@ -76,7 +76,7 @@ class SelectionProblem:
         self.refund = self.title_tokens = 0
         self.unit_reason: str | None = None
         self.layout: Layout | None = None
-        self._scorers: dict[tuple[int, WindowPolicy], tuple[Reranker, CachedScorer]] = {}
+        self._scorers: dict[tuple[int, WindowPolicy, float], tuple[Reranker, CachedScorer]] = {}
 
     @property
     def capacity(self) -> int:
@@ -138,17 +138,22 @@ class SelectionProblem:
         other.kind, other.relevance = "cosine", np.asarray(vectors[1:] @ vectors[0], dtype=np.float64)
         return other
 
-    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
+    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY, *, thrift: float = 1.0) -> CachedScorer:
         """Return the reranker bound to this query; it remembers values as long as the problem lives.
 
-        Where the reranker declares a window, `window` says how orders longer than that are valued.
+        Where the reranker declares a window, `window` says how orders longer than that are valued. Where its values
+        charge for tokens, these cost `thrift` times as much.
         """
-        key = (id(reranker), window)
+        key = (id(reranker), window, thrift)
         # The reranker is stored beside its scorer, so that its id is not given to another object.
         if key not in self._scorers:
-            bound = reranker.scorer(self.query, self.chunks)
-            if getattr(bound, "window", None) is not None:
-                bound = cast(WindowedScorer, bound).under(window)
+            if thrift != 1:
+                bound = self.scorer(reranker, window).scorer
+                bound = bound.with_thrift(thrift) if isinstance(bound, PricedScorer) else bound
+            else:
+                bound = reranker.scorer(self.query, self.chunks)
+                if getattr(bound, "window", None) is not None:
+                    bound = cast(WindowedScorer, bound).under(window)
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             self._scorers[key] = (reranker, scorer)
         return self._scorers[key][1]

@@ -5,10 +5,11 @@ N hypotheses, n candidates. Knows no text and no model.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +121,13 @@ class EvidenceScorer(ChunkScorer):
         if self._blanks:
             values[[self._blanks.issuperset(order) for order in orders]] = 0.0
         return values
+
+    def with_thrift(self, thrift: float) -> Self:
+        """Return the same scorer for which a token costs `thrift` times as much; see `PricedScorer`."""
+        other = copy.copy(self)
+        other.truncated_orders = set()
+        other._weights = replace(self._weights, length=thrift * self._weights.length)
+        return other
 
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""

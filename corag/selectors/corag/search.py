@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 import search
-from corag.rerankers.scorers import CachedScorer, score_together
+from corag.rerankers.scorers import CHARGED_FOR, CachedScorer, PricedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Choice
 from corag.selectors.corag.completion import completed
@@ -40,6 +40,7 @@ class SearchPlan:
         window: How orders longer than the reranker's window are valued.
         surrogate: Ranks orders for `config.prefilter` below 1.
         trace: What the selection's trace tells about where the settings come from.
+        thrift: What a token costs, as a multiple of what the reranker's values charge; None for `usual_thrift`.
     """
 
     reranker: Reranker
@@ -47,6 +48,20 @@ class SearchPlan:
     window: WindowPolicy = DEFAULT_POLICY
     surrogate: Reranker | None = None
     trace: Mapping[str, Any] = field(default_factory=dict)
+    thrift: float | None = 1.0
+
+    def scorer(self, problem: SelectionProblem) -> CachedScorer:
+        """Return what values orders of a problem."""
+        return problem.scorer(self.reranker, self.window, thrift=self.thrift_for(problem))
+
+    def thrift_for(self, problem: SelectionProblem) -> float:
+        """Return what a token of a problem costs."""
+        return usual_thrift(problem.budget_tokens) if self.thrift is None else self.thrift
+
+
+def usual_thrift(budget_tokens: int) -> float:
+    """Return what a token costs where nothing is said: less within a large budget, so that all of it costs the same."""
+    return min(1.0, CHARGED_FOR / budget_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +143,13 @@ class Searched:
                 "surrogate": self.plan.surrogate.name,
                 "orders_ranked": result.num_ranked,
             }
+        thrift = self.plan.thrift_for(self.problem)
         trace = {
             "reranker": self.plan.reranker.name,
             "policy": config.policy,
             "iterations": result.num_calls if config.iterations == NO_BOUND else config.iterations,
             **_noted(config),
+            **({"thrift": thrift} if thrift != 1 and isinstance(scorer.scorer, PricedScorer) else {}),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,
@@ -164,7 +181,7 @@ def search_problems(
         score_together: Scores the orders of one round, as `corag.rerankers.scorers.score_together` does. It is called
             once before the first round, with the single candidates of every problem whose values have to be scaled.
     """
-    scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
+    scorers = [plan.scorer(problem) for problem, plan in zip(problems, plans, strict=True)]
     limits = [problem.limits(scorer) for problem, scorer in zip(problems, scorers, strict=True)]
     # The first expansion of a tree scores the same orders, and then finds them remembered.
     singles: list[list[Order]] = []

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import search
-from corag.checks import check_choice
+from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.naming import Spelling
 from corag.registry import embedder as make_embedder
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from corag.index.search import Retrieval
 
 DEFAULT_SURROGATE = "minilm-pooled"
+MOST_THRIFT = 100.0
 
 
 class Corag(BudgetedSelector):
@@ -77,6 +78,10 @@ class Corag(BudgetedSelector):
             highest; 1 is exact and asks no surrogate. Policy `bayesian` starts from the surrogate's best for any share
             below 1, and learns how far to trust it; see `search.SearchConfig`.
         surrogate: Name or object: ranks orders at next to no cost, on any scale, for `prefilter` below 1.
+        thrift: What a token costs, as a multiple of what the reranker's values charge, where they do (the adapters
+            that ship): 0 goes on as long as something fits, 2 stops early. By default 256 / budget where the budget is
+            larger and reranker and search are left to this selector, else 1. With a checkpoint of `corag tune` or of a
+            router it is for those of its configurations that say nothing else.
         scale: How values enter the search. `query`: shifted and stretched so that the single candidates of
             this query span [0, 1], which makes c and lambda mean the same for every reranker. `raw`: as they
             are. By default `query`, with a preset `raw`. Policies to which this makes no difference leave it out,
@@ -119,6 +124,7 @@ class Corag(BudgetedSelector):
         parallel: int | None = None,
         prefilter: float = 1.0,
         surrogate: str | Reranker | None = None,
+        thrift: float | None = None,
         scale: Scale | None = None,
         window: WindowPolicy = DEFAULT_POLICY,
         agent: AgentSource = DEFAULT_AGENT,
@@ -150,6 +156,10 @@ class Corag(BudgetedSelector):
         self.scale: Scale = self._settings.scale if scale is None else scale
         check_choice("scale", self.scale, Scale)
         self.window = check_policy(window)
+        if thrift is not None:
+            check_range("thrift", thrift, 0, MOST_THRIFT, "1 is as the reranker was made, 0 spends the budget")
+        # What is chosen by settings of one's own stays as these say.
+        self.thrift = thrift if thrift is not None or plain else 1.0
         embedder = None if embedder is None else make_embedder(embedder)
         self._tuned: TunedChoice | None = None
         if (folder := tuned_folder(agent)) is not None:
@@ -158,7 +168,9 @@ class Corag(BudgetedSelector):
                     f"agent {str(agent)!r} is a checkpoint of corag tune, which chose selector, reranker and unit; "
                     "leave these settings out, or leave out the agent"
                 )
-            self._tuned = TunedChoice(Tuned.load(folder), self.tokens, embedder, prefer=prefer, strict=strict)
+            self._tuned = TunedChoice(
+                Tuned.load(folder), self.tokens, embedder, prefer=prefer, thrift=thrift, strict=strict
+            )
             agent = NO_AGENT
         elif prefer is not None:
             raise InputError(
@@ -176,6 +188,11 @@ class Corag(BudgetedSelector):
         self._given_embedder = embedder
         self._rerankers = UsableRerankers(strict=strict, offered=self._settings.offered)
         self._reranker = None if reranker is None else self._rerankers.get(reranker)
+        if thrift is not None and self._reranker is not None and not getattr(self._reranker, "charges_tokens", False):
+            raise InputError(
+                f"thrift is {thrift}, but reranker {self._reranker.name!r} charges nothing for tokens; leave it out, "
+                "or set cost_weight, the price of a whole budget"
+            )
         # Each question decides the unit, and neither a reranker is given nor an agent that names one.
         by_default = reranker is None and (self.agent is None or self._shipped is not None)
         self._decides = self._unit.auto and by_default
@@ -252,12 +269,12 @@ class Corag(BudgetedSelector):
         """Return how to search: as predicted, or with the fixed settings."""
         trace: dict[str, Any]
         if self._decides and isinstance(problem, UnitProblem):
-            return SearchPlan(*self._of_units, self.window, self._surrogate)
+            return SearchPlan(*self._of_units, self.window, self._surrogate, thrift=self.thrift)
         if prediction is None:
             assert self._reranker is not None
             trace = self._settings.trace(self._reranker)
             trace |= {} if self._shipped is None else {"no_agent": self._shipped.reason}
-            return SearchPlan(self._reranker, self.config, self.window, self._surrogate, trace)
+            return SearchPlan(self._reranker, self.config, self.window, self._surrogate, trace, self.thrift)
         assert self.agent is not None
         config = self._settings.predicted(self.config, prediction, self.agent)
         by_default = self._shipped is not None
@@ -269,7 +286,7 @@ class Corag(BudgetedSelector):
             reranker, passed_over = self._rerankers.predicted(prediction, spare)
             trace |= {"passed_over": passed_over} if passed_over else {}
         trace |= self._settings.trace(reranker)
-        return SearchPlan(reranker, config, self.window, self._surrogate, trace)
+        return SearchPlan(reranker, config, self.window, self._surrogate, trace, self.thrift)
 
 
 class _FixedCorag(Corag):

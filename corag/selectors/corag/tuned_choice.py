@@ -38,6 +38,8 @@ class TunedChoice:
         embedder: Embeds questions for the router; by default the one that the checkpoint names.
         prefer: What counts: quality, balanced, tokens, latency, or the price of a whole budget of tokens. By default as
             the checkpoint was made.
+        thrift: What a token costs configurations that leave the reranker to `corag`; by default as labels were measured
+            where tokens have a price, else as `corag` says.
         strict: Whether every configuration has to be usable here, and not only that for unknown questions.
 
     Raises:
@@ -53,6 +55,7 @@ class TunedChoice:
         embedder: Embedder | None = None,
         *,
         prefer: Prefer | None = None,
+        thrift: float | None = None,
         strict: bool = False,
     ) -> None:
         self.tuned, self._tokens = tuned, tokens
@@ -60,6 +63,7 @@ class TunedChoice:
         if prefer is not None and not tuned.priced:
             raise InputError(f"{tuned.path} is of an older form, without tokens and times; for prefer, tune again")
         self._prices = prices_of(tuned.record.get("prefer") if prefer is None else prefer)
+        self._thrift = 1.0 if thrift is None and self._prices.budget else thrift
         self._embedder = self._router_s(embedder) if tuned.router.looks else None
         if self._embedder is not None:
             wanted, found = feature_dim(tuned.features, self._embedder.dimension), tuned.router.centres.shape[1]
@@ -154,10 +158,12 @@ class TunedChoice:
 
     def _built(self, name: str) -> BudgetedSelector:
         """Return a selector whose reranker shares what the router encodes."""
-        if not self._shared:
-            return built(name, self._tokens)
         written = parse(name)
         settings, reranker = dict(written.settings), written.settings.get("reranker")
+        if self._thrift is not None and reranker is None and "thrift" in SELECTORS.settings(name):
+            settings.setdefault("thrift", self._thrift)
+        if not self._shared:
+            return built(written.name, self._tokens, settings)
         # `corag` has presets, which say how its reranker is built.
         if isinstance(reranker, str) and "preset" not in SELECTORS.settings(name):
             settings["reranker"] = RERANKERS.offer(reranker, self._shared)

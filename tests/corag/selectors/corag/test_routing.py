@@ -229,3 +229,15 @@ def test_named_preferences_have_prices():
     assert prices_of("quality") == prices_of(0) == Prices()
     assert prices_of("tokens").budget > prices_of("balanced").budget > 0
     assert prices_of("latency").second > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "thrift"), [({}, None), ({"prefer": "tokens"}, 1.0), ({"prefer": "tokens", "thrift": 0.5}, 0.5)]
+)
+def test_where_tokens_have_a_price_corag_stops_as_early_as_its_labels(tmp_path, settings, thrift):
+    names = ("corag", "corag(thrift=2)", THREE)
+    path = checkpoint(tmp_path / "c", configurations=[{"selector": name, "retrieval": None} for name in names])
+    made = choosing(path, **settings)
+    assert made._tuned is not None
+    built = [made._tuned._selector(name) for name in names]
+    assert [getattr(one, "thrift", "none") for one in built] == [thrift, 2, "none"]
