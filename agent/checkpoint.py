@@ -86,7 +86,7 @@ def _pickle_refusal(path: Path) -> str:
 def _read_config(path: Path) -> AgentConfig:
     try:
         values: Any = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not valid JSON ({error}); restore it or train again") from error
     version = values.pop("format_version", None) if isinstance(values, dict) else None
     if version != FORMAT_VERSION:

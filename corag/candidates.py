@@ -104,9 +104,12 @@ def _candidate(text: Text, place: int) -> Candidate:
     similarity, kind = given.pop("similarity", None), given.pop("kind", "cosine")
     if similarity is not None and (isinstance(similarity, bool) or not isinstance(similarity, int | float)):
         raise InputError(f"texts[{place}] has similarity {similarity!r}; it must be a number")
+    metadata = given.pop("metadata", {})
+    if not isinstance(metadata, Mapping):
+        raise InputError(f"texts[{place}] has metadata {metadata!r:.80}; it must be a mapping")
     whole = with_title(str(given.get("title") or ""), given.pop("text"))
     id_ = str(given.pop("id", None) or _made_up_id(whole))
-    return Candidate(Chunk(id_, whole, {**given.pop("metadata", {}), **given}), similarity, kind)
+    return Candidate(Chunk(id_, whole, {**metadata, **given}), similarity, kind)
 
 
 def _made_up_id(text: str) -> str:

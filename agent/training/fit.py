@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import platform
 import signal
 import threading
@@ -149,7 +150,7 @@ def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progr
     if isinstance(config.devices, tuple):
         places["devices"] = list(config.devices)
     try:
-        return pl.Trainer(
+        trainer = pl.Trainer(
             **places,
             precision=config.precision,
             max_epochs=config.epochs - module.first_epoch,
@@ -166,6 +167,13 @@ def _trainer(module: AgentModule, keeper: _EpochKeeper, *, validate: bool, progr
     except (ValueError, RuntimeError, MisconfigurationException) as error:
         refused = ", ".join(f"{name}={value!r}" for name, value in places.items())
         raise AgentError(f"Lightning refuses {refused}: {error}") from error
+    cores = os.cpu_count() or 1
+    if trainer.strategy.root_device.type == "cpu" and trainer.num_devices > 4 * cores:
+        raise AgentError(
+            f"devices is {trainer.num_devices}, but on a CPU each of them is a process, and this machine has {cores} "
+            "cores; lower devices"
+        )
+    return trainer
 
 
 def _device(trainer: pl.Trainer) -> str:

@@ -11,7 +11,8 @@ import dataclasses
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
@@ -98,7 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = next((argument for argument in arguments if not argument.startswith("-")), None)
         _check_configs(arguments)
         parser = make_parser(command)
-        parsed = parser.parse_args(_spelt_out(arguments, command))
+        try:
+            parsed = parser.parse_args(_spelt_out(arguments, command))
+        except RecursionError as error:
+            raise InputError("the settings hold themselves, or are nested too deeply; write them out") from error
         debug = debug or parsed.debug
         settings_type, run = map(load, COMMANDS[parsed.command])
         values = parser.instantiate(parsed)[parsed.command]
@@ -165,16 +169,26 @@ def _named(arguments: Sequence[str], command: str | None) -> list[str]:
 
 
 def _check_configs(arguments: Sequence[str]) -> None:
-    """Raise `DataError` for a settings file that is no text; the parser takes it for granted."""
+    """Raise `DataError` for a settings file that is no text, or names another one; the parser takes it for granted."""
+    import yaml  # type: ignore[import-untyped]
+
     for argument, following in pairwise([*arguments, ""]):
         flag, equals, value = argument.partition("=")
-        if flag == "--config":
-            name = value if equals else following
-            try:
-                if Path(name).is_file():
-                    Path(name).read_text(encoding="utf-8")
-            except ValueError as error:
-                raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
+        name = value if equals else following
+        if flag != "--config" or not Path(name).is_file():
+            continue
+        try:
+            text = Path(name).read_text(encoding="utf-8")
+        except ValueError as error:
+            raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
+        content = None
+        with suppress(yaml.YAMLError, RecursionError):
+            content = yaml.safe_load(text)
+        if isinstance(content, Mapping) and "config" in content:
+            raise DataError(
+                f"--config {name!r} has the setting 'config', under which results hold the settings that made them; "
+                "give these alone, in a file of their own"
+            )
 
 
 def _switches(settings_type: type) -> Iterator[str]:

@@ -211,6 +211,9 @@ def _begin(
     wanted = embedder.name, embedder.dimension, work.fingerprint
     records = read_records(database, files=True)
     kept = in_state("complete", records)
+    if not kept and not overwrite:
+        # A build that stored nothing, such as of a folder whose files hold no text, is none.
+        records = [record for record in records if _has_rows(database, record)]
     usable: list[dict[str, Any]] = []
     if records and not overwrite:
         found = IndexManifest.parse((kept or records)[0], uri)
@@ -241,6 +244,11 @@ def _begin(
     # The table is named before it exists, so that no kill can leave one that nobody knows of.
     write_records(database, [*kept, asdict(begun)])
     return begun, usable
+
+
+def _has_rows(database: Any, record: Mapping[str, Any]) -> bool:
+    table = open_table(database, str(record.get("table")))
+    return table is not None and table.count_rows() > 0
 
 
 def _mismatch(found: IndexManifest, work: IndexWork, uri: str | Path) -> str:

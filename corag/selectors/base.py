@@ -26,7 +26,7 @@ from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
 from corag.text.layout import Layout
-from corag.text.tokens import counts_exactly
+from corag.text.tokens import counts_exactly, token_counts
 from corag.text.units import Span, Unit, UnitChunk
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
@@ -65,7 +65,7 @@ class _Chosen(NamedTuple):
     @classmethod
     def of(cls, problem: SelectionProblem, choice: Choice, tokens: TokenCounter) -> _Chosen:
         text, spans = (choice.text, []) if choice.text is not None else problem.assembled(choice.order)
-        cost = int(tokens.count([text])[0]) if choice.order else 0
+        cost = int(token_counts(tokens, [text])[0]) if choice.order else 0
         summed = int(problem.costs[list(choice.order)].sum()) - problem.separator_tokens
         return cls(choice, text, spans, cost, summed, problem.refund)
 

@@ -17,6 +17,7 @@ from corag.rerankers.scorers import CachedScorer, PricedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
+from corag.text.tokens import token_counts
 from corag.text.units import Span, assemble, text_alone
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
@@ -69,7 +70,7 @@ class SelectionProblem:
         ranks = [candidate.rank for candidate in kept if candidate.rank is not None]
         self.ranks = np.array(ranks, dtype=np.int64) if kept and len(ranks) == len(kept) else None
         self.num_duplicates = len(candidates) - len(kept)
-        counts = tokens.count([SEPARATOR, *map(text_alone, self.chunks)])
+        counts = token_counts(tokens, [SEPARATOR, *map(text_alone, self.chunks)])
         self.separator_tokens = int(counts[0])
         self.costs: Int64 = counts[1:] + self.separator_tokens
         self.budget_tokens = int(budget_tokens)
@@ -200,7 +201,7 @@ class SelectionProblem:
         """Return the same problem, remembered values included, with the costs and texts of a layout."""
         other = copy.copy(self)
         other.layout = layout
-        counts = tokens.count([layout.separator, *(layout.text(pieces([chunk])) for chunk in self.chunks)])
+        counts = token_counts(tokens, [layout.separator, *(layout.text(pieces([chunk])) for chunk in self.chunks)])
         other.separator_tokens, other.costs = int(counts[0]), counts[1:] + counts[0]
         return other
 

@@ -12,10 +12,12 @@ from corag.checks import check_budget
 from corag.cli.console import stdout, table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
-from corag.naming import Spelling, Spellings
+from corag.naming import Spelling, Spellings, split_parts
+from corag.registry import RERANKERS, SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
 from experiments.bench import agent, breakdown, growth, orders, real, scoring, search, selectors, units
 from experiments.bench.harness import Clock, Timing
+from experiments.evaluation.methods import ALL
 from experiments.run.journal import versions, write_atomically
 
 
@@ -86,6 +88,11 @@ class BenchConfig(Runtime):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}; {numbers} are usual")
+        for method in split_parts(self.methods):
+            SELECTORS.check(method)
+        for reranker in split_parts(self.rerankers):
+            if reranker != ALL:
+                RERANKERS.check(reranker)
 
 
 PARTS: dict[str, Any] = {

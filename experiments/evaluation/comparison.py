@@ -55,7 +55,7 @@ from experiments.run.journal import (
     versions,
     write_atomically,
 )
-from experiments.run.tables import Result, markdown, replace_table
+from experiments.run.tables import Result, around_table, markdown, replace_table
 from experiments.run.track import log_run
 
 logger = logging.getLogger(__name__)
@@ -115,6 +115,8 @@ def compare(config: EvaluateConfig) -> Comparison:
         for path, plot in ((config.figure, quality_plot), (config.overview, overview_plot))
         if path is not None
     ]
+    if config.write is not None:
+        around_table(Path(config.write))
     runs = [_Run(name, one, several=config.several) for name, one in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
     found = Comparison(results, *gains(config, runs)) if config.several else Comparison(results)

@@ -142,7 +142,8 @@ class EvaluateConfig(SelectionSettings):
         if len(set(names)) < len(names):
             raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
         if unknown := set(comma_separated(self.only)).difference(names):
-            raise InputError(f"only names {', '.join(sorted(unknown))}, but the sets are called {', '.join(names)}")
+            called = f"the sets are called {', '.join(names)}" if names else "there are no sets; leave it out"
+            raise InputError(f"only names {', '.join(sorted(unknown))}, but {called}")
         for budget in self.budgets:
             check_budget(budget, "budgets")
         if len(set(self.budgets)) < len(self.budgets):

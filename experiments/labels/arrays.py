@@ -133,6 +133,8 @@ def label_paths(paths: str) -> list[Path]:
     """Return the label tables that a setting names, separated by commas; none is an `InputError`."""
     if not (found := comma_separated(paths)):
         raise InputError("labels is empty; give at least one table that `corag label` wrote")
+    if len(set(found)) < len(found):
+        raise InputError(f"labels are {', '.join(found)}; give each table once")
     return [Path(name) for name in found]
 
 

@@ -146,15 +146,16 @@ def output_file(name: str, begins: bytes) -> Path:
             of its inputs, and is not overwritten.
     """
     path = Path(name)
+    found = b""
     try:
-        if not path.name or path.is_dir():
-            raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
-        found = b""
-        if path.exists():
+        is_file_name = path.name and not path.is_dir()
+        if is_file_name and path.exists():
             with path.open("rb") as file:
                 found = file.read(len(begins))
     except ValueError as error:
         raise DataError(f"out is {name!r}, which is no name for a file ({error}); give another") from error
+    if not is_file_name:
+        raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
     if found not in (b"", begins):
         raise DataError(
             f"out is {name!r}, a file that this command did not write and would overwrite; give another name, or "

@@ -271,8 +271,8 @@ def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> st
     return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (names, ["---"] * len(names), *rows))
 
 
-def replace_table(page: Path, text: str) -> None:
-    """Put text between the markers of a page, which has both once and in their order."""
+def around_table(page: Path) -> tuple[str, str]:
+    """Return what stands before and behind the markers of a page, which has both once and in their order."""
     try:
         content = page.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -281,4 +281,10 @@ def replace_table(page: Path, text: str) -> None:
     _, end, after = rest.partition(END)
     if not begin or not end or BEGIN in rest or END in after:
         raise DataError(f"{page} must have one line {BEGIN} and below it one line {END}; put them where the table goes")
+    return before, after
+
+
+def replace_table(page: Path, text: str) -> None:
+    """Put text between the markers of a page; see `around_table`."""
+    before, after = around_table(page)
     write_atomically(page, f"{before}{BEGIN}\n\n{text.strip()}\n\n{END}{after}")

@@ -157,7 +157,7 @@ def shipped_adapter(name: str) -> Path:
 def _read_config(file: Path) -> dict[str, Any]:
     try:
         values: Any = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{file} is not valid JSON ({error}); copy the folder again or train again") from error
     version = values.get("format_version") if isinstance(values, dict) else None
     if version != FORMAT_VERSION:

@@ -73,7 +73,7 @@ class Tuned:
                     f"{folder} has format_version {version!r}, this version reads {FORMAT_VERSION}; tune again"
                 )
             return _read(folder, record)
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
             raise ModelError(f"{folder} is no readable checkpoint of corag tune ({error}); tune again") from error
 
 
@@ -147,6 +147,6 @@ def tuned_folder(agent: object) -> Path | None:
         folder = shipped_checkpoint(agent) or folder
     try:
         record = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return folder if isinstance(record, dict) and record.get("form") == FORM else None

@@ -140,7 +140,7 @@ class RaptorTree:
             if vectors.ndim != 2 or len(vectors) != len(nodes):
                 raise ValueError(f"{len(nodes)} nodes have vectors of the shape {vectors.shape}")
             return cls(nodes, vectors, content["embedder"], content["num_failed"], content.get("record", {}))
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+        except (OSError, EOFError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise DataError(f"{source} holds no whole tree: {error}; build it anew") from error
 
 

@@ -321,6 +321,8 @@ def test_other_targets_learn_the_separable_world_too(tmp_path, changes):
 def test_devices_that_are_not_there_are_one_clear_error(tmp_path):
     with pytest.raises(AgentError, match="Lightning refuses accelerator='abacus', devices=1, strategy='auto'"):
         toy_fit(tmp_path, accelerator="abacus")
+    with pytest.raises(AgentError, match=r"devices is 9999, but on a CPU each of them is a process, .* lower devices"):
+        toy_fit(tmp_path / "many", devices=9999, accelerator="cpu")
     with pytest.raises(AgentError, match=r"Lightning refuses .*strategy='telepathy'"):
         toy_fit(tmp_path, accelerator="cpu", strategy="telepathy")
 

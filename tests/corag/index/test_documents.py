@@ -256,6 +256,17 @@ def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict, 
         ChunkIndex.open(tmp_path / "index")
 
 
+def test_a_folder_without_words_does_not_take_the_place_of_an_index(folder: Path, tmp_path: Path):
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "a.txt").write_text("\n")
+    uri = tmp_path / "index"
+    with pytest.raises(DataError, match=r"a\.txt"):
+        update(tmp_path / "blank", uri)
+    # What stored nothing is no index of something else.
+    assert len(update(folder, uri).index) > 0
+    assert not [name for name in lancedb.connect(uri).list_tables().tables if name.endswith("_1")]
+
+
 def test_an_index_whose_documents_are_all_gone_stays_as_it_was(folder: Path, tmp_path: Path):
     update(folder, tmp_path / "index")
     for file in folder.iterdir():
