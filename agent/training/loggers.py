@@ -152,8 +152,11 @@ def _wandb(out_dir: Path, project: str, group: str | None, tags: Sequence[str]) 
 
     # Not through Lightning's `offline=True`, which would change the mode of the whole process.
     given = [tag.strip() for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag.strip()]
+    # W&B reads its variables once for a process, whose runs may differ in them.
     run = wandb.init(
         project=os.environ.get("WANDB_PROJECT") or project,
+        entity=os.environ.get("WANDB_ENTITY") or None,
+        notes=os.environ.get("WANDB_NOTES") or None,
         group=os.environ.get("WANDB_RUN_GROUP") or group,
         tags=[*given, *tags],
         name=out_dir.name,

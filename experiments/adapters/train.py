@@ -9,10 +9,12 @@ from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from experiments.adapters.evidence.config import EvidenceTraining
 from experiments.adapters.reader.config import ReaderTraining
+from experiments.run.track import Tracking, tracked
+from experiments.run.track import Wandb as Wandb
 
 
 @dataclass(frozen=True)
-class TrainAdapterConfig(Runtime):
+class TrainAdapterConfig(Runtime, Tracking):
     """Train an adapter; an interrupted training resumes.
 
     Attributes:
@@ -33,6 +35,7 @@ class TrainAdapterConfig(Runtime):
             )
 
 
+@tracked
 @in_runtime
 def train_adapter(config: TrainAdapterConfig) -> Path:
     """Train what the configuration describes, and return the adapter's folder."""

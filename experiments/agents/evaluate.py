@@ -20,20 +20,21 @@ from corag.errors import InputError
 from corag.models.runtime import WHERE, in_runtime
 from experiments.agents.figures import BASE, CEILING, by_folder, method_figures
 from experiments.agents.methods import AGENT, BASELINES, WITHOUT_MIN_LEAD, Fold, ablations, run_method
-from experiments.agents.report import HELD_OUT, markdown, page, plot, show, to_wandb
+from experiments.agents.report import HELD_OUT, markdown, page, plot, show, track
 from experiments.agents.targets import learnt_targets
 from experiments.agents.train import TEST, TRAIN, VAL, AgentSettings, TrainAgentConfig, parts_of
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.arrays import LabelArrays, read_labels
 from experiments.run.journal import Journal, fingerprint, versions, write_atomically
+from experiments.run.track import UNMEASURED, tracked
 
 logger = logging.getLogger(__name__)
 
 Protocol = Literal["held-out", "unseen-folder", "learning-curve"]
 CURVE_SHARES = (0.125, 0.25, 0.5)
 """Of the training questions; the learning curve ends with all of them, the held-out figures."""
-NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "logger", "quiet", *WHERE)
+NOT_WORK = ("labels", "out", "methods", "protocols", "seeds", "quiet", *UNMEASURED, *WHERE)
 """Settings on which the choices of one method with one seed do not depend: the labels count by their content."""
 
 
@@ -50,7 +51,7 @@ class EvaluateAgentConfig(AgentSettings):
             training questions.
         seeds: Number of seeds; each splits the questions that are not tested into training and validation.
         training: Settings of the agent's training.
-        logger: `wandb` also logs the table to W&B (offline unless WANDB_MODE is set).
+        logger: Where figures are logged besides: `wandb`, with tables and figure, `csv` or `none`.
     """
 
     methods: str = ""
@@ -107,6 +108,7 @@ class Part(NamedTuple):
         return f"{self.protocol}/{self.name}/{method}/{seed}"
 
 
+@tracked
 @in_runtime
 def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     """Compare, write the result into a folder and return it.
@@ -156,8 +158,7 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     write_atomically(out / "result.md", markdown(result))
     write_atomically(out / "agents.svg", plot(result))
     write_atomically(out / "report.html", page(result))
-    if config.logger == "wandb":
-        to_wandb(result, out)
+    track(result, config.logger, out)
     if not config.quiet:
         show(result)
     return result

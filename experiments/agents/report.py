@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from agent.config import Tracker
 from agent.training.loggers import open_logger, tolerated
 from corag.cli.console import say, stdout, table
 from experiments.agents.figures import BASE, CEILING, SIGNIFICANT
@@ -15,6 +16,7 @@ from experiments.agents.methods import AGENT, WITHOUT_MIN_LEAD
 from experiments.run.drawing import COLORS, new_figure, to_svg
 from experiments.run.page import Cell, Drawing, Table, render, with_interval
 from experiments.run.tables import markdown_table
+from experiments.run.track import numbers
 
 HELD_OUT, UNSEEN, CURVE = "held-out", "unseen-folder", "learning-curve"
 SHOWN = {
@@ -174,17 +176,27 @@ def show(result: Mapping[str, Any]) -> None:
         say(said)
 
 
-def to_wandb(result: Mapping[str, Any], out: Path) -> None:
-    """Log the tables and the figure; W&B never makes a comparison fail."""
-    with open_logger("wandb", out, {}) as logger, tolerated("take the result"):
-        import wandb
-
+def track(result: Mapping[str, Any], kind: Tracker, out: Path) -> None:
+    """Log figures, and to W&B tables and the figure too; a tracker never makes a comparison fail."""
+    if kind == "none":
+        return
+    with open_logger(kind, out, result["config"], project="corag-agent", tags=("evaluate-agent",)) as logger:
         assert logger is not None
-        for protocol, parts in result["protocols"].items():
-            rows = [{"part": name, **row} for name, part in parts.items() for row in part["methods"]]
-            data = wandb.Table(columns=list(rows[0]), data=[list(row.values()) for row in rows])
-            logger.experiment.log({protocol: data})
-        logger.experiment.log({"agents": wandb.Html((out / "agents.svg").read_text(encoding="utf-8"))})
+        parts = [
+            (f"{protocol}/{name}", of) for protocol, parts in result["protocols"].items() for name, of in parts.items()
+        ]
+        rows = [(f"{part}/{row['method']}", row) for part, of in parts for row in of["methods"]]
+        logger.log_metrics({f"{of}/{name}": value for of, row in rows for name, value in numbers(row)})
+        if kind != "wandb":
+            return
+        with tolerated("take the result"):
+            import wandb
+
+            for protocol, of_protocol in result["protocols"].items():
+                lines = [{"part": name, **row} for name, part in of_protocol.items() for row in part["methods"]]
+                data = wandb.Table(columns=list(lines[0]), data=[list(line.values()) for line in lines])
+                logger.experiment.log({protocol: data})
+            logger.experiment.log({"agents": wandb.Html((out / "agents.svg").read_text(encoding="utf-8"))})
 
 
 def plot(result: Mapping[str, Any]) -> str:

@@ -29,6 +29,7 @@ from experiments.agents.sweep_report import METRIC, markdown, page, said, show
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.arrays import label_paths
 from experiments.run.journal import fingerprint, finished_record, write_atomically
+from experiments.run.track import grouped, noted
 
 RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE, PAGE_FILE = "run.json", "summary.json", "summary.md", "report.html"
 SEED = "training.seed"
@@ -91,7 +92,8 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     """
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
     records: list[dict[str, Any]] = []
-    with progress("sweep", quiet=config.quiet) as report:
+    out = Path(config.base.out)
+    with noted(grouped(config.base.wandb, out.name)), progress("sweep", quiet=config.quiet) as report:
         for number, run in enumerate(runs):
             report(number, len(runs))
             records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run))
@@ -103,7 +105,6 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "base": {name: value for name, value in flattened(asdict(config.base)).items() if name not in OWN},
         "rows": ranked(records),
     }
-    out = Path(config.base.out)
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
     write_atomically(out / MARKDOWN_FILE, markdown(summary))
     write_atomically(out / PAGE_FILE, page(summary, out.name))
@@ -126,8 +127,12 @@ def plan(config: SweepConfig) -> list[Run]:
             changed = with_settings(config.base, {**settings, SEED: seed})
             flat = flattened(asdict(changed))
             of_run = labels if changed.labels == config.base.labels else _digests(changed.labels)
-            # Labels count by what they hold, wherever they lie.
-            own = {name: value for name, value in flat.items() if name not in ("out", "quiet", "labels")}
+            # Labels count by what they hold, wherever they lie; what is noted in W&B counts nothing.
+            own = {
+                name: value
+                for name, value in flat.items()
+                if name not in ("out", "quiet", "labels") and not name.startswith("wandb.")
+            }
             work = fingerprint([own, of_run])
             folder = Path(config.base.out) / _folder_name(settings, seed, work)
             runs.append(Run(settings, replace(changed, out=str(folder), quiet=True), work))
@@ -203,10 +208,13 @@ def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
     flat = flattened(asdict(config.base))
     shared = {name: value for name, value in flat.items() if value != unset[name]} | {"labels": config.base.labels}
     shared["training.logger"] = "wandb"
+    # Project and user are the sweep's.
+    place = {name: value for name in ("project", "entity") if (value := shared.pop(f"wandb.{name}", None)) is not None}
     fixed = {name: value for name, value in shared.items() if name not in (*OWN, *config.vary)}
     varied = {**config.vary, SEED: list(config.seeds)}
     return {
         "name": Path(config.base.out).name,
+        **place,
         "program": "corag",
         # W&B gives a run's name to the process and not to the command, so a shell puts it in.
         "command": [

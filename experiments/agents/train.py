@@ -26,6 +26,8 @@ from experiments.agents.targets import TargetConfig, best_single, learnt_targets
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
 from experiments.labels.arrays import LabelArrays, label_paths, read_labels
+from experiments.run.track import Tracking, tracked
+from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ TRAIN, VAL, TEST = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class AgentSettings(Runtime):
+class AgentSettings(Runtime, Tracking):
     """What an agent learns from, and its architecture.
 
     Attributes:
@@ -123,6 +125,7 @@ class TrainAgentConfig(AgentSettings):
             raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
 
 
+@tracked
 @in_runtime
 def train(config: TrainAgentConfig) -> agent.TrainReport:
     """Train an agent and save its checkpoint; an interrupted training is resumed.

@@ -34,6 +34,8 @@ from experiments.labels.label import label
 from experiments.run.headline import read_rows
 from experiments.run.report import write_report
 from experiments.run.tables import show
+from experiments.run.track import Tracking, tracked
+from experiments.run.track import Wandb as Wandb
 
 METHODS = "naive,corag(agent=none),corag-fixed,corag,upper"
 READER = "extractive"
@@ -43,7 +45,7 @@ RERANKERS = "minilm-multihop,minilm-factoid,minilm-maxsim,bm25"
 
 
 @dataclass(frozen=True)
-class DemoConfig(Runtime):
+class DemoConfig(Runtime, Tracking):
     """Index a real corpus, label questions, train the agent, load it, and answer held-out questions.
 
     Attributes:
@@ -78,6 +80,7 @@ class DemoConfig(Runtime):
         return budgets
 
 
+@tracked
 @in_runtime
 def demo(config: DemoConfig) -> Path:
     """Run the demo; return the path of its report."""

@@ -56,7 +56,7 @@ from experiments.run.journal import (
     write_atomically,
 )
 from experiments.run.tables import Result, around_table, markdown, replace_table
-from experiments.run.track import log_run
+from experiments.run.track import UNMEASURED, log_run, tracked
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ OUTPUT_SETTINGS = (
     "write",
     "baselines",
     "challengers",
-    "logger",
+    *UNMEASURED,
     *WHERE,
 )
 """Settings that no row depends on, but for rounding."""
@@ -104,6 +104,7 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
     return dict(result)
 
 
+@tracked
 @in_runtime
 def compare(config: EvaluateConfig) -> Comparison:
     """Run the comparison that a config describes.

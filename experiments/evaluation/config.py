@@ -18,7 +18,8 @@ from experiments.data.config import CandidateSettings, SelectionSettings, candid
 from experiments.evaluation.judging.figures import ALL as ALL_FIGURES
 from experiments.evaluation.judging.figures import GRADE, judged_figures
 from experiments.evaluation.methods import ALL
-from experiments.run.track import check_logger
+from experiments.run.track import Tracking, check_logger
+from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
 JudgeWith = Literal["prompts", "deepeval"]
@@ -46,7 +47,7 @@ class QuestionSet(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(SelectionSettings):
+class EvaluateConfig(SelectionSettings, Tracking):
     """Compare methods on data folders; an interrupted comparison resumes.
 
     One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder with the

@@ -9,7 +9,8 @@ from agent.config import Tracker
 from corag.errors import InputError
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
-from experiments.run.track import check_logger
+from experiments.run.track import Tracking, check_logger
+from experiments.run.track import Wandb as Wandb
 
 Choice = Literal["value", "value-minus-cost"]
 Preset = Literal["paper", "public-code"]
@@ -44,7 +45,7 @@ class LabelSource(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class LabelConfig(SelectionSettings):
+class LabelConfig(SelectionSettings, Tracking):
     """Measure every configuration on every question of data folders.
 
     Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.

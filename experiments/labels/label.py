@@ -36,14 +36,15 @@ from experiments.labels.table import (
 )
 from experiments.labels.work import total
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_journal, versions
-from experiments.run.track import log_run, means
+from experiments.run.track import UNMEASURED, log_run, means, tracked
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "logger", "quiet", *WHERE)
+NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet", *UNMEASURED, *WHERE)
 """Settings on which no label depends, but for rounding."""
 
 
+@tracked
 @in_runtime
 def label(config: LabelConfig) -> Path:
     """Write the label table that a config describes, and its questions beside it; return its path.

@@ -33,6 +33,8 @@ from experiments.papers.study import METHOD, Study, find_study, study_files
 from experiments.papers.tables import markdown
 from experiments.papers.track import track
 from experiments.run.journal import fingerprint, finished_record, versions, write_atomically
+from experiments.run.track import Tracking, tracked
+from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +42,7 @@ ALL, LIST = "all", "list"
 
 
 @dataclass(frozen=True)
-class ReproduceConfig(Runtime):
+class ReproduceConfig(Runtime, Tracking):
     """Reproduce a table or figure of a paper, or run an ablation; an interrupted run resumes.
 
     Attributes:
@@ -88,6 +90,7 @@ class Reproduced:
     failed: tuple[tuple[str, str], ...] = ()
 
 
+@tracked
 @in_runtime
 def reproduce(config: ReproduceConfig) -> Reproduced:
     """Run studies, and write their tables, figures and page.

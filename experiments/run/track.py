@@ -2,15 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from agent.config import Tracker
 from corag.checks import check_choice
 from corag.errors import InputError
 
-PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate"}
+PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune"}
+VARIABLES = {
+    "project": "WANDB_PROJECT", "entity": "WANDB_ENTITY", "group": "WANDB_RUN_GROUP", "tags": "WANDB_TAGS",
+    "notes": "WANDB_NOTES",
+}  # fmt: skip
+"""W&B's own variables of the same meaning."""
+UNMEASURED = ("logger", "wandb")
+"""Settings on which no result depends."""
+
+S = TypeVar("S", bound="Tracking")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Wandb:
+    """Where the runs of a command go in W&B, and what is noted of them; each stands before W&B's own variable.
+
+    Attributes:
+        project: Project; by default one for each command, such as corag-evaluate.
+        entity: User or team whose project it is; by default that of the login.
+        group: Runs that belong together.
+        tags: Tags, separated by commas, besides the command's own.
+        notes: A note.
+    """
+
+    project: str | None = None
+    entity: str | None = None
+    group: str | None = None
+    tags: str | None = None
+    notes: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tracking:
+    """Commands that log to W&B inherit this.
+
+    Attributes:
+        wandb: Project, entity, group, tags and notes of the runs in W&B.
+    """
+
+    wandb: Wandb = field(default_factory=Wandb)
+
+
+@contextmanager
+def noted(wandb: Wandb) -> Iterator[None]:
+    """Let the runs of a block, and of processes that it starts, go where they are told; what is not told stays."""
+    told = {VARIABLES[name]: value for name, value in asdict(wandb).items() if value is not None}
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def grouped(wandb: Wandb, group: str) -> Wandb:
+    """Return notes with a group for runs that nobody gave one."""
+    return replace(wandb, group=wandb.group or os.environ.get(VARIABLES["group"]) or group)
+
+
+def tracked(function: Callable[[S], R]) -> Callable[[S], R]:
+    """Run a function of settings with the notes that they make of its runs; a decorator."""
+
+    @functools.wraps(function)
+    def run(config: S) -> R:
+        with noted(config.wandb):
+            return function(config)
+
+    return run
 
 
 def check_logger(kind: Tracker, out: str | None) -> None:
@@ -34,7 +110,7 @@ def log_run(
     """Log the figures of one run.
 
     Args:
-        command: `label` or `evaluate`, which is the project unless WANDB_PROJECT names one, and a tag.
+        command: One of `PROJECTS`, which is the project unless WANDB_PROJECT names one, and a tag.
         kind: `wandb`, `csv` or `none`.
         out: What the command writes; the tracker's files stand in `<out>.log/<name>` beside it.
         name: Name of the run.

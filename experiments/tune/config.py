@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agent.config import Tracker
 from corag.errors import InputError
 from corag.models.runtime import Precision as Precision
 from corag.models.runtime import Runtime
@@ -11,13 +12,15 @@ from corag.naming import Spelling
 from corag.selectors.corag.routing import Prices, prices_of
 from experiments.data.config import CandidateSettings, spell_out
 from experiments.protocol.leads import Answer, Quality
+from experiments.run.track import Tracking, check_logger
+from experiments.run.track import Wandb as Wandb
 
 LEAST_QUESTIONS = 20
 """Fewer choose nothing: one question in five decides for itself."""
 
 
 @dataclass(frozen=True)
-class TuneConfig(CandidateSettings, Runtime):
+class TuneConfig(CandidateSettings, Runtime, Tracking):
     """Choose the configuration that serves your questions best, from 60 to 500 of them.
 
     Attributes:
@@ -36,6 +39,7 @@ class TuneConfig(CandidateSettings, Runtime):
         index: Index of the corpus; by default one is built in the cache folder.
         labels: Table of labels over kinds; by default the one that ships.
         seed: Seed of intervals and of the router.
+        logger: Where the means of each configuration are logged besides: `wandb`, `csv` or `none`.
         quiet: Show no progress and no table.
     """
 
@@ -51,11 +55,13 @@ class TuneConfig(CandidateSettings, Runtime):
     index: str | None = None
     labels: str | None = None
     seed: int = 0
+    logger: Tracker = "none"
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         Runtime.__post_init__(self)
+        check_logger(self.logger, self.out)
         spell_out(self, "reader")
         if not self.data:
             raise InputError("data is empty; give a data folder with --data, by path or name")

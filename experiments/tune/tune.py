@@ -22,6 +22,7 @@ from experiments.data.pools import content_hash, drawn, resolve
 from experiments.data.splits import questions_of
 from experiments.protocol.kinds import groups_of, is_sealed, read_kinds, sealed_ids
 from experiments.run.journal import Journal, fingerprint, versions
+from experiments.run.track import UNMEASURED, log_run, tracked
 from experiments.tune.checkpoint import write_checkpoint
 from experiments.tune.choose import Chosen, choose, labelled, priors
 from experiments.tune.config import LEAST_QUESTIONS, TuneConfig
@@ -46,6 +47,7 @@ NOT_WORK = (
     "labels",
     "seed",
     "quiet",
+    *UNMEASURED,
     *WHERE,
 )
 
@@ -87,6 +89,7 @@ class Tuned:
         return f"Keep the default: questions that took no part gained nothing, {lead}."
 
 
+@tracked
 @in_runtime
 def tune(config: TuneConfig) -> Tuned:
     """Label, choose, and write the checkpoint."""
@@ -126,6 +129,7 @@ def tune(config: TuneConfig) -> Tuned:
         sealed,
     )
     write_checkpoint(out, found, config, _record(config))
+    log_run("tune", config.logger, out, out.name, asdict(config), found.means)
     return found
 
 

@@ -91,7 +91,10 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
             "evaluate-agent", *labels, "--shares", "[0.4,0.3,0.3]", "--out", "compared",
             "--methods", "majority", "--protocols", "held-out", "--seeds", "1", "--logger", "csv",
         ],
-        ["evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json"],
+        [
+            "evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json",
+            "--logger", "wandb", "--wandb.project", "mine", "--wandb.entity", "me", "--wandb.tags", "a,b",
+        ],
         ["report", "--results", "result.json", "--out", "report.html"],
         ["bench", "search", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip
@@ -99,5 +102,6 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     assert contacts == ""
     assert done.returncode == 0, done.stderr
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
-    # W&B itself says nothing; how to send the run is said once.
-    assert "wandb:" not in done.stderr and done.stderr.count("W&B") == 1
+    assert list((tmp_path / "result.log").rglob("offline-run-*"))
+    # W&B itself says nothing; how to send each run is said once.
+    assert "wandb:" not in done.stderr and done.stderr.count("W&B") == 2

@@ -1,9 +1,10 @@
 import csv
+import os
 
 import pytest
 
-from corag.cli.main import main
-from experiments.run.track import means, numbers
+from corag.cli.main import COMMANDS, main, make_parser
+from experiments.run.track import VARIABLES, Wandb, grouped, means, noted, numbers
 from tests.experiments.worlds import write_folder
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
@@ -49,23 +50,72 @@ def test_label_logs_each_reranker(tmp_path, capsys):
     assert 0 <= logged(tmp_path / "labels.log")["bm25/rougeL"] <= 1
 
 
-@pytest.mark.slow
-def test_wandb_gets_project_group_and_tags_of_an_evaluation(tmp_path, capsys, monkeypatch):
+@pytest.fixture
+def runs(monkeypatch):
+    """What W&B is told of each run when figures are logged."""
     wandb = pytest.importorskip("wandb")
-    runs, log = [], wandb.Run.log
+    told, log = [], wandb.Run.log
 
     def recorded(run, data, **rest):
-        runs.append((run.project, run.group, run.tags, data))
+        told.append(((run.project, run.settings.entity, run.group, run.tags, run.notes), data))
         return log(run, data, **rest)
 
     monkeypatch.setattr(wandb.Run, "log", recorded)
     monkeypatch.setenv("WANDB_MODE", "offline")
+    for name in VARIABLES.values():
+        monkeypatch.delenv(name, raising=False)
+    return told
+
+
+@pytest.mark.slow
+def test_wandb_gets_project_group_and_tags_of_an_evaluation(tmp_path, capsys, runs, monkeypatch):
     data = write_folder(tmp_path / "data")
     command = [*EVALUATE, "--data", str(data), "--out", str(tmp_path / "mine.json"), "--limit", "1"]
     assert main([*command, "--logger", "wandb"]) == 0, capsys.readouterr().err
-    project, group, tags, figures = runs[0]
-    assert (project, group, tags) == ("corag-evaluate", "mine", ("evaluate",))
+    about, figures = runs[0]
+    assert (about[0], *about[2:4]) == ("corag-evaluate", "mine", ("evaluate",))
     assert figures["naive/cost_tokens"] <= 64
+    monkeypatch.setenv("WANDB_PROJECT", "of the variable")
+    monkeypatch.setenv("WANDB_NOTES", "kept")
+    told = ["--wandb.project", "own", "--wandb.entity", "me", "--wandb.group", "g", "--wandb.tags", "a, b"]
+    assert main([*command, "--logger", "wandb", *told]) == 0, capsys.readouterr().err
+    assert runs[-1][0] == ("own", "me", "g", ("a", "b", "evaluate"), "kept")
+    assert os.environ["WANDB_PROJECT"] == "of the variable" and "WANDB_ENTITY" not in os.environ
+
+
+def test_what_a_block_notes_is_gone_behind_it(monkeypatch):
+    monkeypatch.setenv("WANDB_TAGS", "before")
+    monkeypatch.delenv("WANDB_ENTITY", raising=False)
+    with pytest.raises(ZeroDivisionError), noted(Wandb(tags="inside", entity="me")):
+        with noted(Wandb(entity="you")):
+            assert (os.environ["WANDB_TAGS"], os.environ["WANDB_ENTITY"]) == ("inside", "you")
+        assert os.environ["WANDB_ENTITY"] == "me"
+        _ = 1 / 0
+    assert os.environ["WANDB_TAGS"] == "before" and "WANDB_ENTITY" not in os.environ
+
+
+def test_a_group_is_given_where_there_is_none(monkeypatch):
+    monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
+    assert grouped(Wandb(tags="t"), "sweep") == Wandb(tags="t", group="sweep")
+    assert grouped(Wandb(group="mine"), "sweep").group == "mine"
+    monkeypatch.setenv("WANDB_RUN_GROUP", "of the variable")
+    assert grouped(Wandb(), "sweep").group == "of the variable"
+
+
+TRACKED = ("train", "label", "evaluate", "evaluate-agent", "tune", "reproduce", "train-adapter", "demo", "sweep")
+
+
+@pytest.mark.parametrize("command", TRACKED)
+def test_every_command_that_logs_has_the_same_options(command):
+    own = make_parser(command)._subcommands_action.choices[command]
+    prefix = "base." if command == "sweep" else ""
+    assert {f"{prefix}wandb.{name}" for name in VARIABLES} <= {action.dest for action in own._actions}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_type_of_every_setting_is_known(command):
+    """Where a type hint cannot be resolved, the parser takes anything without a word."""
+    assert "Unvalidated" not in make_parser(command)._subcommands_action.choices[command].format_help()
 
 
 @pytest.mark.parametrize("command", [EVALUATE, LABEL])
