@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import TypeVar
 
 from corag.ambient import Ambient
+
+T = TypeVar("T")
 
 Report = Callable[[int, int], None]
 """Called with (units done, units in all); 0 in all where that is not known."""
@@ -30,3 +33,11 @@ def step(description: str) -> Iterator[Report]:
     else:
         with show(description) as report:
             yield report
+
+
+def counted(description: str, items: Collection[T]) -> Iterator[T]:
+    """Yield items one by one, each a unit of a step."""
+    with step(description) as report:
+        for done, item in enumerate(items):
+            report(done, len(items))
+            yield item

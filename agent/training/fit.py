@@ -15,7 +15,7 @@ import os
 import platform
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +79,7 @@ def fit(
     *,
     descriptions: NDArray[np.float32] | None = None,
     facts: Mapping[str, object] | None = None,
-    progress: bool = False,
+    progress: bool | Callable[[int, int], None] = False,
 ) -> TrainReport:
     """Train an agent, save it to `<out_dir>/checkpoint` and return it.
 
@@ -93,7 +93,8 @@ def fit(
 
     No question of `val` may be in `train`. `descriptions` are the vectors of `config.described`, `[K, d]`; those of
     rerankers that are not labelled take no part in the training. `out_dir` also holds the logs and the state of an
-    unfinished training; `facts`, such as data and commit, are added to the model card; `progress` shows a bar.
+    unfinished training; `facts`, such as data and commit, are added to the model card. `progress` shows Lightning's
+    bar, or is called with (epochs done, epochs in all) after each.
 
     Raises:
         AgentError: The tables do not fit the configuration or each other or hold too little, or a loss is not finite.
@@ -113,7 +114,8 @@ def fit(
     # Of several processes, the first alone logs and writes files.
     first = rank_zero_only.rank == 0
     with open_logger(train_config.logger if first else "none", out_dir, dataclasses.asdict(train_config)) as logger:
-        keeper = _EpochKeeper(path, fingerprint, state, train_config, logger)
+        told = progress if callable(progress) else None
+        keeper = _EpochKeeper(path, fingerprint, state, train_config, logger, told)
         if epochs_resumed < train_config.epochs and not keeper.out_of_patience:
             model = AgentModel(config, train_config.seed)
             if state.model:
@@ -121,7 +123,7 @@ def fit(
             vectors = described.get(DESCRIPTIONS)
             module = AgentModule(model, config, train_config, train, val, epochs_resumed, state.optimizer, vectors)
             with quiet_lightning(), one_thread(), _interruptible(keeper):
-                trainer = _trainer(module, keeper, validate=val is not None, progress=progress)
+                trainer = _trainer(module, keeper, validate=val is not None, progress=progress is True)
                 trainer.fit(module)
                 trainer.strategy.barrier()
             # Strategies that start processes of their own leave this one as it was: what counts is on the disk.
@@ -217,12 +219,18 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
     """Keeps the weights that are wanted, the history and the resume file, and stops when patience runs out."""
 
     def __init__(
-        self, path: Path, fingerprint: str, state: ResumeState, config: TrainConfig, logger: Logger | None
+        self,
+        path: Path,
+        fingerprint: str,
+        state: ResumeState,
+        config: TrainConfig,
+        logger: Logger | None,
+        told: Callable[[int, int], None] | None,
     ) -> None:
         self.path = path
         self._fingerprint = fingerprint
         self._patience, self._keep = config.patience, config.keep
-        self._logger = logger
+        self._logger, self._told, self._epochs = logger, told, config.epochs
         self.history, self.best = state.history, state.best
         self.interrupted = False
         self._num_logged = 0
@@ -230,8 +238,8 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
         self.log_from(self.history)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the logger behind when going to another process."""
-        return {**self.__dict__, "_logger": None}
+        """Leave behind what belongs to this process when going to another one."""
+        return {**self.__dict__, "_logger": None, "_told": None}
 
     def log_from(self, history: History) -> None:
         """Log the epochs that were not logged yet."""
@@ -257,6 +265,8 @@ class _EpochKeeper(pl.Callback):  # type: ignore[misc]
             state = ResumeState(self.history, pl_module.model.weights(), self.best, pl_module.optimizer_arrays())
             write_resume(self.path, self._fingerprint, state)
         self.log_from(self.history)
+        if self._told is not None:
+            self._told(epoch + 1, self._epochs)
         if self.interrupted:
             raise KeyboardInterrupt
         trainer.should_stop = self.out_of_patience

@@ -59,10 +59,13 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(description: str, *, quiet: bool = False, unit: Literal["", "bytes"] = "") -> Iterator[Report]:
+def progress(
+    description: str, *, quiet: bool = False, unit: Literal["", "bytes"] = "", between: bool = False
+) -> Iterator[Report]:
     """Show a bar with rate and time left on standard error while the block runs.
 
-    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`.
+    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`. Bars are drawn ten
+    times a second, beside the work; `between` draws them only when something is reported, so that no timing suffers.
     """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
@@ -72,6 +75,7 @@ def progress(description: str, *, quiet: bool = False, unit: Literal["", "bytes"
         TimeRemainingColumn(),
         console=stderr(),
         disable=quiet,
+        auto_refresh=not between,
     )
     with bar, showing(None if quiet or not bar.console.is_terminal else partial(_step, bar)):
         yield _report(bar, bar.add_task(visible(description), total=None))
@@ -87,7 +91,7 @@ def _step(bar: Progress, description: str) -> Iterator[Report]:
 
 
 def _report(bar: Progress, task: TaskID) -> Report:
-    return lambda done, total: bar.update(task, completed=done, total=total or None)
+    return lambda done, total: bar.update(task, completed=done, total=total or None, refresh=not bar.live.auto_refresh)
 
 
 def table(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 import agent
 from corag.checks import check_choice, check_count
+from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.models.devices import kind_of, parse_devices
 from corag.models.ran import ran_in_all
@@ -149,17 +150,18 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
         logger.info("learnt from %s", _said_left(len(learnt), len(training), config.target))
     descriptions = descriptions_of(arrays, config)
     agent_config = agent_config_of(arrays.of(known), config, tuple(descriptions.texts))
-    return agent.fit(
-        learnt,
-        None if validation is None else make_targets(validation, config.target, config.parts),
-        agent_config,
-        placed(config.training),
-        config.out,
-        descriptions=descriptions.vectors,
-        facts=_facts(arrays, agent_config, config, descriptions)
-        | {"questions learnt from": _said_left(len(learnt), len(training), config.target)},
-        progress=not config.quiet,
-    )
+    with progress("train", quiet=config.quiet) as report:
+        return agent.fit(
+            learnt,
+            None if validation is None else make_targets(validation, config.target, config.parts),
+            agent_config,
+            placed(config.training),
+            config.out,
+            descriptions=descriptions.vectors,
+            facts=_facts(arrays, agent_config, config, descriptions)
+            | {"questions learnt from": _said_left(len(learnt), len(training), config.target)},
+            progress=report,
+        )
 
 
 def descriptions_of(arrays: LabelArrays, config: TrainAgentConfig) -> Descriptions:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from corag.models.engine.engine import quiet
 from corag.optional import require
+from corag.progress import counted
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
@@ -48,7 +49,7 @@ class Timing:
         now = self.now
         times: dict[str, list[float]] = {name: [] for name in runs}
         found: dict[str, T] = {}
-        for _ in range(self.rounds):
+        for _ in counted("rounds", range(self.rounds)):
             for name, run in runs.items():
                 started = now()
                 found[name] = run()

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import corag
 import search
-from corag.cli.console import progress
 from corag.errors import InputError, ModelError
 from corag.naming import PartName, split_parts
+from corag.progress import counted
 from corag.selectors.problem import SelectionProblem
 from corag.types import Candidate, PolicyReranker, Reranker
 from experiments.bench.harness import CLOCKS, Clock, Timing, bar_plot, demo_chunks, make_model
@@ -86,13 +86,10 @@ def bench_orders(timing: Timing, rerankers: str = ALL, model: Path | None = None
             # The first call loads the model; keep that out of the timings.
             reranker.score(QUESTION, [QUESTION])
         found: dict[tuple[str, int], list[list[_Search]]] = {}
-        pools = _pools(timing.rounds)
-        with progress("search") as told:
-            for number, candidates in enumerate(pools, start=1):
-                for label, reranker in made.items():
-                    found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, timing.clock))
-                told(number, len(pools))
-        loads = {label: _load(str(reranker), timing.rounds) for label, reranker in made.items()}
+        for candidates in counted("search", _pools(timing.rounds)):
+            for label, reranker in made.items():
+                found.setdefault((label, len(candidates)), []).append(_searches(reranker, candidates, timing.clock))
+        loads = {label: _load(str(one), timing.rounds) for label, one in counted("load", made.items())}
     rows = [
         {"setting": label, **_row(size, searches), **loads[label]}
         for (label, size), turns in sorted(found.items(), key=lambda item: (item[0][1], list(made).index(item[0][0])))

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import search
 from corag.models.embedders import MiniLMEmbedder
+from corag.progress import counted
 from corag.registry import reranker as make_reranker
 from corag.registry import tokens as make_tokens
 from corag.rerankers.cached import CachedReranker
@@ -127,7 +128,7 @@ def _rows(
     folder = DataFolder.open(root / some.folder)
     counting = list(_counting(some, folder))
     pool = Pool.of_candidates(folder, [query for query, _ in counting], MiniLMEmbedder())
-    for query, num_orders in counting:
+    for query, num_orders in counted(some.folder, counting):
         candidates = pool.candidates(query)
         best = bound.select(query.question, candidates, BUDGET_TOKENS).value
         for key, given in settings.items():

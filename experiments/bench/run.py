@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.checks import check_budget
-from corag.cli.console import stdout, table
+from corag.cli.console import progress, stdout, table
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, Spellings, split_parts
@@ -19,6 +19,9 @@ from experiments.bench import agent, breakdown, growth, orders, real, scoring, s
 from experiments.bench.harness import Clock, Timing
 from experiments.evaluation.methods import ALL
 from experiments.run.journal import versions, write_atomically
+
+BARS = ("breakdown", "growth")
+"""Parts that show bars of their own."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,10 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     folder, part = Path(config.out), PARTS[config.part]
     timing = Timing(config.rounds or part.ROUNDS, config.clock)
     folder.mkdir(parents=True, exist_ok=True)
-    measured = getattr(part, f"bench_{config.part}")(timing, **_settings(config, folder))
+    # Some parts have bars of their own.
+    with progress(f"bench {config.part}", quiet=config.part in BARS, between=True) as report:
+        measured = getattr(part, f"bench_{config.part}")(timing, **_settings(config, folder))
+        report(1, 1)
     result: dict[str, Any] = {
         "part": config.part,
         "rounds": timing.rounds,

@@ -24,6 +24,7 @@ from corag.models.engine.engine import Batch, Engine, Int64, Reduction, pad, qui
 from corag.models.engine.pairs import PairTemplate
 from corag.models.runtime import Backend, Precision
 from corag.optional import require
+from corag.progress import counted
 from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.scorers import JoinedTextScorer
 from corag.selectors.corag.search import SearchPlan, search_problems
@@ -215,7 +216,7 @@ def engine_rows(load: Load, runs: Sequence[Run], asked: Sequence[Asked], timing:
     lengths = [len(row) for question, texts in requests for row in question.pairs(texts)[0]]
     group = np.repeat(np.arange(len(asked)), [sum(len(texts) for _, texts in one) for one in by_question])
     rows, exact = [], None
-    for run in runs:
+    for run in counted("encoders", runs):
         model = load(run)
         run_bare, bare_tokens = model.bare(lengths)
         settings: dict[str, Callable[[], list[Any]]] = {

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import search
+from corag.progress import counted
 from experiments.bench.harness import Timing, finished, lines
 from experiments.bench.problems import MAX_LENGTH, SyntheticProblem, problems
 from experiments.run.drawing import new_figure
@@ -47,10 +48,10 @@ def bench_search(timing: Timing, num_seeds: int) -> dict[str, list[dict[str, Any
     """
     solved = {
         seed: [(problem, *_solved(problem)) for problem in problems(seed)]
-        for seed in range(FIRST_SEED, FIRST_SEED + num_seeds)
+        for seed in counted("optima", range(FIRST_SEED, FIRST_SEED + num_seeds))
     }
     runs = {name: {seed: [_run(*one, config) for one in some] for seed, some in solved.items()}
-            for name, config in policy_settings().items()}  # fmt: skip
+            for name, config in counted("policies", policy_settings().items())}  # fmt: skip
     return {
         "rows": core_rows(timing) + cpu_rows(timing) + [quality_row(name, by_seed) for name, by_seed in runs.items()],
         "curve": [curve(policy, runs[f"{policy}, at most {CAPS[-1]} orders"]) for policy in POLICIES],

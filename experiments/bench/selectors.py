@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from corag.progress import counted
 from corag.selectors.adaptive_k import Strategy, cutoffs
 from corag.selectors.car import cluster_cutoff
 from corag.selectors.clustering import Method
@@ -41,7 +42,7 @@ def bench_selectors(timing: Timing, *, raptor_chunks: Sequence[int] = RAPTOR_CHU
 
     Returns `rows`, the lines of the table, and `curve`: chunks, seconds and peak memory of the clusters.
     """
-    curve = [raptor_run(number, timing.clock) for number in raptor_chunks]
+    curve = [raptor_run(number, timing.clock) for number in counted("clusters", raptor_chunks)]
     return {"rows": [*cut_rows(timing), *raptor_rows(curve)], "curve": curve}
 
 

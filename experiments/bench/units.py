@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import search
 from corag.models.minilm import TextEncoder, minilm_encoder
+from corag.progress import counted
 from corag.rerankers.evidence import parts
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.selector import Corag
@@ -81,7 +82,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     asked = pools(DataFolder.open(folder), num_questions)
     found: dict[str, list[dict[str, float]]] = {unit: [] for unit in UNITS}
-    for round_number in range(timing.rounds + 1):
+    for round_number in counted(folder.name, range(timing.rounds + 1)):
         for question, offered in asked:
             for unit in UNITS:
                 seconds = _ask(timing, question, offered, unit, reranker, encoder)

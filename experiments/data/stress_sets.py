@@ -20,7 +20,7 @@ import numpy as np
 
 import corag
 from corag.checks import check_choice
-from corag.cli.console import say
+from corag.cli.console import progress, say
 from corag.errors import CoragError, InputError
 from corag.memory import TEXT, Memory
 from corag.models.chat.base import Chat
@@ -182,7 +182,11 @@ def stress_sets(config: StressConfig) -> dict[str, int]:
         rewrite = ChatRewriter(chat_of("rewriter", config.rewriter), config.store)
     pools: dict[float, dict[str, list[Document]]] = {}
     for rate in config.rates:
-        made = {query.id: candidates_of(query, rankings[query.id], rate, config, rewrite) for query in queries}
+        with progress(f"{config.kind} {rate:g}", quiet=config.quiet) as report:
+            made = {}
+            for number, query in enumerate(queries, start=1):
+                made[query.id] = candidates_of(query, rankings[query.id], rate, config, rewrite)
+                report(number, len(queries))
         pools[rate] = {name: found for name, found in made.items() if found is not None}
         queries = [query for query in queries if query.id in pools[rate]]
     outs = {rate: Path(config.out) / f"{config.kind}-{rate:g}" for rate in config.rates}

@@ -125,7 +125,6 @@ def demo(config: DemoConfig) -> Path:
                 # Of a few questions none may be clear enough for the paper's 10%.
                 target=PAPER if config.limit is None else replace(PAPER, margin=EVERY_QUESTION),
                 training=agent.TrainConfig(logger=config.logger),
-                quiet=True,
             )
         )
         say(f"  best epoch {report.best_epoch + 1} of {len(report.history)}, checkpoint in {report.checkpoint}")

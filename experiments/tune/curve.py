@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_choice, check_count
-from corag.cli.console import say
+from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
 from corag.text.visible import to_json
 from experiments.data.config import comma_separated
@@ -187,11 +187,11 @@ def measure(config: CurveConfig) -> list[Point]:
     wanted = comma_separated(config.only) or list(kinds)
     if unknown := [name for name in wanted if name not in kinds]:
         raise InputError(f"kind {unknown[0]!r} has no labels; the kinds are {', '.join(kinds)}")
-    points = [
-        point
-        for name in wanted
-        for point in curve(name, kinds[name], [row for row in rows if row["kind"] != name], config)
-    ]
+    points: list[Point] = []
+    with progress("kinds") as told:
+        for number, name in enumerate(wanted, start=1):
+            points += curve(name, kinds[name], [row for row in rows if row["kind"] != name], config)
+            told(number, len(wanted))
     if not points:
         raise DataError(f"no kind of {config.labels} has {min(config.sizes) + LEAST_TEST} questions; ask for fewer")
     write_atomically(out, to_json([asdict(point) for point in points], indent=2) + "\n")

@@ -1,40 +1,40 @@
-"""Long steps and who shows them."""
+"""Steps of the library, shown by whoever runs them."""
 
-from io import StringIO
+import io
+from contextlib import contextmanager
 
+import pytest
 from rich.console import Console
 
 from corag.cli import console
-from corag.cli.console import progress
-from corag.progress import step
+from corag.progress import counted, showing
 
 
-def shown(monkeypatch, *, terminal, quiet=False):
-    """What is written to standard error while a step of a command runs."""
-    written = StringIO()
-    screen = Console(file=written, force_terminal=terminal, width=100, color_system=None)
-    monkeypatch.setattr(console, "stderr", lambda: screen)
-    with progress("questions", quiet=quiet) as questions:
-        questions(1, 4)
-        with step("upper, orders") as orders:
-            orders(4096, 123520)
-        questions(2, 4)
-    return written.getvalue()
+@contextmanager
+def told(reports, description):
+    reports.append(description)
+    yield lambda done, total: reports.append((done, total))
 
 
-def test_on_a_terminal_a_step_stands_below_the_bar_of_its_command(monkeypatch):
-    text = shown(monkeypatch, terminal=True)
-    assert "upper, orders" in text
-    # It goes when it is done.
-    assert "upper" not in text.rstrip().splitlines()[-1]
+def test_counted_items_are_reported_where_somebody_listens():
+    reports = []
+    assert list(counted("quiet", "ab")) == ["a", "b"]
+    with showing(lambda description: told(reports, description)):
+        assert list(counted("work", {"a": 1, "b": 2}.items())) == [("a", 1), ("b", 2)]
+        assert list(counted("nothing", [])) == []
+    assert reports == ["work", (0, 2), (1, 2), "nothing"]
 
 
-def test_where_nobody_looks_there_is_no_step(monkeypatch):
-    assert "upper" not in shown(monkeypatch, terminal=False)
-    assert shown(monkeypatch, terminal=True, quiet=True) == ""
-
-
-def test_a_step_by_itself_says_nothing(capsys):
-    with step("upper, orders") as report:
-        report(1, 2)
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize("between", [False, True])
+def test_a_bar_has_rate_and_time_left_and_steps_below_it(between, monkeypatch):
+    shown = io.StringIO()
+    terminal = Console(file=shown, force_terminal=True, width=80, highlight=False)
+    monkeypatch.setattr(console, "stderr", lambda: terminal)
+    with console.progress("bench", between=between) as report:
+        for _ in counted("rounds", range(3)):
+            report(1, 2)
+        report(2, 2)
+    text = shown.getvalue()
+    assert "bench" in text and "2/2" in text and "0:00:00" in text
+    # What is drawn between is drawn at every report, so no step is missed.
+    assert not between or all(f"{done}/3" in text for done in range(3))

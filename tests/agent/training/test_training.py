@@ -256,6 +256,14 @@ def test_training_is_quiet_unless_asked(tmp_path, capfd, caplog):
     assert "Epoch 0" in capfd.readouterr().out
 
 
+def test_epochs_are_told_to_whoever_asks(tmp_path, capfd):
+    told = []
+    config = toy_train_config(epochs=3, logger="none")
+    fit(toy_table(), None, toy_config(), config, tmp_path, progress=lambda *done: told.append(done))
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert capfd.readouterr().out == ""
+
+
 @pytest.fixture
 def logged_out(tmp_path, monkeypatch):
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
