@@ -43,7 +43,7 @@ def tune(config: Any) -> None:
         + (f", and a router of {len(chosen.router.kinds)} kinds" if chosen.router else "")
     )
     say(found.verdict)
-    say(f"checkpoint and report in {config.out}; use it with: corag ask 'your question' --agent {config.out}")
+    say(f"checkpoint and report in {config.out}; {found.usage(config.out)}")
 
 
 def train(config: Any) -> None:

@@ -188,6 +188,14 @@ class SelectionProblem:
             )
         return trace
 
+    def summed_tokens(self, order: Order) -> int:
+        """Return the tokens of the parts of an order and of what joins them, 0 for the empty one."""
+        return int(self.costs[list(order)].sum()) - self.separator_tokens if order else 0
+
+    def text_tokens(self, orders: Sequence[Order]) -> list[int]:
+        """Return what the text of each order costs, by its parts."""
+        return [self.summed_tokens(order) for order in orders]
+
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""
         return self.assembled(order)[0]

@@ -134,6 +134,7 @@ def page(found: Tuned, config: TuneConfig, dial: str) -> str:
     """Return the page about a tuning, in HTML, given its dial as SVG."""
     chosen = found.chosen
     header, rows = _table(found)
+    usage = found.usage(config.out)
     drawn = sorted(chosen.estimates, key=lambda name: -chosen.estimates[name].posterior)[:MOST_DRAWN]
     estimates = [chosen.estimates[name] for name in drawn]
     gains = interval_plot(
@@ -143,6 +144,7 @@ def page(found: Tuned, config: TuneConfig, dial: str) -> str:
         f"gain in quality over {found.names[0]}",
         marked=drawn.index(chosen.configuration) if chosen.configuration in drawn else -1,
     )
+    marked = "; orange: chosen" if chosen.configuration in drawn else ""
     lines: list[list[Cell | str]] = [
         [Cell(row[0], "text best" if row[0] == chosen.configuration else "text"), *row[1:]] for row in rows
     ]
@@ -150,11 +152,11 @@ def page(found: Tuned, config: TuneConfig, dial: str) -> str:
         title=f"Tuned on {Path(config.data).resolve().name}",
         verdict=found.verdict,
         summary=f"Chosen: {chosen.configuration}. {_router_line(found).replace('`', '')} {_measured(found, config)}",
-        lead=Drawing("What each configuration gains", gains, "Shrunken gains with 95% intervals; orange: chosen.")
+        lead=Drawing("What each configuration gains", gains, f"Shrunken gains with 95% intervals{marked}.")
         if drawn
         else None,
         headline=Table("Each configuration, best first", header, lines, _gains(found).replace("`", "")),
-        remarks=[_tested(found), f"Use it with: corag ask 'your question' --agent {config.out}"],
+        remarks=[_tested(found), f"{usage[0].upper()}{usage[1:]}"],
         folded=[
             Drawing("The dial", dial, "What is chosen as the price of tokens, or of time, rises."),
             Table("The dial in figures", DIAL, dial_rows(found.curve)),

@@ -75,17 +75,15 @@ def dial(questions: Labelled, chosen: Chosen) -> list[DialPoint]:
 
 
 def dial_rows(curve: Sequence[DialPoint]) -> list[list[str]]:
-    """Return the curve as a table, below `DIAL`."""
-    return [
-        [
-            one.name,
-            f"{one.quality:.3f}",
-            f"{one.budget_share:.1%}",
-            f"{1000 * one.seconds:.0f}",
-            str(one.configurations),
-        ]
-        for one in curve
-    ]
+    """Return the curve as a table, below `DIAL`; a price at which nothing changes has no row."""
+    rows: list[list[str]] = []
+    for one in curve:
+        figures = [
+            f"{one.quality:.3f}", f"{one.budget_share:.1%}", f"{1000 * one.seconds:.0f}", str(one.configurations)
+        ]  # fmt: skip
+        if one.name in PRICES or figures not in (row[1:] for row in rows):
+            rows.append([one.name, *figures])
+    return rows
 
 
 def plot_dial(curve: Sequence[DialPoint]) -> str:

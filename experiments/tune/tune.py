@@ -77,10 +77,22 @@ class Tuned:
     sealed: int
 
     @property
+    def keeps_default(self) -> bool:
+        """Whether the checkpoint does what `corag` does without one."""
+        return self.chosen.configuration == DEFAULT and self.chosen.router is None
+
+    def usage(self, out: str) -> str:
+        """Return how the checkpoint in a folder is used."""
+        command = f"corag ask 'your question' --agent {out}"
+        if self.keeps_default:
+            return f"corag does the same without it; with a price it can differ: {command} --prefer tokens"
+        return f"use it with: {command}"
+
+    @property
     def verdict(self) -> str:
         """Whether to use it, in a sentence."""
-        lead, name = self.chosen.lead, self.chosen.configuration
-        if name == DEFAULT and self.chosen.router is None:
+        lead = self.chosen.lead
+        if self.keeps_default:
             return "Keep the default: no other configuration is expected to serve these questions better."
         if lead.low > 0:
             return f"Use it: questions that took no part gained {lead}."

@@ -1,25 +1,27 @@
-"""What chosen units save by standing together below one title, spent on more of them."""
+"""What a search leaves of the budget, spent on what is worth most: titles that units share, and depth it has not."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from corag.rerankers.scorers import CachedScorer
+from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import UnitProblem
 from corag.types import Order
 
 TRIED = 4
-"""Of the units that a combination would gain most by, so many are looked at: whether their text still fits."""
+"""Of the chunks that a combination would gain most by, so many are looked at: whether their text still fits."""
 SLACK = 2
 """Tokens by which the cost of a joined text may be overestimated from the costs of its parts."""
 
 
-def completed(problem: UnitProblem, order: Order, scorer: CachedScorer, price: float = 0.0) -> Order:
-    """Return an order with further units, each the one that is worth most, while the whole text fits the budget.
+def completed(problem: SelectionProblem, order: Order, scorer: CachedScorer, price: float = 0.0) -> Order:
+    """Return an order with further chunks, each the one that is worth most, while the whole text fits the budget.
 
-    `price` is what a token costs in units of value: a unit has to bring more than it costs.
+    `price` is what a token costs in units of value: a chunk has to bring more than it costs.
 
     A search pays the title of every unit, since it knows one cost for each. What the text really costs is counted here.
+    A tree search adds at most one chunk an iteration.
     """
     left = problem.budget_tokens - problem.text_tokens([order])[0]
     while True:
@@ -36,11 +38,13 @@ def completed(problem: UnitProblem, order: Order, scorer: CachedScorer, price: f
         left = problem.budget_tokens - costs[best.index(fitting[0])]
 
 
-def _affordable(problem: UnitProblem, order: Order, left: int) -> list[tuple[int, int]]:
-    """Return the units that cost about so many tokens or less beside those of an order, best first, with that cost."""
-    titled = {problem.documents[index] for index in order}
-    saved = [title if name in titled else 0 for title, name in zip(problem.title_costs, problem.documents, strict=True)]
-    costs = problem.costs - np.array(saved, dtype=np.int64)
+def _affordable(problem: SelectionProblem, order: Order, left: int) -> list[tuple[int, int]]:
+    """Return the chunks that cost about so many tokens or less beside those of an order, best first, with that cost."""
+    costs = problem.costs
+    if isinstance(problem, UnitProblem):
+        titled = {problem.documents[index] for index in order}
+        named = zip(problem.title_costs, problem.documents, strict=True)
+        costs = costs - np.array([title if name in titled else 0 for title, name in named], dtype=np.int64)
     affordable = np.flatnonzero(costs <= left + SLACK)
     return [(index, int(costs[index])) for index in affordable.tolist() if index not in order]
 

@@ -101,23 +101,29 @@ class Searched:
 
     @property
     def completes(self) -> bool:
-        """Whether what units save by sharing titles is spent on those that are worth most, since values are cheap."""
+        """Whether what is left of the budget is spent on what is worth most, since values are cheap.
+
+        Left is what units save by sharing titles, and, within a large budget, what a search is not deep enough for.
+        """
         config, reranker = self.plan.config, self.plan.reranker
         wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) else config.policy
-        return isinstance(self.problem, UnitProblem) and wanted in ENDING and config.max_scored is None
+        leaves = isinstance(self.problem, UnitProblem) or self.thrift < 1
+        return leaves and wanted in ENDING and config.max_scored is None
+
+    @property
+    def thrift(self) -> float:
+        """What a token costs, as a multiple of what the reranker's values charge; 1 where they charge nothing."""
+        return self.plan.thrift_for(self.problem) if isinstance(self.scorer.scorer, PricedScorer) else 1.0
 
     @property
     def cost(self) -> int:
         """Tokens of the text of the order found."""
-        if isinstance(self.problem, UnitProblem):
-            return self.problem.text_tokens([self.result.order])[0]
-        return self.summed
+        return self.problem.text_tokens([self.result.order])[0]
 
     @property
     def summed(self) -> int:
         """Tokens of the parts of the order found, each with its own title."""
-        order = list(self.result.order)
-        return int(self.problem.costs[order].sum()) - self.problem.separator_tokens if order else 0
+        return self.problem.summed_tokens(self.result.order)
 
     @property
     def price(self) -> float:
@@ -132,7 +138,6 @@ class Searched:
         result, config, scorer = self.result, self.plan.config, self.scorer
         order = result.order
         if self.completes:
-            assert isinstance(self.problem, UnitProblem)
             order = completed(self.problem, order, scorer, self.price)
         value = float(scorer([order])[0]) if order else 0.0
         singles = [(index,) for index in order]
@@ -143,13 +148,12 @@ class Searched:
                 "surrogate": self.plan.surrogate.name,
                 "orders_ranked": result.num_ranked,
             }
-        thrift = self.plan.thrift_for(self.problem)
         trace = {
             "reranker": self.plan.reranker.name,
             "policy": config.policy,
             "iterations": result.num_calls if config.iterations == NO_BOUND else config.iterations,
             **_noted(config),
-            **({"thrift": thrift} if thrift != 1 and isinstance(scorer.scorer, PricedScorer) else {}),
+            **({"thrift": self.thrift} if self.thrift != 1 else {}),
             "orders_scored": result.num_scored,
             "scorer_calls": result.num_calls,
             "orders_computed": scorer.num_computed,

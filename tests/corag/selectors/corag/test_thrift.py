@@ -11,9 +11,12 @@ import corag
 from corag.errors import InputError
 from corag.rerankers.evidence.hypotheses import Hypotheses
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
-from corag.selectors.corag.search import SearchPlan, usual_thrift
+from corag.rerankers.scorers import CachedScorer
+from corag.selectors.corag.completion import completed
+from corag.selectors.corag.search import SearchPlan, search_problems, usual_thrift
 from corag.selectors.problem import SelectionProblem
 from corag.text.tokens import CallableCounter
+from search import SearchConfig
 
 WORDS = CallableCounter(str.split, name="words")
 SETS = ((), (0,), (1,), (2,), (0, 1), (1, 2))
@@ -123,3 +126,28 @@ def test_the_default_is_cheaper_within_a_large_budget_and_settings_of_ones_own_a
 def test_what_is_no_thrift_is_refused(settings, message):
     with pytest.raises(InputError, match=message):
         corag.selector("corag", **settings)
+
+
+@pytest.mark.parametrize(("budget", "chosen"), [(256, 2), (2048, 3)])
+def test_a_tree_search_that_is_not_deep_enough_for_a_large_budget_is_completed(budget, chosen):
+    # Each of the three may be part of the evidence; two iterations find two of them.
+    reranker = Fixed(scorer_of([-9, -9, -9, -9, 1, 1], tokens=(10, 10, 10)))
+    problem = SelectionProblem("lake?", CANDIDATES, WORDS, budget)
+    plan = SearchPlan(reranker, SearchConfig(policy="paper", iterations=2), thrift=None)
+    [found] = search_problems([problem], [plan])
+    choice = found.choice()
+    assert len(found.result.order) == 2 and len(choice.order) == chosen
+    assert choice.trace.get("completed") == (1 if chosen == 3 else None)
+    assert choice.value == problem.scorer(reranker, thrift=usual_thrift(budget))([choice.order])[0]
+
+
+@given(st.integers(1, 12), st.lists(st.floats(-4, 4), min_size=6, max_size=6))
+def test_what_completes_passages_keeps_the_budget(budget, logits):
+    problem = SelectionProblem("lake?", CANDIDATES, WORDS, budget)
+    scorer = CachedScorer(scorer_of(logits).with_thrift(0.0), "fixed", [one.id for one in problem.chunks])
+    order = completed(problem, (), scorer)
+    assert problem.text_tokens([order])[0] <= budget
+    assert sum(len(problem.chunks[index].text.split()) for index in order) <= budget
+    # Without a price, what is left out does not fit.
+    left = budget - problem.text_tokens([order])[0]
+    assert all(problem.costs[index] > left for index in range(3) if index not in order)
