@@ -38,6 +38,14 @@ _REMEDIES = {
     "reached; damaged files need a new index (corag index --overwrite)",
     "write": "what was stored so far is kept: check free space and permissions, then run the same command again",
 }
+_REMOTE_REMEDY = "check the address and the storage's variables in the environment (AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
+_REASONS = (
+    (r"<Code>([^<]+)</Code>\s*<Message>([^<]+?)\.?</Message>", r"\1 (\2)"),
+    (r"Failed to get AWS credentials|TokenRequest", "there are no valid credentials"),
+    (r'(?:message|error): \\?"([^"\\]+)\\?"', r"\1"),
+    (r"inner: Status \{ status: (\d+)", r"HTTP status \1"),
+)
+"""What object storage says -> in words."""
 
 
 def connect(uri: str | Path) -> Any:
@@ -45,13 +53,16 @@ def connect(uri: str | Path) -> Any:
 
     Raises:
         InputError: `uri` is no place for an index.
+        CoragError: The object storage cannot be reached.
     """
-    lancedb = _import_lancedb()
+    lancedb, folder = _import_lancedb(), local_folder(uri)
     try:
-        return lancedb.connect(local_folder(uri) or str(uri))
+        return lancedb.connect(folder or str(uri))
     except ValueError as error:
+        if folder is None and "No object store provider" not in str(error):
+            raise CoragError(f"cannot reach the index at {uri}: {_reason(error)}; {_REMOTE_REMEDY}") from error
         raise InputError(
-            f"{str(uri)!r} cannot hold an index: {error}; give a folder, or an s3://, gs:// or az:// address"
+            f"{str(uri)!r} cannot hold an index: {_reason(error)}; give a folder, or an s3://, gs:// or az:// address"
         ) from error
 
 
@@ -96,9 +107,19 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
     except CoragError:
         raise
     except (OSError, RuntimeError, ValueError, OverflowError) as error:
-        # LanceDB adds the place in its own source.
-        reason = re.sub(r",? \S+\.rs:\d+:\d+", "", str(error))
-        raise CoragError(f"cannot {to} the index at {uri}: {reason}; {_REMEDIES[to]}") from error
+        remedy = _REMEDIES[to] if local_folder(uri) else _REMOTE_REMEDY
+        raise CoragError(f"cannot {to} the index at {uri}: {_reason(error)}; {remedy}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return what LanceDB's error says to a person: it prints its own structures, with the places in its source."""
+    text = str(error)
+    for pattern, words in _REASONS:
+        if found := re.search(pattern, text):
+            return found.expand(words)
+    text = re.sub(r", location: Location \{[^}]*\}, backtrace: \w+", "", text)
+    text = re.sub(r"^(Invalid input, |lance error: LanceError\(\w+\): )", "", text)
+    return re.sub(r",? \S+\.rs:\d+:\d+", "", text).rstrip(". ")
 
 
 def open_table(database: Any, name: str) -> Any | None:

@@ -2,10 +2,8 @@
 
 import json
 import random
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from corag.index import ChunkIndex
 from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
-from tests.corag.index.worlds import WORDS, HashingEmbedder, make_chunks
+from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks
 from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
@@ -300,39 +298,6 @@ def test_a_resumed_build_notices_changed_chunks_under_one_fingerprint(
         ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10)
     with pytest.raises(IndexMismatchError, match="not the first chunks of this corpus"):
         ChunkIndex.build(tmp_path, chunks[::-1], HashingEmbedder())
-
-
-SLOW_BUILD = """
-import sys
-from corag.index import ChunkIndex
-from tests.corag.index.worlds import HashingEmbedder, make_chunks
-
-embedder = HashingEmbedder(delay_s=0.05)
-ChunkIndex.build(
-    sys.argv[1], make_chunks(60), embedder, batch_size=4, overwrite=len(sys.argv) > 2,
-    progress=lambda done, total: print(done, embedder.num_embedded, flush=True),
-)
-"""
-
-
-def build_and_kill(uri: Path, *flags: str, num_stored: int, delay_s: float) -> int:
-    """Build in another process, kill it so long after so many chunks; return how many it embedded."""
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW_BUILD, str(uri), *flags],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-    ) as process:
-        assert process.stdout is not None
-        reports = ["0 0"]
-        for line in process.stdout:
-            reports.append(line)
-            if int(line.split()[0]) >= num_stored:
-                time.sleep(delay_s)
-                process.send_signal(signal.SIGKILL)
-    # A build may be done before the signal comes; anything else would be an error of its own.
-    assert process.returncode in {0, -signal.SIGKILL}
-    return int(reports[-1].split()[1])
 
 
 @pytest.mark.slow

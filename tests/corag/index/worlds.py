@@ -1,13 +1,18 @@
-"""Chunks and an embedder for indexes on disk."""
+"""Chunks and an embedder for indexes, and builds that are killed."""
 
 import hashlib
 import random
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from corag import Chunk
+from tests.paths import ROOT
 
 WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
 
@@ -35,3 +40,36 @@ def make_chunks(num_chunks: int) -> list[Chunk]:
         Chunk(f"doc{i}#0-9", f"{' '.join(rng.choices(WORDS, k=5))} {i}", {"title": f"T{i}", "start": 0})
         for i in range(num_chunks)
     ]
+
+
+SLOW_BUILD = """
+import sys
+from corag.index import ChunkIndex
+from tests.corag.index.worlds import HashingEmbedder, make_chunks
+
+embedder = HashingEmbedder(delay_s=0.05)
+ChunkIndex.build(
+    sys.argv[1], make_chunks(60), embedder, batch_size=4, overwrite=len(sys.argv) > 2,
+    progress=lambda done, total: print(done, embedder.num_embedded, flush=True),
+)
+"""
+
+
+def build_and_kill(uri: str | Path, *flags: str, num_stored: int, delay_s: float) -> int:
+    """Build in another process, kill it so long after so many chunks; return how many it embedded."""
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW_BUILD, str(uri), *flags],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        reports = ["0 0"]
+        for line in process.stdout:
+            reports.append(line)
+            if int(line.split()[0]) >= num_stored:
+                time.sleep(delay_s)
+                process.send_signal(signal.SIGKILL)
+    # A build may be done before the signal comes; anything else would be an error of its own.
+    assert process.returncode in {0, -signal.SIGKILL}
+    return int(reports[-1].split()[1])

@@ -1,0 +1,132 @@
+"""An index on object storage: an S3-compatible server on loopback, credentials from the environment."""
+
+import pytest
+
+from corag import Chunk
+from corag.errors import CoragError, InputError
+from corag.index import ChunkIndex, update_index
+from corag.text.chunking import ChunkConfig
+from tests.corag.index.worlds import HashingEmbedder, build_and_kill, make_chunks
+from tests.processes import run_command
+
+pytest.importorskip("lancedb")
+
+BUCKET = "corag-tests"
+
+
+@pytest.fixture(scope="module")
+def server():
+    from moto.server import ThreadedMotoServer
+
+    storage = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    storage.start()
+    host, port = storage.get_host_and_port()
+    yield f"http://{host}:{port}"
+    storage.stop()
+
+
+@pytest.fixture
+def storage(server, monkeypatch):
+    """Point the environment at a storage with one empty bucket; return its client."""
+    variables = {
+        "AWS_ENDPOINT": server, "AWS_ALLOW_HTTP": "true", "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret",
+    }  # fmt: skip
+    import boto3
+
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    client = boto3.client("s3", endpoint_url=server)
+    client.create_bucket(Bucket=BUCKET)
+    yield client
+    for name in objects(client):
+        client.delete_object(Bucket=BUCKET, Key=name)
+    client.delete_bucket(Bucket=BUCKET)
+
+
+def objects(client, prefix=""):
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+    return [one["Key"] for page in pages for one in page.get("Contents", [])]
+
+
+def place(name):
+    return f"s3://{BUCKET}/{name}"
+
+
+def rows_of(uri):
+    return ChunkIndex.open(uri)._table.search().to_arrow().to_pylist()
+
+
+def test_it_is_the_index_of_a_local_folder(storage, tmp_path):
+    chunks = make_chunks(40)
+    there = ChunkIndex.build(place("index"), chunks, HashingEmbedder(), batch_size=10)
+    here = ChunkIndex.build(tmp_path / "index", chunks, HashingEmbedder(), batch_size=10)
+    assert rows_of(place("index")) == rows_of(tmp_path / "index")
+    vectors = HashingEmbedder().embed([chunk.text for chunk in chunks[:3]])
+    assert there.search_many(vectors, 5) == here.search_many(vectors, 5)
+    assert there.search_text("red river", 7) == here.search_text("red river", 7)
+    embedder = HashingEmbedder()
+    ChunkIndex.build(place("index"), chunks, embedder)
+    assert embedder.num_embedded == 0
+
+
+def test_two_indexes_share_a_bucket_and_a_replaced_one_leaves_nothing(storage):
+    ChunkIndex.build(place("some/one"), make_chunks(4), HashingEmbedder())
+    ChunkIndex.build(place("some/two"), make_chunks(9), HashingEmbedder())
+    replaced = ChunkIndex.build(place("some/one"), [Chunk("new", "a new text")], HashingEmbedder(), overwrite=True)
+    assert [chunk.id for chunk in replaced.chunks()] == ["new"]
+    assert len(ChunkIndex.open(place("some/two"))) == 9
+    assert {name.split("/")[2] for name in objects(storage, "some/one/corag_chunks")} == {"corag_chunks_2.lance"}
+
+
+def test_an_update_embeds_only_what_is_new(storage, tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.md").write_text("# A\n\nThe red stone.\n")
+    (folder / "b.md").write_text("# B\n\nThe blue river.\n")
+    update_index(folder, place("docs"), HashingEmbedder(), ChunkConfig(32))
+    (folder / "a.md").unlink()
+    (folder / "c.md").write_text("# C\n\nA cloud.\n")
+    embedder = HashingEmbedder()
+    found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
+    assert (found.changes.added, found.changes.deleted, embedder.num_embedded) == (1, 1, 1)
+    assert [chunk.text for chunk in found.index.chunks()] == ["B\nThe blue river.", "C\nA cloud."]
+
+
+@pytest.mark.slow
+def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
+    stored = [build_and_kill(place("killed"), num_stored=number, delay_s=0.03) for number in (8, 32)]
+    embedder = HashingEmbedder()
+    ChunkIndex.build(place("killed"), make_chunks(60), embedder, batch_size=4)
+    ChunkIndex.build(tmp_path / "whole", make_chunks(60), HashingEmbedder(), batch_size=4)
+    assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
+    # A kill can come between the storing of a batch of four and its report.
+    assert 60 - 4 * len(stored) <= sum(stored) + embedder.num_embedded <= 60
+
+
+@pytest.mark.slow
+def test_the_command_line_takes_an_address(storage, tmp_path):
+    (tmp_path / "a.md").write_text("# Rivers\n\nThe Danube flows through Vienna.\n")
+    made = run_command("index", "--data", tmp_path, "--out", place("cli"), "--quiet", "true")
+    assert made.returncode == 0, made.stderr
+    asked = run_command("ask", "Which river flows through Vienna?", "--index", place("cli"))
+    assert asked.returncode == 0 and "Danube" in asked.stdout, asked.stderr
+
+
+@pytest.mark.slow
+def test_what_cannot_be_reached_is_said_in_words(storage, monkeypatch):
+    with pytest.raises(CoragError, match=f"there is no index at s3://{BUCKET}/nothing; check the path"):
+        ChunkIndex.open(place("nothing"))
+    with pytest.raises(
+        CoragError, match=r"s3://no-such-bucket/a: NoSuchBucket \(The specified bucket does not exist\)"
+    ):
+        ChunkIndex.open("s3://no-such-bucket/a")
+    with pytest.raises(InputError, match="'ftp://host/a' cannot hold an index: No object store provider found"):
+        ChunkIndex.open("ftp://host/a")
+    monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(CoragError) as refused:
+        ChunkIndex.build(place("index"), make_chunks(1), HashingEmbedder())
+    assert str(refused.value) == (
+        f"cannot reach the index at s3://{BUCKET}/index: Connection refused; check the address and the storage's "
+        "variables in the environment (AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
+    )
