@@ -74,7 +74,7 @@ def explained(error: Exception, about: Faults, num_received: int = 0) -> CoragEr
     elif isinstance(error, httpx.RequestError):
         message = f"{server} broke off its reply after {num_received} characters: {reason}; {hints['look']}"
     # Clients do not check what JSON holds, and stumble over what they do not expect.
-    elif isinstance(error, (ValueError, TypeError, AttributeError, LookupError, zlib.error)):
+    elif isinstance(error, (ValueError, TypeError, AttributeError, LookupError, RecursionError, zlib.error)):
         message = f"{server} sent a malformed reply: {reason}; {hints['malformed']}"
     else:
         raise error

@@ -105,7 +105,8 @@ def event_hooks(address: str, max_bytes: int) -> dict[str, list[Any]]:
             raise RefusedError(f"it is packed with {encoding!r}, which was not asked for")
         decoder = None if encoding in ("", "identity") else zlib.decompressobj(_GZIP_OR_ZLIB)
         response.stream = Bounded(response.stream, decoder)
-        if response.is_error or (response.is_redirect and not response.has_redirect_location):
+        # Some servers have statuses beyond 599, which to httpx are no errors.
+        if response.status_code >= 400 or (response.is_redirect and not response.has_redirect_location):
             reason = _reason(await response.aread()) or response.reason_phrase
             raise StatusError(response.status_code, reason, _retry_after_s(response.headers.get("retry-after")))
 
@@ -132,7 +133,7 @@ def _reason(body: bytes) -> str:
     text = body.decode("utf-8", "replace")
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     for name in ("error", "message", "detail"):
         while isinstance(content, dict) and name in content:

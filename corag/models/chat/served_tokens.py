@@ -117,7 +117,7 @@ def _asked(url: str, question: Mapping[str, Any], headers: Mapping[str, str] = N
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
     try:
         return loop.run(_sent(url, content, headers))
-    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError):
+    except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ValueError, RecursionError):
         return None
 
 

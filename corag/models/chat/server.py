@@ -180,7 +180,12 @@ class ServerChat(Chat):
             ChatError: The server or the model is missing; the message says what to do.
         """
         try:
-            loop.run(self._look())
+            loop.run(asyncio.wait_for(self._look(), self.settings.timeout_s))
+        except TimeoutError as error:
+            raise ChatError(
+                f"{self._server} did not end its reply within {self.settings.timeout_s:g} s; raise timeout_s, or "
+                f"{self._faults.hints['slow']}"
+            ) from error
         except Exception as error:
             raise self._explained(error) from error
 
