@@ -175,7 +175,8 @@ class Corag(BudgetedSelector):
         elif prefer is not None:
             raise InputError(
                 f"prefer is {prefer!r}, but agent {str(agent)!r:.100} is no checkpoint of corag tune or of a router, "
-                "which alone know what configurations cost; give one as agent, or leave out prefer"
+                "which alone know what configurations cost; give one as agent, or leave out prefer and set thrift, "
+                "such as 1.5 for fewer tokens"
             )
         self._shipped: Shipped | None = None
         if agent != DEFAULT_AGENT:

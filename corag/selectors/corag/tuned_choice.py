@@ -19,7 +19,7 @@ from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import SHARED, check_at_hand
 from corag.selectors.corag.features import agent_features, feature_dim
-from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of
+from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of, thrift_of
 from corag.selectors.corag.tuned import Configured, Tuned
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.wrapping import built
@@ -38,8 +38,8 @@ class TunedChoice:
         embedder: Embeds questions for the router; by default the one that the checkpoint names.
         prefer: What counts: quality, balanced, tokens, latency, or the price of a whole budget of tokens. By default as
             the checkpoint was made.
-        thrift: What a token costs configurations that leave the reranker to `corag`; by default as labels were measured
-            where tokens have a price, else as `corag` says.
+        thrift: What a token costs configurations that leave the reranker to `corag`; by default `thrift_of` the price
+            of tokens.
         strict: Whether every configuration has to be usable here, and not only that for unknown questions.
 
     Raises:
@@ -63,7 +63,7 @@ class TunedChoice:
         if prefer is not None and not tuned.priced:
             raise InputError(f"{tuned.path} is of an older form, without tokens and times; for prefer, tune again")
         self._prices = prices_of(tuned.record.get("prefer") if prefer is None else prefer)
-        self._thrift = 1.0 if thrift is None and self._prices.budget else thrift
+        self._thrift = thrift_of(self._prices) if thrift is None else thrift
         self._embedder = self._router_s(embedder) if tuned.router.looks else None
         if self._embedder is not None:
             wanted, found = feature_dim(tuned.features, self._embedder.dimension), tuned.router.centres.shape[1]

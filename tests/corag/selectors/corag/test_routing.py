@@ -232,9 +232,17 @@ def test_named_preferences_have_prices():
 
 
 @pytest.mark.parametrize(
-    ("settings", "thrift"), [({}, None), ({"prefer": "tokens"}, 1.0), ({"prefer": "tokens", "thrift": 0.5}, 0.5)]
+    ("settings", "thrift"),
+    [
+        ({}, None),
+        ({"prefer": "latency"}, None),
+        ({"prefer": "balanced"}, 1.0),
+        ({"prefer": "tokens"}, 1.5),
+        ({"prefer": 0.3}, 1.5),
+        ({"prefer": "tokens", "thrift": 0.5}, 0.5),
+    ],
 )
-def test_where_tokens_have_a_price_corag_stops_as_early_as_its_labels(tmp_path, settings, thrift):
+def test_where_tokens_have_a_price_corag_stops_early(tmp_path, settings, thrift):
     names = ("corag", "corag(thrift=2)", THREE)
     path = checkpoint(tmp_path / "c", configurations=[{"selector": name, "retrieval": None} for name in names])
     made = choosing(path, **settings)
