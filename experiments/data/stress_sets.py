@@ -1,6 +1,6 @@
 """Data folders whose candidates hold a given share of noise, or of passages repeated in other words.
 
-`python -m experiments.data.stress_sets --data DIR --kind noise --rates 0,0.4,0.8 --out DIR` writes one folder a rate.
+`python -m experiments.data.stress_sets --data DIR --kind noise --rates "[0, 0.4, 0.8]" --out DIR` writes one folder a rate.
 
 After EDC2-RAG (section 5.3 and appendix A.2): a noise rate is the share of retrieved passages that do not help, a
 redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others.
@@ -21,7 +21,7 @@ import numpy as np
 import corag
 from corag.checks import check_choice
 from corag.cli.console import progress, say
-from corag.errors import CoragError, InputError
+from corag.errors import InputError
 from corag.memory import TEXT, Memory
 from corag.models.chat.base import Chat
 from corag.models.chat.prompts import prompt
@@ -32,10 +32,10 @@ from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.pools import drawn, open_pool
 from experiments.evaluation.judging.judge import chat_of
 from experiments.evaluation.metrics import substring_match
+from experiments.protocol.alone import run_alone
 from experiments.run.journal import write_data
 
 Kind = Literal["noise", "redundancy"]
-MISTAKE = 2
 
 T = TypeVar("T")
 Rewrite = Callable[[str, int], str]
@@ -229,16 +229,12 @@ def _check(size: int, rate: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run from the command line; return the exit status."""
-    from jsonargparse import auto_cli
+    return run_alone(StressConfig, _write, arguments)
 
-    try:
-        config = auto_cli(StressConfig, args=arguments, as_positional=False)
-        for out, number in stress_sets(config).items():
-            say(f"{out}: {number} questions")
-    except CoragError as error:
-        say(f"error: {error}")
-        return MISTAKE
-    return 0
+
+def _write(config: StressConfig) -> None:
+    for out, number in stress_sets(config).items():
+        say(f"{out}: {number} questions")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,21 @@
 """What the README and the pages of `docs/` show works as it stands there."""
 
+import importlib
 import importlib.util
+import os
 import re
 import shlex
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from corag.errors import CoragError
+from corag.naming import split_parts
 from corag.optional import load
+from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS
+from experiments.protocol.alone import run_alone
 from tests.paths import ROOT
 
 README = ROOT / "README.md"
@@ -83,6 +90,73 @@ def test_every_command_is_accepted(words, monkeypatch):
     monkeypatch.setattr(main, "load", lambda path: ran.append if path == run else load(path))
     assert main.main(words[1:]) == 0
     assert [type(values) for values in ran] == [load(settings)]
+    check_parts(ran[0])
+
+
+def check_parts(values):
+    """Raise `InputError` for a part, or a setting of one, that is not there."""
+    kinds = {
+        "method": SELECTORS,
+        "reranker": RERANKERS,
+        "reader": READERS,
+        "summarizer": SUMMARIZERS,
+        "embedder": EMBEDDERS,
+    }
+    for name, registry in kinds.items():
+        for field in (name, f"{name}s"):
+            text = getattr(values, field, None)
+            for one in split_parts(text) if text and not os.path.exists(str(text)) else ():
+                if one not in ("all", "none") or (name == "method" and one == "none"):
+                    registry.check(one)
+
+
+@pytest.mark.parametrize("text", ["top-q", "top-k(n=3)", "top-k(k=3, corag)"])
+def test_a_part_that_is_not_there_is_found(text):
+    with pytest.raises(CoragError):
+        check_parts(SimpleNamespace(methods=text))
+
+
+MODULES = [words for words in shell_lines() if words[1:2] == ["-m"] and words[2].startswith("experiments.")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", MODULES, ids=lambda words: " ".join(words[2:4]))
+def test_every_command_of_a_module_is_accepted(words, monkeypatch):
+    is_package = importlib.util.find_spec(words[2]).submodule_search_locations is not None
+    module = importlib.import_module(words[2] + ".__main__" * is_package)
+    if not hasattr(module, "run_alone"):
+        assert module.parse(words[3:])  # a parser of its own
+        return
+    ran = []
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(module, "run_alone", lambda settings, _, given=None: run_alone(settings, ran.append, given))
+    assert module.main(words[3:]) == 0
+    assert len(ran) == 1
+
+
+def inline():
+    """Return the commands that stand within sentences, with the settings that they name."""
+    texts = (page.read_text(encoding="utf-8") for page in PAGES)
+    found = [shlex.split(one) for text in texts for one in re.findall(r"(?<!`)`(corag [^`\n]+)`(?!`)", text)]
+    return [(words, [word for word in words if word.startswith("--")]) for words in found]
+
+
+@pytest.mark.slow
+def test_every_command_and_setting_named_in_a_sentence_is_there():
+    from corag.cli.main import COMMANDS, _joined, make_parser
+
+    parsers = make_parser()._subcommands_action.choices
+    named = 0
+    for words, settings in inline():
+        command = _joined(words[1:])[0]
+        if command in ("COMMAND", "--debug"):
+            continue
+        assert command in COMMANDS, words
+        known = {option for action in parsers[command]._actions for option in action.option_strings}
+        for setting in settings:
+            assert setting.partition("=")[0].replace("-", "_").replace("__", "--", 1) in known, words
+            named += 1
+    assert named > 10
 
 
 def test_every_command_is_in_the_table():

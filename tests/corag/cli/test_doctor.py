@@ -81,3 +81,34 @@ def test_a_shell_takes_the_completion_script(capsys):
 def test_an_unknown_shell_is_refused(capsys):
     assert main(["completion", "fish"]) == MISTAKE
     assert "fish" in capsys.readouterr().err
+
+
+ZSH = """
+zmodload zsh/zpty
+zpty z zsh -f -i
+zpty -w z "PS1=; fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=1000; echo READY\\$((1+1))"
+zpty -r -m z out '*READY2*'
+for typed in "corag evaluate --wandb." "corag sw"; do
+    zpty -w -n z "$typed"$'\\t'
+    out=
+    for turn in {1..100}; do
+        if zpty -r -t z part; then out+=$part; elif [[ $out == *(entity|sweep)* ]]; then break; else sleep 0.1; fi
+    done
+    print -r -- "$out"
+    zpty -w -n z $'\\x15'
+done
+zpty -d z
+"""
+"""An interactive shell that is asked to complete two lines."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh is installed; on Debian: apt-get install zsh")
+def test_zsh_completes_commands_and_settings(capsys, tmp_path):
+    pytest.importorskip("shtab")
+    assert main(["completion", "zsh"]) == 0
+    (tmp_path / "_corag").write_text(capsys.readouterr().out)
+    zsh = [shutil.which("zsh"), "-f", "-c", ZSH, "zsh", str(tmp_path)]
+    shown = subprocess.run(zsh, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path).stdout
+    assert "--wandb.entity" in shown and "--wandb.project" in shown
+    assert "corag sweep" in shown

@@ -127,7 +127,7 @@ def test_from_the_command_line(small_data, tmp_path, capsys):
     assert [name.split("~")[0] for name in query.candidates[3:]] == list(query.candidates[:3])
     capsys.readouterr()
     assert main([*arguments, "--size", "9"]) == 2
-    assert "no question has enough passages" in capsys.readouterr().out
+    assert "no question has enough passages" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
