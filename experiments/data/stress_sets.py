@@ -1,6 +1,6 @@
 """Data folders whose candidates hold a given share of noise, or of passages repeated in other words.
 
-`python -m experiments.data.stress_sets --data DIR --kind noise --rates "[0, 0.4, 0.8]" --out DIR` writes one folder a rate.
+`python -m experiments.data.stress_sets --data DIR --kind noise --rates "[0, 0.8]" --out DIR` writes one folder a rate.
 
 After EDC2-RAG (section 5.3 and appendix A.2): a noise rate is the share of retrieved passages that do not help, a
 redundancy rate r = (n - k) / n the share of n candidates that are rewritings of the k others.
