@@ -13,8 +13,8 @@ from typing import Any, cast
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count, check_query
-from corag.errors import IndexMismatchError
-from corag.index import ChunkIndex, Retrieval
+from corag.errors import IndexMismatchError, InputError
+from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
@@ -177,6 +177,7 @@ def ask(
     embedder: Spelling | Embedder | None = None,
     num_candidates: int = 20,
     retrieval: Retrieval | None = None,
+    where: Where | None = None,
     tokens: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
     hear: Callable[[str], None] | None = None,
@@ -197,6 +198,7 @@ def ask(
         num_candidates: How many chunks or texts are offered to the selector.
         retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default as a checkpoint of `corag tune` says,
             else `hybrid`.
+        where: Only chunks of the index with this metadata; see `ChunkIndex.retrieve`.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
         hear: Called with each piece of the answer as it is written, where the reader is a `StreamingReader`.
@@ -210,6 +212,8 @@ def ask(
     check_query(question)
     Budget(budget_tokens, None, budget_for)
     check_count("num_candidates", num_candidates, "10 to 50 are usual")
+    if where is not None and not isinstance(index, ChunkIndex | str | Path):
+        raise InputError("where filters the chunks of an index; filter texts, or in the retriever, before")
     embedding = None if embedder is None else make_embedder(embedder)
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
@@ -232,7 +236,7 @@ def ask(
                 vector = vectors_by(embedding, [question])[0]
             with _timed(seconds, "retrieve"):
                 how = retrieval or getattr(selecting, "wanted_retrieval", None) or "hybrid"
-                candidates = source.retrieve(question, vector, num_candidates, how)
+                candidates = source.retrieve(question, vector, num_candidates, how, where)
         elif callable(source):
             with _timed(seconds, "retrieve"):
                 candidates = candidates_of(source(question, num_candidates), num_candidates)

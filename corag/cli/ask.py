@@ -41,6 +41,7 @@ class AnswerConfig(Runtime):
         num_candidates: Number of chunks that the index offers.
         retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid); by default as a checkpoint of `corag tune` says, else hybrid.
+        where: Only chunks with this metadata, such as '{"document": "faq.md"}' or '{"year": {">=": 2024}}'.
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
         prompt: What a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}.
@@ -63,6 +64,7 @@ class AnswerConfig(Runtime):
     prefilter: float | None = None
     num_candidates: int = 20
     retrieval: Retrieval | None = None
+    where: dict[str, Any] | None = None
     reader: Spelling = "minilm-reader"
     prompt: str | None = None
     tokenizer: Spelling = AUTO
@@ -125,6 +127,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
         "embedder": config.embedder,
         "num_candidates": config.num_candidates,
         "retrieval": config.retrieval,
+        "where": config.where,
         "tokens": tokens,
         "budget_for": config.budget_for,
     }

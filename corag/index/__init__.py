@@ -4,3 +4,4 @@ from corag.index.build import IndexUpdate as IndexUpdate
 from corag.index.build import update_index as update_index
 from corag.index.search import ChunkIndex as ChunkIndex
 from corag.index.search import Retrieval as Retrieval
+from corag.index.where import Where as Where

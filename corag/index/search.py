@@ -8,16 +8,17 @@ Axes: `n` texts, `q` queries, `d` numbers in a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from corag.checks import check_choice
 from corag.errors import IndexMismatchError, InputError
+from corag.index.ranking import Hit, reciprocal_rank_fusion, top_k
 from corag.index.store import (
     CHUNK_COLUMNS,
     REMEDY,
@@ -31,6 +32,7 @@ from corag.index.store import (
     to_chunk,
 )
 from corag.index.stored import StoredChunks
+from corag.index.where import FIELDS, Where, sql_of
 from corag.index.write import MIN_CHUNKS_FOR_QUANTISED, work_of, write_index
 from corag.types import Candidate, Chunk, Embedder
 
@@ -49,8 +51,6 @@ _QUERIES_PER_PASS = 64
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this much of both rankings."""
-
-Item = TypeVar("Item", bound=Hashable)
 
 
 class ChunkIndex:
@@ -154,31 +154,34 @@ class ChunkIndex:
     def __len__(self) -> int:
         return self.manifest.num_chunks
 
-    def search(self, vector: ArrayLike, k: int) -> list[Candidate]:
+    def search(self, vector: ArrayLike, k: int, where: Where | None = None) -> list[Candidate]:
         """Return the `k` chunks nearest to a query by cosine, best first; ties in the order of the chunks.
 
-        `vector`, `[d]`, may have any length but 0. Fewer come back when the index holds fewer.
+        `vector`, `[d]`, may have any length but 0. Fewer come back when the index holds fewer, or when fewer have the
+        metadata that `where` asks for.
         """
-        return self.search_many(np.asarray(vector)[np.newaxis], k)[0]
+        return self.search_many(np.asarray(vector)[np.newaxis], k, where)[0]
 
-    def search_many(self, vectors: ArrayLike, k: int) -> list[list[Candidate]]:
+    def search_many(self, vectors: ArrayLike, k: int, where: Where | None = None) -> list[list[Candidate]]:
         """Return for each of `vectors`, `[q, d]`, what `search` returns; many queries share one pass."""
-        found = self._nearest(self._checked_queries(vectors), k)
+        found = self._nearest(self._checked_queries(vectors), k, self._filter(where))
         chunks = self._chunks_at({hit.row for hits in found for hit in hits})
         # Rounding can carry a cosine past 1.
         return [[self._candidate(chunks[at], min(1.0, max(-1.0, 1.0 - rank))) for rank, at in hits] for hits in found]
 
-    def search_text(self, query: str, k: int) -> list[Candidate]:
+    def search_text(self, query: str, k: int, where: Where | None = None) -> list[Candidate]:
         """Return up to `k` chunks that share words with `query`, with BM25 scores (kind `score`), best first.
 
         The query is plain words: no character in it has a special meaning. Words are lower-cased and stemmed
         as English; stop words do not count. Ties stand in the order in which the chunks were given.
         """
-        hits = self._matching(query, k)
+        hits = self._matching(query, k, self._filter(where))
         chunks = self._chunks_at({hit.row for hit in hits})
         return [Candidate(chunks[at], -rank, "score") for rank, at in hits]
 
-    def retrieve(self, query: str, vector: ArrayLike, k: int, retrieval: Retrieval = "hybrid") -> list[Candidate]:
+    def retrieve(
+        self, query: str, vector: ArrayLike, k: int, retrieval: Retrieval = "hybrid", where: Where | None = None
+    ) -> list[Candidate]:
         """Return the candidates of a question.
 
         Args:
@@ -188,26 +191,37 @@ class ChunkIndex:
             retrieval: `vector` as `search`; `text` ranks by BM25 as `search_text`; `hybrid` joins both rankings with
                 `reciprocal_rank_fusion`. On 12 sets of questions hybrid candidates hold as much of the evidence as
                 those of vectors or more (k = 20; HotpotQA .96 against .90, TAT-QA .84 against .76).
+            where: Only chunks with this metadata, such as `{"language": "en", "year": {">=": 2024}}`; see
+                `corag.index.where.Where`.
 
         Returns:
             Candidates, best first by `retrieval`. `similarity` is the cosine to `vector` throughout, because
             selectors and the agent's features are made for cosines. With `text` and `hybrid` it need not fall with
             the ranking, which `rank` then records.
+
+        Raises:
+            InputError: `where` is no filter, or the index was made without metadata to filter by.
         """
-        return self.retrieve_many([query], np.asarray(vector)[np.newaxis], k, retrieval)[0]
+        return self.retrieve_many([query], np.asarray(vector)[np.newaxis], k, retrieval, where)[0]
 
     def retrieve_many(
-        self, queries: Sequence[str], vectors: ArrayLike, k: int, retrieval: Retrieval = "hybrid"
+        self,
+        queries: Sequence[str],
+        vectors: ArrayLike,
+        k: int,
+        retrieval: Retrieval = "hybrid",
+        where: Where | None = None,
     ) -> list[list[Candidate]]:
         """Return for each question, with its embedding in `vectors`, `[q, d]`, what `retrieve` returns."""
         check_retrieval(retrieval)
         if retrieval == "vector":
-            return self.search_many(vectors, k)
+            return self.search_many(vectors, k, where)
         embeddings = self._checked_queries(vectors)
         depth = max(k, FUSED_DEPTH) if k > 0 and retrieval == "hybrid" else k
-        rankings = [[self._matching(query, depth)] for query in queries]
+        wanted = self._filter(where)
+        rankings = [[self._matching(query, depth, wanted)] for query in queries]
         if retrieval == "hybrid":
-            nearest = self._nearest(embeddings, depth)
+            nearest = self._nearest(embeddings, depth, wanted)
             rankings = [[near, *by_text] for near, by_text in zip(nearest, rankings, strict=True)]
         found = []
         for embedding, of_query in zip(embeddings, rankings, strict=True):
@@ -255,37 +269,50 @@ class ChunkIndex:
             raise InputError("a query vector must be finite and not all zeros; check the embedder")
         return queries
 
-    def _nearest(self, queries: NDArray[np.float32], k: int) -> list[list[_Hit]]:
+    def _filter(self, where: Where | None) -> str | None:
+        """Return a filter as SQL."""
+        sql = sql_of(where)
+        if sql is not None and FIELDS not in self._table.schema.names:
+            raise InputError(
+                f"the index at {self.uri} was made by a CORAG without filters on metadata, so it has none to filter "
+                "by; replace it (corag index --overwrite)"
+            )
+        return sql
+
+    def _nearest(self, queries: NDArray[np.float32], k: int, where: str | None) -> list[list[Hit]]:
         """Return the `k` nearest rows of each query."""
         passes = [queries[start : start + _QUERIES_PER_PASS] for start in range(0, len(queries), _QUERIES_PER_PASS)]
-        return [hits for some in passes for hits in _top_k(partial(self._fetch_nearest, some), min(k, len(self)))]
+        fetches = [partial(self._fetch_nearest, some, where) for some in passes]
+        return [hits for fetch in fetches for hits in top_k(fetch, min(k, len(self)))]
 
-    def _matching(self, query: str, k: int) -> list[_Hit]:
+    def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
         """Return the `k` rows with the highest BM25 scores."""
         words = query.encode("utf-8", "replace").decode()
 
-        def fetch(limit: int) -> list[list[_Hit]]:
+        def fetch(limit: int) -> list[list[Hit]]:
             from lancedb.query import MatchQuery
 
             with accessing(self.uri, "read"):
                 query = self._table.search(MatchQuery(words, "text"), query_type="fts").limit(limit)
+                query = query if where is None else query.where(where)
                 rows = query.select(["_score"]).with_row_id(True).to_arrow().to_pylist()
-            return [[_Hit(-row["_score"], row["_rowid"]) for row in rows]]
+            return [[Hit(-row["_score"], row["_rowid"]) for row in rows]]
 
-        return _top_k(fetch, min(k, len(self)))[0]
+        return top_k(fetch, min(k, len(self)))[0]
 
-    def _fetch_nearest(self, queries: NDArray[np.float32], limit: int) -> list[list[_Hit]]:
+    def _fetch_nearest(self, queries: NDArray[np.float32], where: str | None, limit: int) -> list[list[Hit]]:
         quantised = len(self) >= MIN_CHUNKS_FOR_QUANTISED
         with accessing(self.uri, "read"):
             # Without a graph LanceDB takes no notice of these two.
             query = self._table.search(queries, vector_column_name="vector").distance_type("cosine").limit(limit)
             query = query.ef(max(_MIN_GRAPH_EFFORT, (_REFINE_FACTOR if quantised else _EFFORT) * limit))
             query = query.refine_factor(_REFINE_FACTOR) if quantised else query
+            query = query if where is None else query.where(where)
             rows = query.select(["_distance"]).with_row_id(True).to_arrow().to_pylist()
-        hits: list[list[_Hit]] = [[] for _ in queries]
+        hits: list[list[Hit]] = [[] for _ in queries]
         for row in rows:
             # LanceDB leaves the column out when there is one query.
-            hits[row.get("query_index", 0)].append(_Hit(row["_distance"], row["_rowid"]))
+            hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"]))
         return hits
 
     def _chunks_at(self, row_ids: set[int]) -> dict[int, Chunk]:
@@ -303,45 +330,3 @@ class ChunkIndex:
 def check_retrieval(retrieval: str) -> None:
     """Raise `InputError` for what is no `Retrieval`."""
     check_choice("retrieval", retrieval, Retrieval)
-
-
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> list[Item]:
-    """Join rankings into one.
-
-    An item's score is the sum of `1 / (k + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
-    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009, whose k is 60).
-
-    Args:
-        rankings: Items, best first, each at most once in a ranking.
-        k: Lessens the weight of first places.
-
-    Returns:
-        All items, best first; of equal scores the one that the first ranking names first.
-    """
-    scores: dict[Item, float] = {}
-    for ranking in rankings:
-        for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
-    return sorted(scores, key=lambda item: -scores[item])
-
-
-class _Hit(NamedTuple):
-    """A row that was found; lower `rank` is better: the cosine distance, or the negative BM25 score.
-
-    LanceDB's ids of rows ascend with the positions of the chunks; reading positions would cost another look-up.
-    """
-
-    rank: float
-    row: int
-
-
-def _top_k(fetch: Callable[[int], list[list[_Hit]]], k: int) -> list[list[_Hit]]:
-    """Return the first `k` hits per query; which of several ties LanceDB leaves out is chance, so ask on."""
-    if k < 1:
-        raise InputError(f"k must be at least 1, got {k}")
-    limit = k + 1
-    while True:
-        found = [sorted(hits) for hits in fetch(limit)]
-        if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in found):
-            return [hits[:k] for hits in found]
-        limit *= 8

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
+from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
 
@@ -159,6 +160,7 @@ def to_rows(batch: Sequence[Chunk], first_position: int, vectors: NDArray[np.flo
             "id": pa.array([chunk.id for chunk in batch], pa.string()),
             "text": pa.array([chunk.text for chunk in batch], pa.string()),
             "metadata": pa.array([metadata_json(chunk) for chunk in batch], pa.string()),
+            FIELDS: pa.array([fields_json(chunk.metadata) for chunk in batch], pa.json_(pa.string())),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
         }
     )

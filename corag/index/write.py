@@ -168,7 +168,9 @@ def _store(
         whole = np.array([fresh[i] if vector is None else vector for i, vector in enumerate(vectors)], np.float32)
         with accessing(uri, "write"):
             # Several writers would split the batch and could lose its order.
-            table.add(to_rows(batch, num_stored, whole), write_parallelism=1)
+            rows = to_rows(batch, num_stored, whole)
+            # A build that another version began may lack a column.
+            table.add(rows.select(table.schema.names), write_parallelism=1)
         _add_ids(ids, (chunk.id for chunk in batch))
         num_stored += len(batch)
         num_embedded += len(missing)

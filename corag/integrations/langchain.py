@@ -84,6 +84,7 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
         index: A `ChunkIndex`, or where it lies.
         num_candidates: How many chunks are offered to the selector.
         retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default as the selector wants, else `hybrid`.
+        where: Only chunks with this metadata; see `ChunkIndex.retrieve`.
         embedder: Embeds the question: name or object; by default the index's own.
 
     See `CoragCompressor` and `ChoosingModel` for the other settings.
@@ -92,6 +93,7 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
     index: Any
     num_candidates: int = 20
     retrieval: Retrieval | None = None
+    where: dict[str, Any] | None = None
     embedder: Any = None
     _found_by: IndexRetriever | None = PrivateAttr(default=None)
 
@@ -99,7 +101,7 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
         if self._found_by is None:
             self._found_by = IndexRetriever(self.index, self.embedder)
         wanted = self.retrieval or getattr(self._chooser.built[0], "wanted_retrieval", None)
-        candidates = self._found_by.candidates(query, self.num_candidates, wanted)
+        candidates = self._found_by.candidates(query, self.num_candidates, wanted, self.where)
         offered = [
             Document(page_content=one.chunk.text, metadata=dict(one.chunk.metadata), id=one.chunk.id)
             for one in candidates

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError
-from corag.index import ChunkIndex, Retrieval
+from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling
 from corag.registry import embedder as make_embedder
@@ -33,8 +33,10 @@ class IndexRetriever:
                 f"{self.embedder.name!r}; use that embedder"
             )
 
-    def candidates(self, query: str, k: int, retrieval: Retrieval | None = None) -> list[Candidate]:
+    def candidates(
+        self, query: str, k: int, retrieval: Retrieval | None = None, where: Where | None = None
+    ) -> list[Candidate]:
         """Return at most `k` candidates, best first; see `ChunkIndex.retrieve`, whose default is `hybrid`."""
         check_query(query)
         check_count("num_candidates", k, "10 to 50 are usual")
-        return self.index.retrieve(query, vectors_by(self.embedder, [query])[0], k, retrieval or "hybrid")
+        return self.index.retrieve(query, vectors_by(self.embedder, [query])[0], k, retrieval or "hybrid", where)

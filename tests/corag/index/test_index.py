@@ -18,7 +18,8 @@ import corag.index.search as search_module
 import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
-from corag.index.search import FUSED_DEPTH, reciprocal_rank_fusion
+from corag.index.ranking import reciprocal_rank_fusion
+from corag.index.search import FUSED_DEPTH
 from corag.index.store import FORMAT_VERSION
 from corag.types import Candidate, Chunk
 from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks

@@ -1,0 +1,136 @@
+"""Filters on metadata against the same filters in plain Python."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag import Chunk
+from corag.errors import InputError
+from corag.index import ChunkIndex
+from corag.index.where import sql_of
+from tests.corag.index.worlds import HashingEmbedder
+
+VALUES = [
+    "abc", "3", "O'Brien", "ü😀", 'a\n"b"\\/\x01', "2026-01-05", "2025-12-31", "\ud800", "", "a,b", '","',
+    3, 3.5, -1, 3.0, 2**62, True, False, None, math.nan, ["a", "b"], [3, 4], ["3"], [True], [], {"x": 1}, {},
+]  # fmt: skip
+CHUNKS = [
+    *[Chunk(f"v{number}", f"a red stone {number}", {"field": value}) for number, value in enumerate(VALUES)],
+    Chunk("none", "a red river", {}),
+    Chunk("odd", "a red tree", {"with.dot": 5, "qu\"o'te": 6, "field": "abc"}),
+]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    return ChunkIndex.build(tmp_path_factory.mktemp("where") / "index", CHUNKS, HashingEmbedder())
+
+
+def equal(found, wanted):
+    if isinstance(found, list):
+        return any(equal(one, wanted) for one in found)
+    if wanted is None:
+        return found is None or (isinstance(found, float) and math.isnan(found))
+    if isinstance(wanted, bool) or isinstance(found, bool):
+        return found is wanted
+    if isinstance(wanted, str):
+        return isinstance(found, str) and found.replace("\ud800", "?") == wanted.replace("\ud800", "?")
+    return isinstance(found, int | float) and found == wanted
+
+
+def found_by(index, where):
+    """The ids that each way of searching finds, which must be the same."""
+    query = HashingEmbedder().embed(["any"])[0]
+    by_vector = {one.chunk.id for one in index.search(query, 100, where)}
+    assert {one.chunk.id for one in index.search_text("red", 100, where)} == by_vector
+    assert {one.chunk.id for one in index.retrieve("red", query, 100, where=where)} == by_vector
+    return by_vector
+
+
+def expected(holds, name="field"):
+    return {chunk.id for chunk in CHUNKS if holds(chunk.metadata.get(name))}
+
+
+@pytest.mark.parametrize(
+    "wanted", ["abc", "3", 3, 3.0, 3.5, -1, True, False, None, "a", "nothing", "", "\ud800", 2**62]
+)
+def test_a_field_is_a_value_or_holds_it(index, wanted):
+    assert found_by(index, {"field": wanted}) == expected(lambda found: equal(found, wanted))
+
+
+@settings(max_examples=30)
+@given(wanted=st.sampled_from([value for value in VALUES if not isinstance(value, list | dict | float)]))
+def test_every_value_is_found_by_itself(index, wanted):
+    query = np.ones(8, np.float32)
+    found = {one.chunk.id for one in index.search(query, 100, {"field": wanted})}
+    assert found == expected(lambda there: equal(there, wanted))
+
+
+def test_any_of_several_values_and_several_fields_at_once(index):
+    assert found_by(index, {"field": ["abc", 3.5]}) == expected(lambda found: found in ("abc", 3.5))
+    assert found_by(index, {"field": "abc", "with.dot": 5}) == {"odd"}
+    assert found_by(index, {"qu\"o'te": 6}) == {"odd"}
+    assert found_by(index, {"field": "abc", "with.dot": 6}) == set()
+    assert found_by(index, {}) == {chunk.id for chunk in CHUNKS}
+
+
+def test_comparisons(index):
+    def number(found):
+        return isinstance(found, int | float) and not isinstance(found, bool)
+
+    assert found_by(index, {"field": {">=": 3}}) == expected(lambda found: number(found) and found >= 3)
+    assert found_by(index, {"field": {">": -2, "<": 3.5}}) == expected(lambda found: number(found) and -2 < found < 3.5)
+    dates = {"field": {">=": "2025-12-31", "<=": "2026-12-31"}}
+    assert found_by(index, dates) == expected(lambda found: found in ("2025-12-31", "2026-01-05"))
+    assert found_by(index, {"field": {"!=": "abc"}}) == expected(lambda found: found != "abc")
+    assert found_by(index, {"field": {"!=": None}}) == expected(lambda found: not equal(found, None))
+
+
+def test_fewer_than_asked_for_and_the_rest_unchanged(index):
+    query = HashingEmbedder().embed(["any"])[0]
+    wanted = [one for one in index.search(query, 100) if equal(one.chunk.metadata.get("field"), 3)]
+    assert index.search(query, 2, {"field": 3}) == wanted[:2]
+    assert index.retrieve("red", query, 5, where={"field": "nowhere"}) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("title = 'x'", "a filter must map metadata fields to values, got \"title = 'x'\""),
+        ({3: "a"}, "the name of a metadata field must be a text, got 3"),
+        ({"": "a"}, "the name of a metadata field must be a text, got ''"),
+        ({"a": []}, r"the values of field 'a' must not be empty, got \[\]"),
+        ({"a": {}}, "the comparisons of field 'a' must not be empty"),
+        ({"a": {"~": 3}}, "the comparison of field 'a' must be one of <, <=, >, >=, !=, got '~'"),
+        ({"a": {"<": None}}, "field 'a' can be compared by < with texts and numbers, got None"),
+        ({"a": math.nan}, "a number that field 'a' is compared with must be finite, got nan"),
+        ({"a": object()}, "field 'a' can be a text, a number, a truth value, None, a list or comparisons"),
+        ({"a": [["b"]]}, "field 'a' can be a text, a number, a truth value, None, a list or comparisons"),
+    ],
+)
+def test_what_is_no_filter(where, said):
+    with pytest.raises(InputError, match=said):
+        sql_of(where)
+
+
+def test_an_index_without_the_column_says_so(tmp_path):
+    index = ChunkIndex.build(tmp_path / "old", CHUNKS[:3], HashingEmbedder())
+    index._table.drop_columns(["fields"])
+    index = ChunkIndex.open(tmp_path / "old")
+    assert len(index.search_text("red", 9)) == 3
+    with pytest.raises(InputError, match="made by a CORAG without filters on metadata"):
+        index.search_text("red", 9, {"field": 3})
+
+
+def test_ask_filters_an_index_and_nothing_else(index):
+    reply = corag.ask(
+        "Which stone is red?", index, where={"field": ["abc", 3.5]}, embedder=HashingEmbedder(), selector="top-k(k=9)",
+        reader="extractive",
+    )  # fmt: skip
+    assert set(reply.selection.ids) == expected(lambda found: found in ("abc", 3.5))
+    with pytest.raises(InputError, match="where filters the chunks of an index"):
+        corag.ask("Which stone?", ["A red stone."], where={"field": 3})
