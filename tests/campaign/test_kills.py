@@ -1,0 +1,205 @@
+"""Long commands, killed again and again, end with what an unbroken run gives: no row is lost or doubled."""
+
+import json
+import random
+import re
+import signal
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from safetensors import SafetensorError, safe_open
+
+from agent.training.fit import RESUME_FILE
+from corag.index import ChunkIndex
+from corag.text.data import DataFolder
+from tests.effort import CAMPAIGN
+from tests.experiments.labels.label_tables import tables
+from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder, write_labels
+from tests.processes import Command, run_command
+
+pytestmark = pytest.mark.slow
+
+TIMES = 10 if CAMPAIGN else 1
+
+
+def kill_when(arguments, progress, units_done, delay_s):
+    """Run a command until it has done so many units, and a moment longer; return whether it was killed in time."""
+    process = Command(*arguments)
+    while progress() < units_done and process.alive():
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    process.send(signal.SIGKILL)
+    done = process.end()
+    assert done.returncode in (0, -signal.SIGKILL), done.stderr
+    return done.returncode == -signal.SIGKILL
+
+
+@dataclass
+class Task:
+    """A command that can be stopped and run again.
+
+    Attributes:
+        arguments: Its words, which write below a folder.
+        progress: Returns the units of work that are done below that folder.
+        num_units: How many there are.
+        kills: How often it is killed, ten times as often in the campaign.
+    """
+
+    arguments: object
+    progress: object
+    num_units: int
+    kills: int = 1
+
+    def broken_and_whole(self, folder, figure):
+        """Run it undisturbed, and killed at random points of its work before it may end; return both folders."""
+        whole, broken = folder / "whole", folder / "broken"
+        for place in (whole, broken):
+            place.mkdir()
+        done = run_command(*self.arguments(whole))
+        assert done.returncode == 0, done.stderr
+        # In the campaign, a task is begun anew after every five kills.
+        for number in range(TIMES):
+            kills = self.kills if TIMES == 1 else 5
+            moments = random.Random(f"{self.arguments(folder)[0]} {number}")
+            points = sorted(moments.sample(range(self.num_units), kills))
+            # With nothing done yet, the kill comes while data and models are loaded.
+            delays = [moments.uniform(0.1, 1.0) if point == 0 else moments.uniform(0, 0.03) for point in points]
+            place = broken / str(number)
+            place.mkdir()
+            for moment in zip(points, delays, strict=True):
+                if kill_when(self.arguments(place), lambda place=place: self.progress(place), *moment):
+                    figure("kills", 1)
+            done = run_command(*self.arguments(place))
+            assert done.returncode == 0, done.stderr
+            assert names_in(place) == names_in(whole)
+            yield place, whole
+
+
+def names_in(folder):
+    """Return the files of a folder; Lance and W&B give theirs random names."""
+    names = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in names if ".lance" not in name)
+
+
+def lines_in(path):
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def untimed(content):
+    """Return JSON without figures of time."""
+    if isinstance(content, dict):
+        return {
+            key: untimed(one) for key, one in content.items() if not re.search(r"latency|seconds|_s$|_ms|work", key)
+        }
+    return [untimed(one) for one in content] if isinstance(content, list) else content
+
+
+def test_index(tmp_path, small_data, figure):
+    def rows_of(folder):
+        return ChunkIndex.open(folder / "i")._table.search().to_arrow()
+
+    settings = ["--max_tokens", 16, "--batch_size", 1, "--quiet"]
+    task = Task(
+        lambda folder: ["index", "--data", small_data, "--out", folder / "i", *settings],
+        lambda folder: len(list(folder.glob("i/corag_chunks_*.lance/data/*"))),
+        40,
+        kills=3,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        found, expected = rows_of(broken), rows_of(whole)
+        assert found.num_rows == expected.num_rows > 30
+        for column in ("position", "id", "text", "metadata"):
+            assert found[column].to_pylist() == expected[column].to_pylist()
+        np.testing.assert_allclose(found["vector"].to_pylist(), expected["vector"].to_pylist(), atol=1e-6)
+        hits = [ChunkIndex.open(folder / "i").search_text("lighthouse", 9) for folder in (broken, whole)]
+        assert hits[0] == hits[1]
+
+
+def test_label(tmp_path, small_data, figure):
+    grid = ["--rerankers", "bm25,minilm-maxsim", "--iterations", "2,4", "--budget", 48, "--quiet"]
+    task = Task(
+        lambda folder: ["label", "--data", small_data, "--out", folder / "labels.parquet", *grid],
+        lambda folder: lines_in(folder / "labels.journal.jsonl") - 1,
+        9,
+        kills=2,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        found = tables(broken / "labels.parquet")
+        assert found == tables(whole / "labels.parquet")
+        assert len(found[0]) == 9 * 16
+        assert names_in(broken) == ["labels.parquet", "labels.questions.parquet"]
+
+
+def test_train(tmp_path, figure):
+    labels, num_epochs = write_labels(tmp_path / "labels.parquet"), 40
+
+    def epochs_done(folder):
+        try:
+            with safe_open(folder / RESUME_FILE, framework="numpy") as file:
+                return len(json.loads(file.metadata()["training"])["history"])
+        except (OSError, SafetensorError):
+            return 0
+
+    settings = ["--training.logger", "none", "--training.epochs", num_epochs, "--quiet"]
+    task = Task(
+        lambda folder: ["train", "--labels", labels, "--out", folder, *settings], epochs_done, num_epochs - 5, kills=2
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        weights = "checkpoint/model.safetensors"
+        assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+def test_evaluate(tmp_path, small_data, figure):
+    settings = ["--split", "train", "--methods", "top-k,naive(reranker=bm25),mmr", "--budget", 64, "--quiet"]
+    task = Task(
+        lambda folder: ["evaluate", "--data", small_data, "--out", folder / "r.json", *settings],
+        lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
+        5,
+        kills=2,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        results = [untimed(json.loads((folder / "r.json").read_text())) for folder in (broken, whole)]
+        assert same(*results)
+        rows = [
+            [untimed(json.loads(row)) for row in (folder / "r.rows.jsonl").read_text().splitlines()]
+            for folder in (broken, whole)
+        ]
+        assert same(*rows) and len(rows[0]) == 3 * 5
+
+
+def test_tune(tmp_path, figure):
+    queries = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]
+    data = write_folder(tmp_path / "data", DOCUMENTS, queries)
+
+    def rows_of(folder):
+        rows = [json.loads(line) for line in (folder / "t" / "labels.jsonl").read_text().splitlines()[1:]]
+        return [row for row in rows if "seconds" not in row["key"]]
+
+    settings = ["--configurations", "naive(reranker=bm25), text > top-k(k=1)", "--reader", "extractive", "--quiet"]
+    task = Task(
+        lambda folder: ["tune", "--data", data, "--out", folder / "t", *settings],
+        lambda folder: lines_in(folder / "t" / "labels.jsonl") - 1,
+        24,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        found, expected = rows_of(broken), rows_of(whole)
+        assert [row["key"] for row in found] == [row["key"] for row in expected]
+        assert same([untimed(row["unit"]) for row in found], [untimed(row["unit"]) for row in expected])
+        assert len({row["key"] for row in found}) == len(found) >= 24
+        records = [json.loads((folder / "t" / "config.json").read_text()) for folder in (broken, whole)]
+        assert records[0]["chosen"]["selector"] == records[1]["chosen"]["selector"]
+
+
+def test_references(tmp_path, figure):
+    data = write_folder(tmp_path / "data", DOCUMENTS, [{**query, "answers": []} for query in QUERIES])
+    settings = ["--reader", "extractive", "--batch_size", 1, "--quiet"]
+    task = Task(
+        lambda folder: ["references", "--data", data, "--out", folder / "out", *settings],
+        lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
+        11,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        found, expected = (DataFolder.open(folder / "out").queries for folder in (broken, whole))
+        assert found == expected and sum(bool(query.answers) for query in found) == 11

@@ -1,0 +1,144 @@
+"""One part used by eight threads and fifty tasks at once gives what it gives one by one."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import corag
+from corag.errors import CoragError
+from corag.index import ChunkIndex
+from corag.readers.chat import OllamaReader, OpenAIReader
+from tests.campaign.draws import DRAWN, drawn_case
+from tests.chat_server import ChatServer, Reply
+from tests.corag.worlds import essence
+from tests.effort import CAMPAIGN
+from tests.experiments.worlds import DOCUMENTS, QUERIES
+
+pytestmark = pytest.mark.slow
+
+NUM_THREADS, NUM_TASKS = 8, 50
+ROUNDS = 20 if CAMPAIGN else 1
+QUESTIONS = [query["question"] for query in QUERIES]
+
+
+def together(calls):
+    """Return what calls return that eight threads make at once, in their order."""
+    ready = threading.Barrier(NUM_THREADS)
+    with ThreadPoolExecutor(NUM_THREADS, initializer=ready.wait) as pool:
+        return list(pool.map(lambda call: call(), calls))
+
+
+def as_tasks(calls):
+    """Return what fifty tasks return that ask at once."""
+
+    async def all_at_once():
+        return await asyncio.gather(*(call() for call in calls))
+
+    return asyncio.run(all_at_once())
+
+
+def outcome(call):
+    """Return the essence of a selection, or its error."""
+    try:
+        return essence(call())
+    except CoragError as error:
+        return str(error)
+
+
+def cases_of(name):
+    """Return a drawn case of a selector that chooses something, and others whose input it gets as well."""
+    found = []
+    for number in range(10_000):
+        try:
+            case = drawn_case(number)
+        except CoragError:
+            continue
+        if case.name == name and case.layout is None and len(case.candidates) > 2:
+            found.append(case)
+            if len(found) == 4:
+                return found
+    raise AssertionError(f"{name} is not drawn four times")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_selector(name, figure):
+    cases = cases_of(name)
+    selector = cases[0].selector
+    inputs = [(case.query, case.candidates, case.budget) for case in cases] * (NUM_TASKS // 4 + 1)
+    inputs = inputs[:NUM_TASKS]
+    alone = [outcome(lambda given=given: selector.select(*given)) for given in inputs[:4]]
+    expected = (alone * len(inputs))[: len(inputs)]
+    for _ in range(ROUNDS):
+        calls = [lambda given=given: outcome(lambda: selector.select(*given)) for given in inputs]
+        assert together(calls) == expected
+
+        async def one(given):
+            try:
+                return essence(await selector.aselect(*given))
+            except CoragError as error:
+                return str(error)
+
+        assert as_tasks([lambda given=given: one(given) for given in inputs]) == expected
+        figure("selections of threads and tasks", 2 * len(inputs))
+
+
+@pytest.mark.parametrize("spelling", ["corag", "naive(reranker=minilm-maxsim)", "mmr", "prune", "crag"])
+def test_selectors_with_the_shipped_parts(spelling, figure):
+    # Built anew, so that models and caches are first used by all threads at once.
+    texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
+    pool = corag.candidates.with_cosines("Varn", corag.candidates.as_candidates(texts), corag.embedder())
+    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 16]
+    selector = corag.selector(spelling)
+    found = together([lambda question=question: selector.select(question, pool, 80) for question in questions])
+    tasks = as_tasks([lambda question=question: selector.aselect(question, pool, 80) for question in questions])
+    by_itself = corag.selector(spelling)
+    alone = {question: by_itself.select(question, pool, 80) for question in dict.fromkeys(questions)}
+    for question, *others in zip(questions, found, tasks, strict=True):
+        assert [one.ids for one in others] == [alone[question].ids] * 2
+        assert [one.value for one in others] == [pytest.approx(alone[question].value, abs=1e-5)] * 2
+    figure("selections of threads and tasks", 2 * len(questions))
+
+
+def test_an_index(small_index, figure):
+    index = ChunkIndex.open(small_index)
+    questions = (QUESTIONS * 5)[:NUM_TASKS]
+
+    def search(question):
+        [vector] = corag.embedder().embed([question])
+        return [[one.chunk.id for one in found] for found in (index.search(vector, 5), index.search_text(question, 5))]
+
+    expected = [search(question) for question in QUESTIONS]
+    expected = (expected * 5)[:NUM_TASKS]
+    assert together([lambda question=question: search(question) for question in questions]) == expected
+    tasks = [lambda question=question: asyncio.to_thread(search, question) for question in questions]
+    assert as_tasks(tasks) == expected
+    figure("searches of threads and tasks", 2 * len(questions))
+
+
+@pytest.mark.parametrize("spelling", ["extractive", "minilm-reader"])
+def test_a_reader(spelling, figure):
+    context = "\n\n".join(f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:6])
+    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 24]
+    reader = corag.reader(spelling)
+    found = together([lambda question=question: reader.answer(question, context).text for question in questions])
+    by_itself = corag.reader(spelling)
+    alone = {question: by_itself.answer(question, context).text for question in QUESTIONS}
+    assert found == [alone[question] for question in questions]
+    figure("answers of threads and tasks", len(questions))
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+def test_a_reader_of_a_server(kind, figure):
+    with ChatServer(Reply("Par", "is")) as server:
+        settings = {"model": "llama3.1:8b", "tokenizer": "minilm", "max_concurrent": 4}
+        if kind == "ollama":
+            reader = OllamaReader(host=server.host, **settings)
+        else:
+            reader = OpenAIReader(base_url=server.base_url, **settings)
+        assert together([lambda: reader.answer("q?", "c").text] * NUM_TASKS) == ["Paris"] * NUM_TASKS
+        tasks = [lambda: asyncio.to_thread(lambda: "".join(reader.stream("q?", "c")))] * NUM_TASKS
+        assert as_tasks(tasks) == ["Paris"] * NUM_TASKS
+        assert len(server.chats) == 2 * NUM_TASKS
+    figure("answers of threads and tasks", 2 * NUM_TASKS)
