@@ -249,7 +249,7 @@ def ask(
         with _timed(seconds, "select"):
             selection = budget.select(selecting, question, candidates)
         with _timed(seconds, "read"):
-            answer = _read(reading, question, selection.text, hear)
+            answer = read(reading, question, selection.text, hear)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
@@ -272,7 +272,8 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
 
 
-def _read(reader: Reader, question: str, context: str, hear: Callable[[str], None] | None) -> Answer:
+def read(reader: Reader, question: str, context: str, hear: Callable[[str], None] | None = None) -> Answer:
+    """Return a reader's answer; `hear` is called with each piece as it is written, where the reader streams."""
     if hear is None or not isinstance(reader, StreamingReader):
         return reader.answer(question, context)
     pieces = reader.stream(question, context)

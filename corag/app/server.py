@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
+import anyio.from_thread
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -94,6 +95,13 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
 
         return answered
 
+    async def heard(request: Request) -> Response:
+        try:
+            given = _arguments(await _body(request), {"question": str, "number": int, "given": dict})
+        except InputError as error:
+            return Json({"error": str(error)}, 400)
+        return Heard(request, lambda hear: computed(lambda: workbench.answer(**given, hear=hear)))
+
     async def questions(request: Request) -> Response:
         text, start = request.query_params.get("text", ""), request.query_params.get("start", "0")
         if len(text) > MAX_QUESTION or not start.isdecimal() or len(start) > 9:
@@ -112,11 +120,43 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
         Route("/api/questions", questions),
         Route("/api/search", posted(workbench.search, given=dict), methods=["POST"]),
         Route("/api/answer", posted(workbench.answer, given=dict), methods=["POST"]),
-        Route("/api/agent", posted(workbench.agent, budget=int), methods=["POST"]),
-        Route("/api/method", posted(workbench.method, budget=int, name=str), methods=["POST"]),
+        Route("/api/heard", heard, methods=["POST"]),
+        Route("/api/agent", posted(workbench.agent, budget=int, prefer=str), methods=["POST"]),
+        Route("/api/method", posted(workbench.method, budget=int, prefer=str, name=str), methods=["POST"]),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, loopback=is_loopback(host))])
+
+
+class Heard(Response):
+    """Lines of JSON: the pieces of an answer as they are written, then what `Workbench.answer` returns, or an error.
+
+    Args:
+        request: What is answered; where its sender is gone, the reader stops.
+        answer: Answers it, given what is to be called with each piece, from another thread.
+    """
+
+    media_type = "application/x-ndjson"
+
+    def __init__(self, request: Request, answer: Callable[[Callable[[str], None]], Awaitable[Response]]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._request, self._answer = request, answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the lines."""
+
+        async def line(content: bytes, *, more: bool) -> None:
+            await send({"type": "http.response.body", "body": content + b"\n", "more_body": more})
+
+        async def piece(text: str) -> None:
+            if await self._request.is_disconnected():
+                raise InputError("nobody listens any more")
+            await line(bytes(Json({"piece": text}).body), more=True)
+
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        answer = await self._answer(lambda text: anyio.from_thread.run(piece, text))
+        await line(bytes(answer.body), more=False)
 
 
 class Guard:

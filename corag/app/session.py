@@ -31,15 +31,18 @@ from corag.app.source import Source
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
 from corag.checks import check_choice, check_query
 from corag.errors import CoragError, InputError
-from corag.naming import Spelling
+from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
 from corag.registry import reranker as make_reranker
 from corag.reply import Reply
+from corag.reply import read as read_answer
+from corag.selectors.corag.routing import PRICES, prices_of
 from corag.selectors.corag.selector import Corag
+from corag.selectors.corag.tuned import tuned_folder
 from corag.selectors.reranking import default_reranker
 from corag.text.units import PASSAGE, SENTENCE, UnitChunk, source_of
 from corag.text.visible import well_formed
-from corag.types import Reader, Selection, Selector, TokenCounter
+from corag.types import Reader, Selection, Selector, StreamingReader, TokenCounter
 from search import TREE_POLICIES
 
 if TYPE_CHECKING:
@@ -59,6 +62,7 @@ class Workbench:
         reader: Answers from a context: name or object.
         tokens: Counts tokens: name or object.
         agent: Agent of method `corag`, as for `corag ask`.
+        prefer: What a checkpoint of `corag tune`, or a router, counts at first.
         reranker: Reranker that is searched with at first; by default the agent's, else the one that ships.
         budget: Budget at first.
         methods: Methods that are compared.
@@ -74,6 +78,7 @@ class Workbench:
         reader: Spelling = "minilm-reader",
         tokens: Spelling | TokenCounter = AUTO,
         agent: str = "default",
+        prefer: str | None = None,
         reranker: str | None = None,
         budget: int = 256,
         methods: tuple[str, ...] = ALL_METHODS,
@@ -82,7 +87,15 @@ class Workbench:
         self.reader: Reader
         self.reader, self.tokens = reader_and_tokens(reader, tokens)
         self.defaults = Settings(budget=budget)
-        self._reranker, self._agent = reranker, agent
+        self._reranker, self._agent, self._tuned = reranker, agent, tuned_folder(agent) is not None
+        if prefer is not None and not self._tuned:
+            raise InputError(
+                f"prefer is {prefer!r}, but agent {agent!r:.100} is no checkpoint of corag tune or of a router; name "
+                "one as agent, or leave out prefer"
+            )
+        prices_of(prefer)
+        self._prefer = prefer or ""
+        self.preferences = tuple(dict.fromkeys([self._prefer, *PRICES])) if self._tuned else ()
         self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS)))
         self.methods = methods
         for method in methods:
@@ -103,6 +116,8 @@ class Workbench:
             "tree_policies": TREE_POLICIES,
             "choices": CHOICES,
             "units": UNITS,
+            "streams": isinstance(self.reader, StreamingReader),
+            "preferences": self.preferences,
             "max_question": MAX_QUESTION,
             "max_iterations": MAX_ITERATIONS,
             "max_budget": MAX_BUDGET,
@@ -121,15 +136,24 @@ class Workbench:
         with self._asked(question, number) as inquiry:
             return self._searched(inquiry, self._settings(inquiry, given)).to_dict(self.tokens)
 
-    def answer(self, question: str, number: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what the reader says about what `search` chose."""
+    def answer(
+        self,
+        question: str,
+        number: int | None,
+        given: Mapping[str, Any],
+        hear: Callable[[str], None] | None = None,
+    ) -> dict[str, Any]:
+        """Return what the reader says about what `search` chose; `hear` is called with each piece as it is written."""
         with self._asked(question, number) as inquiry:
-            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection)
+            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection, hear)
 
-    def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
-        """Return what the agent thinks of a question, and what `corag ask` would do with it."""
+    def agent(self, question: str, number: int | None, budget: int, prefer: str) -> dict[str, Any]:
+        """Return what the agent thinks of a question, and what `corag ask` would do with it.
+
+        `prefer` is what a tuned checkpoint counts; empty for what it counts by itself.
+        """
         with self._asked(question, number) as inquiry:
-            selector = self._method("corag")
+            selector = self._method("corag", prefer)
             prediction = self._predicted(inquiry)
             selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
             return {
@@ -139,12 +163,12 @@ class Workbench:
                 "method": str(selector),
             }
 
-    def method(self, question: str, number: int | None, budget: int, name: str) -> dict[str, Any]:
+    def method(self, question: str, number: int | None, budget: int, prefer: str, name: str) -> dict[str, Any]:
         """Return what one method chooses, what it costs and what the reader makes of it; or why it cannot be used."""
         check_choice("method", name, self.methods)
         with self._asked(question, number) as inquiry:
             try:
-                selector = self._method(name)
+                selector = self._method(name, prefer)
                 begun_s = time.perf_counter()
                 selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
                 seconds = time.perf_counter() - begun_s
@@ -240,11 +264,13 @@ class Workbench:
         selector = self._part("agent", self._agent, lambda: SELECTORS.make("corag", agent=self._agent))
         return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
 
-    def _read(self, inquiry: Inquiry, selection: Selection) -> dict[str, Any]:
+    def _read(
+        self, inquiry: Inquiry, selection: Selection, hear: Callable[[str], None] | None = None
+    ) -> dict[str, Any]:
         text, budget = selection.text, Budget(selection.budget_tokens, self.reader, "context")
         if text not in inquiry.answers:
             budget.check_window(inquiry.question, text)
-            inquiry.answers[text] = self.reader.answer(inquiry.question, text)
+            inquiry.answers[text] = read_answer(self.reader, inquiry.question, text, hear)
         answer = inquiry.answers[text]
         reply = Reply(inquiry.question, answer, selection, {}, budget.counts(inquiry.question, text, self.tokens))
         # An explanation is its sentences.
@@ -260,13 +286,19 @@ class Workbench:
             "answer_blocks": blocks(selection, inquiry.evidence, marks),
         }
 
-    def _method(self, name: str) -> Selector:
+    def _method(self, name: str, prefer: str = "") -> Selector:
         # A reranker is chosen in place of an agent, as in `corag ask`.
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
         # An agent names the embedder that it was trained with.
         offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
-        return self._part("method", name, lambda: SELECTORS.offer(name, offered))
+        if self._tuned and parse(name).settings:
+            # What a tuned checkpoint chose takes no settings beside it.
+            offered["agent"] = "none"
+        elif self._tuned and (prefer := prefer or self._prefer):
+            check_choice("prefer", prefer, self.preferences)
+            offered["prefer"] = prefer
+        return self._part("method", f"{name} {prefer}", lambda: SELECTORS.offer(name, offered))
 
     def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:
         with self._lock:

@@ -1,7 +1,7 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showHeard, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
@@ -126,7 +126,9 @@ function show() {
 async function read() {
   const of = found, mine = asked;
   try {
-    const said = await called("/api/answer", { ...mine, given: of.settings });
+    let text = "";
+    const hear = (piece) => { text += piece; if (of === found) showHeard(text); };
+    const said = await called(about.streams ? "/api/heard" : "/api/answer", { ...mine, given: of.settings }, undefined, hear);
     if (of !== found) return;
     showAnswer(said, found);
     showContext(byId("context"), said.answer_blocks, found.order);
@@ -136,9 +138,14 @@ async function read() {
   }
   if (mine === thought) return;
   thought = mine;
+  await think();
+}
+
+async function think() {
+  const mine = asked, prefer = byId("prefer").value;
   try {
-    const agent = await called("/api/agent", { ...mine, budget: of.settings.budget });
-    if (mine === asked) showAgent(agent);
+    const agent = await called("/api/agent", { ...mine, budget: found.settings.budget, prefer });
+    if (mine === asked && prefer === byId("prefer").value) showAgent(agent);
   } catch (error) {
     if (mine === asked) complain(error);
   }
@@ -156,7 +163,7 @@ async function compare() {
     showMethods(compared, budget, `${at - 1} of ${about.methods.length} methods`);
     let row;
     try {
-      row = await called("/api/method", { ...of, budget, name: compared[at].method });
+      row = await called("/api/method", { ...of, budget, prefer: byId("prefer").value, name: compared[at].method });
     } catch (error) {
       row = { method: compared[at].method, error: error.message };
     }
@@ -205,6 +212,9 @@ async function begin() {
   for (const [name, values] of Object.entries(options)) {
     replaced(byId(name), values.map((value) => element("option", { value }, LABELS[value] ?? value)));
   }
+  byId("dial").hidden = !about.preferences.length;
+  replaced(byId("prefer"), about.preferences.map((value) => element("option", { value }, value || "as it was tuned")));
+  byId("prefer").addEventListener("change", () => { if (found) think(); });
   byId("iterations").max = about.max_iterations;
   const sources = [about.index && `index ${about.index.name}, ${about.index.chunks.toLocaleString("en")} chunks`,
     about.data && `data ${about.data.name}, ${about.data.passages.toLocaleString("en")} passages`];

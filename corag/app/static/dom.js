@@ -40,7 +40,8 @@ export function definitions(list, pairs) {
   replaced(list, pairs.map(([name, value]) => [element("dt", {}, name), foreign(value, "dd")]).flat());
 }
 
-export async function called(path, body, signal) {
+// With `hear`, an answer may come in lines: pieces, which it is called with, and in the last line the whole.
+export async function called(path, body, signal, hear) {
   const settings = { signal };
   if (body !== undefined) {
     Object.assign(settings, {
@@ -54,7 +55,25 @@ export async function called(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer; is corag app still running?");
   }
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
+  const inLines = response.headers.get("content-type").includes("ndjson");
+  const answer = inLines ? await lastLine(response, hear) : await response.json();
+  if (!response.ok || answer.error) throw new Error(answer.error);
   return answer;
+}
+
+async function lastLine(response, hear) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "", last = null;
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    const lines = (text + value).split("\n");
+    text = lines.pop();
+    for (const one of lines.filter(Boolean).map((line) => JSON.parse(line))) {
+      if ("piece" in one) hear(one.piece);
+      else last = one;
+    }
+  }
+  if (!last) throw new Error("The answer broke off; the terminal that runs corag app may say why.");
+  return last;
 }

@@ -24,6 +24,9 @@ export function showWaiting(kept) {
   else replaced(byId("said"), element("p", { class: "said waiting" }, "Reading …"));
 }
 
+// What a language model has written so far.
+export const showHeard = (text) => replaced(byId("said"), element("p", { class: "said waiting" }, foreign(text)));
+
 export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
 
 export function showAnswer(said, found) {
@@ -110,13 +113,14 @@ export function showAgent(agent) {
   const said = agent.prediction;
   const trace = element("dl", {});
   definitions(trace, agent.trace);
+  const because = agent.trace.find(([name]) => name === "because");
   const rows = said && Object.entries(said.probabilities).sort((a, b) => b[1] - a[1]);
   replaced(byId("agent-says"), said ? [
     element("p", {}, `For this question: reranker ${said.reranker}, ${said.iterations} iterations, c ${number(said.exploration, 2)}, λ ${number(said.cost_weight, 2)}.`,
       said.unsure ? " It is unsure: its first choice leads by too little, so these are the settings that are best on the whole." : ""),
     element("h3", {}, "Probability that a reranker serves this question best"),
     element("dl", { class: "odds" }, rows.map(([name, odds]) => [foreign(name, "dt"), element("dd", {}, bar(odds, number(odds, 2)))]).flat()),
-  ] : element("p", {}, agent.no_agent ? `There is none: ${agent.no_agent}` : "No agent predicts settings here."),
+  ] : because ? element("p", {}, "Chosen for this question: ", foreign(because[1]), ".") : element("p", {}, agent.no_agent ? `There is none: ${agent.no_agent}` : "No agent predicts settings here."),
   element("details", {}, element("summary", {}, "What corag ask does with this question"), trace));
 }
 

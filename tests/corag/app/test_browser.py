@@ -5,13 +5,14 @@ import re
 import shutil
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
 from corag.app.server import address, listening, make_app
 from corag.index import ChunkIndex
-from corag.types import Chunk
-from tests.corag.app.worlds import make_workbench
+from corag.types import Answer, Chunk
+from tests.corag.app.worlds import FirstWords, make_workbench
 from tests.corag.worlds import HashEmbedder
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -33,9 +34,24 @@ PASSAGES = {
 QUESTIONS = [f"Which valve is red? {NASTY}", "What starts after the valve? \x07"]
 
 
+@contextmanager
+def serving(workbench):
+    """The address of a page, while the block runs."""
+    uvicorn = pytest.importorskip("uvicorn")
+    with listening("127.0.0.1", 0) as sock:
+        server = uvicorn.Server(uvicorn.Config(make_app(workbench), log_level="error", ws="none"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        yield address(sock)
+        server.should_exit = True
+        thread.join(timeout=10)
+
+
 @pytest.fixture(scope="module")
-def served(tmp_path_factory):
-    """The address of a page over four passages with two questions, and an index of the same."""
+def parts(tmp_path_factory):
+    """A data folder of four passages with two questions, and an index of the same."""
     folder = tmp_path_factory.mktemp("nasty")
     rows = [{"id": name, "title": f"<b>{name}</b>", "text": text} for name, text in PASSAGES.items()]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -45,17 +61,14 @@ def served(tmp_path_factory):
     ]
     (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
     index = ChunkIndex.build(folder / "index", [Chunk(name, text) for name, text in PASSAGES.items()], HashEmbedder())
-    uvicorn = pytest.importorskip("uvicorn")
-    with listening("127.0.0.1", 0) as sock:
-        app = make_app(make_workbench(folder, index, budget=80))
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
-        thread.start()
-        while not server.started:
-            time.sleep(0.01)
-        yield address(sock)
-        server.should_exit = True
-        thread.join(timeout=10)
+    return folder, index
+
+
+@pytest.fixture(scope="module")
+def served(parts):
+    """The address of a page over these."""
+    with serving(make_workbench(*parts, budget=80)) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -154,3 +167,30 @@ def test_everybody_can_use_it_wide_and_narrow_light_and_dark(browser, served):
         assert page.evaluate("document.documentElement.scrollWidth") == width
     assert events == []
     page.context.close()
+
+
+class SlowWriter(FirstWords):
+    """Writes one piece, and the next when it is told to."""
+
+    def __init__(self):
+        self.told = threading.Event()
+
+    def stream(self, query, context):
+        yield f"{NASTY} the valve "
+        assert self.told.wait(timeout=20)
+        yield "is red."
+        return Answer("the valve is red.", None)
+
+
+def test_what_a_language_model_writes_appears_as_it_is_written(browser, parts):
+    events, writer = [], SlowWriter()
+    with serving(make_workbench(*parts, budget=80, reader=writer)) as url:
+        page = browser.new_context().new_page()
+        page.on("dialog", lambda dialog: (events.append(dialog.message), dialog.dismiss()))
+        page.on("pageerror", lambda error: events.append(str(error)))
+        page.goto(url)
+        page.locator("#said .said.waiting", has_text=f"{NASTY} the valve").wait_for()
+        writer.told.set()
+        page.locator("#said .said:not(.waiting)", has_text="the valve is red.").wait_for()
+        page.context.close()
+    assert events == []

@@ -10,9 +10,10 @@ import pytest
 import corag.app
 from corag.app.inquiry import MAX_QUESTION
 from corag.app.server import MAX_BODY, address, is_loopback, listening
-from corag.errors import InputError
+from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
-from tests.corag.app.worlds import client, make_workbench
+from corag.types import Answer
+from tests.corag.app.worlds import FirstWords, client, make_workbench
 from tests.corag.worlds import HashEmbedder
 
 STATIC = Path(corag.app.__file__).with_name("static")
@@ -170,3 +171,42 @@ def test_addresses():
             listening(host, port)
     for name, expected in {"localhost": True, "127.9.9.9": True, "::1": True, "0.0.0.0": False, "a.b": False}.items():
         assert is_loopback(name) is expected
+
+
+class Writer(FirstWords):
+    """Writes its answer word by word."""
+
+    def stream(self, query, context):
+        if "broken" in query:
+            yield "The "
+            raise ModelError("the server went away")
+        yield from ("The\x1b ", "sea.")
+        return Answer("The sea.", None)
+
+
+def heard(page, question):
+    body = {"question": question, "number": None, "given": {"budget": 40}}
+    with page.stream("POST", "/api/heard", json=body) as answer:
+        return answer, [json.loads(line) for line in answer.iter_lines()]
+
+
+def test_an_answer_is_heard_while_it_is_written(small_data, own_index):
+    with client(make_workbench(small_data, own_index, reader=Writer())) as page:
+        assert page.get("/api/about").json()["streams"]
+        answer, lines = heard(page, "How salty is the sea?")
+        assert answer.headers["content-type"].startswith("application/x-ndjson")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert lines[:2] == [{"piece": "The\\x1b "}, {"piece": "sea."}]
+        [last] = lines[2:]
+        asked = {"question": "How salty is the sea?", "number": None, "given": {"budget": 40}}
+        assert last["answer"] == "The sea." and last == page.post("/api/answer", json=asked).json()
+        # What was read before is not written again.
+        assert [line.get("piece") for line in heard(page, "How salty is the sea?")[1]] == [None]
+
+
+def test_what_goes_wrong_while_an_answer_is_written_is_its_last_line(small_data, own_index):
+    with client(make_workbench(small_data, own_index, reader=Writer())) as page:
+        _, lines = heard(page, "broken sea?")
+        assert lines == [{"piece": "The "}, {"error": "the server went away"}]
+        assert heard(page, " ")[1][0]["error"]
+        assert page.post("/api/heard", json={"question": "sea"}).status_code == 400
