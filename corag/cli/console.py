@@ -32,6 +32,9 @@ from corag.progress import Report as Report
 from corag.progress import showing
 from corag.text.visible import visible
 
+NARROW, WIDE = 140, 200
+"""Columns of a terminal that wide tables are cut for, and of a wide table."""
+
 
 def stdout() -> Console:
     """Return a console on standard output."""
@@ -105,6 +108,22 @@ def table(
     for row in rows:
         drawn.add_row(*(plain(_cell(row.get(key))) for key in columns))
     return drawn
+
+
+def print_wide(
+    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], brief: Sequence[str], *, left: Container[str] = ()
+) -> None:
+    """Print a table that is wider than most terminals: on a narrow one its `brief` columns, and which it leaves out."""
+    console = stdout()
+    if narrow := console.is_terminal and console.width < NARROW:
+        hidden = [heading for key, heading in columns.items() if key not in brief]
+        columns = {key: columns[key] for key in brief}
+    else:
+        # Better a line that is too long than cells that are cut.
+        console.width = max(console.width, WIDE)
+    console.print(table(rows, columns, left=left))
+    if narrow:
+        say(f"Left out here: {', '.join(hidden)}; a terminal of {NARROW} columns, or a file, gets them all.", console)
 
 
 def plain(text: str) -> Text:

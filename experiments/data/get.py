@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corag.cli.console import Report, progress, say, stderr, stdout, table
+from corag.cli.console import Report, print_wide, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.models.engine.openvino import cache_folder
 from corag.optional import require
@@ -96,10 +96,7 @@ def list_data(config: ListConfig) -> None:
         )
     columns = {"name": "name", "what": "what", "questions": "questions", "passages": "passages", "size": "download",
                "licence": "licence", "home": "source", "at_hand": "at hand"}  # fmt: skip
-    console = stdout()
-    # Better a line that is too long than cells that are cut.
-    console.width = max(console.width, 200)
-    console.print(table(rows, columns, left=("what", "licence", "home")))
+    print_wide(rows, columns, ("name", "what", "size", "at_hand"), left=("what", "licence", "home"))
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import corag
-from corag.cli.console import say, stdout, table
+from corag.cli.console import print_wide, say
 from corag.errors import CoragError, DataError, InputError
 from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.naming import parse, split_parts
@@ -257,10 +257,7 @@ def _size(gigabytes: float) -> str:
 
 def list_studies() -> None:
     """Print all studies as a table."""
-    console = stdout()
-    # Better a line that is too long than cells that are cut.
-    console.width = max(console.width, 200)
-    console.print(table(list(rows()), COLUMNS, left=("what", "downloads")))
+    print_wide(list(rows()), COLUMNS, ("name", "what", "hours", "at_hand"), left=("what", "downloads"))
     say("Run one with: corag reproduce NAME; with what ships: corag reproduce NAME --standin; all: corag reproduce all")
     say("Hours are estimates for one GPU, unless marked as measured. Models of a server are not looked for here.")
 
