@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from corag.optional import require
 from corag.text.visible import visible
 
+WIDE_PT = 450
 TEMPLATES = Path(__file__).parent / "templates"
 OPENING = "page.html"
 """The page that others extend: it leads with a verdict, a figure and a line for each method, and folds the rest."""
@@ -50,6 +51,7 @@ def _environment() -> Any:
     jinja = require("jinja2", "experiments")
     environment = jinja.Environment(loader=jinja.FileSystemLoader(TEMPLATES), autoescape=True, finalize=_shown)
     environment.filters["svg"] = lambda svg, name: jinja.utils.markupsafe.Markup(own_ids(svg, name))
+    environment.tests["wide"] = _is_wide
     return environment
 
 
@@ -67,6 +69,12 @@ def bold(text: str) -> Any:
 def _shown(value: Any) -> Any:
     """Return what a page shows for a value: a text without control characters."""
     return visible(value) if type(value) is str else value
+
+
+def _is_wide(svg: str) -> bool:
+    """Return whether a figure has panels side by side, which a telephone has no room for."""
+    width = re.match(r'<svg [^>]*\bwidth="([\d.]+)pt"', svg)
+    return width is not None and float(width[1]) > WIDE_PT
 
 
 def own_ids(svg: str, name: str) -> str:
