@@ -165,7 +165,7 @@ def page(found: Tuned, config: TuneConfig, dial: str) -> str:
 
 
 def _table(found: Tuned) -> tuple[list[str], list[list[str]]]:
-    """Return headings, and a line for each configuration, the highest gain first."""
+    """Return headings, and a line for each configuration, the best first: in the order of what is chosen by."""
     shown = [name for name in COLUMNS if any(name in of_one for of_one in found.means.values())]
     rows = []
     for name in sorted(found.names, key=lambda name: -_gain(found, name)):
@@ -191,7 +191,8 @@ def _gains(found: Tuned) -> str:
     return (
         f"Own gain: mean difference in quality from `{found.names[0]}` on these questions. Shrunken gain: the same, "
         "weighed against what other kinds of questions say; the own share is the weight of these questions. The "
-        "highest shrunken gain is chosen."
+        "highest of many estimates is too high by chance: what is best is the shrunken gain less its standard "
+        "deviation, and nothing is chosen where that is below 0."
     )
 
 
@@ -208,7 +209,7 @@ def _tested(found: Tuned) -> str:
 
 def _gain(found: Tuned, name: str) -> float:
     one = found.chosen.estimates.get(name)
-    return 0.0 if one is None else one.posterior
+    return 0.0 if one is None else one.cautious
 
 
 def _router_line(found: Tuned) -> str:

@@ -86,7 +86,7 @@ class Tuned:
         command = f"corag ask 'your question' --agent {out}"
         if self.keeps_default:
             return f"corag does the same without it; with a price it can differ: {command} --prefer tokens"
-        return f"use it with: {command}"
+        return f"use it with: {command}" if self.chosen.lead.mean > 0 else f"to try it all the same: {command}"
 
     @property
     def verdict(self) -> str:

@@ -12,9 +12,12 @@ from corag.selectors.corag.selector import Corag
 from corag.selectors.corag.tuned import Tuned
 from corag.types import Candidate, Chunk
 from experiments.protocol.leads import Quality
+from experiments.tune.checkpoint import report
 from experiments.tune.choose import Labelled, choose, labelled, priors
+from experiments.tune.config import TuneConfig
 from experiments.tune.configurations import Configuration, parse_configurations, to_label
-from experiments.tune.shrinkage import Prior
+from experiments.tune.shrinkage import Estimate, Prior
+from experiments.tune.tune import Tuned as Found
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 PRIOR = Prior(mean=0.0, variance=0.01, within=0.04, kinds=4)
@@ -50,6 +53,36 @@ def test_what_is_equal_everywhere_keeps_the_default_and_says_so():
     assert found.configuration == "corag"
     assert (found.lead.mean, found.lead.low, found.lead.high) == (0.0, 0.0, 0.0)
     assert found.router is None
+
+
+def found_by(chosen):
+    return Found(chosen, NAMES, {name: {} for name in NAMES}, [], Prices(), questions=60, groups=60, sealed=0)
+
+
+@pytest.mark.parametrize(
+    ("gain", "mean", "said", "usage"),
+    [
+        (0.1, 0.1, "Use it: ", "use it with: corag ask 'your question' --agent out"),
+        (0.1, -0.1, "Keep the default: ", "to try it all the same: corag ask 'your question' --agent out"),
+        (-0.1, 0.0, "Keep the default: ", "corag does the same without it; with a price it can differ: corag ask"),
+    ],
+)
+def test_what_is_said_about_using_a_checkpoint_agrees_with_the_verdict(gain, mean, said, usage):
+    chosen = choose(questions(100, [gain, -0.2]), known())
+    found = found_by(replace(chosen, lead=replace(chosen.lead, mean=mean, low=mean - 0.05)))
+    assert found.verdict.startswith(said)
+    assert found.usage("out").startswith(usage)
+
+
+def test_the_page_lists_configurations_in_the_order_of_what_is_chosen_by():
+    chosen = choose(questions(100, [0.1, 0.02]), known())
+    # The higher gain is the less certain one.
+    unsure = Estimate(own=0.3, posterior=0.3, spread=0.4, prior=0.0, weight=0.5, questions=100)
+    found = found_by(replace(chosen, estimates={**chosen.estimates, NAMES[2]: unsure}))
+    lines = [
+        line for line in report(found, TuneConfig(data="x", out="out")).splitlines() if line.startswith(("| `", "| **"))
+    ]
+    assert [line.split("`")[1] for line in lines] == [NAMES[1], NAMES[0], NAMES[2]]
 
 
 def two_kinds(number, gain):
