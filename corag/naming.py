@@ -164,13 +164,13 @@ def changed(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str,
 def check_settings(kind: str, name: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> None:
     """Raise `InputError` for settings that a part does not take, that it lacks, or that have another type."""
     signature = inspect.signature(build)
-    listed = ", ".join(map(default, signature.parameters.values())) or "(none)"
     try:
         signature.bind(**settings)
     except TypeError as error:
         unknown = [key for key in settings if key not in signature.parameters]
         reason = f"got an unexpected keyword argument {unknown[0]!r}" if unknown else str(error)
         hint = nearest(unknown[0], signature.parameters) if unknown else ""
+        listed = ", ".join(map(default, signature.parameters.values())) or "(none)"
         raise InputError(f"{kind} {name!r}: {reason}{hint}; its settings are {listed}") from error
     hints = _hints(build)
     for key, value in settings.items():

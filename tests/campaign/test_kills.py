@@ -105,7 +105,7 @@ def test_index(tmp_path, small_data, figure):
         lambda folder: ["index", "--data", small_data, "--out", folder / "i", *settings],
         lambda folder: len(list(folder.glob("i/corag_chunks_*.lance/data/*"))),
         40,
-        kills=3,
+        kills=2,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         found, expected = rows_of(broken), rows_of(whole)

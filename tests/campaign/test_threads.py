@@ -84,7 +84,7 @@ def test_a_selector(name, figure):
         figure("selections of threads and tasks", 2 * len(inputs))
 
 
-@pytest.mark.parametrize("spelling", ["corag", "naive(reranker=minilm-maxsim)", "mmr", "prune", "crag"])
+@pytest.mark.parametrize("spelling", ["corag", "naive(reranker=minilm-maxsim)", "crag"])
 def test_selectors_with_the_shipped_parts(spelling, figure):
     # Built anew, so that models and caches are first used by all threads at once.
     texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
