@@ -16,7 +16,7 @@ from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.text.documents import Document, passage
 from corag.types import TokenCounter
 from tests.campaign.counters import COUNTERS
-from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
+from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder, Priced
 from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
 
 Draw = Callable[[random.Random, TokenCounter], Any]
@@ -96,6 +96,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "prefilter": one_of(1.0, 1.0, 0.5, 0.1),
         "surrogate": fake_reranker,
         "scale": one_of("query", "raw"),
+        "thrift": one_of(None, 0.0, 0.3, 3.0),
         "agent": made(lambda: None, lambda: "none", lambda: "none", lambda: sign_agent(rerankers=("bm25", "hash"))),
         "strict": one_of(True, False),
         "embedder": made(SignEmbedder),
@@ -182,6 +183,8 @@ def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed:
     chance = rng.choice((0.1, 0.3, 0.8))
     settings = {key: draw(rng, tokens) for key, draw in draws.items() if key in ALWAYS or rng.random() < chance}
     settings |= {key: value for key, value in fixed.items() if key in draws}
+    if settings.get("thrift") is not None and rng.random() < 0.9:
+        settings["reranker"] = Priced()  # others refuse to be thrifty
     if settings.get("tree") is not None:
         settings["embedder"] = HashEmbedder()
     return corag.selector(name, tokens=tokens, **settings)
