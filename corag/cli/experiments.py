@@ -6,6 +6,7 @@ This module is the one door through which the library reaches up to `experiments
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 from corag.cli.console import say, stderr
@@ -89,6 +90,7 @@ def train_adapter(config: Any) -> None:
 def evaluate(config: Any) -> None:
     """Compare selectors."""
     from experiments.evaluation.comparison import compare
+    from experiments.run.headline import headline, read_rows
     from experiments.run.tables import show
 
     found = compare(config)
@@ -97,6 +99,9 @@ def evaluate(config: Any) -> None:
     elif not config.quiet:
         [[result]] = found.results.values()
         show(result, f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens")
+        rows = None if config.out is None else read_rows(Path(config.out), result)
+        if rows is not None and (verdict := headline([result], [rows]).verdict):
+            say(verdict)
     if config.out is not None:
         say(f"written to {config.out}", stderr())
 

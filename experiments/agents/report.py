@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from agent.config import Tracker
-from agent.training.loggers import open_logger, tolerated
 from corag.cli.console import say, stdout, table
 from experiments.agents.figures import BASE, CEILING, SIGNIFICANT
 from experiments.agents.methods import AGENT, WITHOUT_MIN_LEAD
@@ -180,6 +179,9 @@ def track(result: Mapping[str, Any], kind: Tracker, out: Path) -> None:
     """Log figures, and to W&B tables and the figure too; a tracker never makes a comparison fail."""
     if kind == "none":
         return
+    # Lightning takes seconds to import.
+    from agent.training.loggers import open_logger, tolerated
+
     with open_logger(kind, out, result["config"], project="corag-agent", tags=("evaluate-agent",)) as logger:
         assert logger is not None
         parts = [

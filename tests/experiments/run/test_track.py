@@ -33,8 +33,11 @@ def logged(folder):
 @pytest.mark.slow
 def test_evaluate_logs_each_method(tmp_path, capsys):
     data, out = write_folder(tmp_path / "data"), tmp_path / "result.json"
-    command = [*EVALUATE, "--data", str(data), "--out", str(out), "--limit", "2"]
+    command = [*(one for one in EVALUATE if one != "--quiet"), "--data", str(data), "--out", str(out), "--limit", "2"]
     assert main([*command, "--logger", "csv"]) == 0, capsys.readouterr().err
+    # The last line that is printed is the verdict of the page.
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert " the best other method " in last and "(evidence recall, 2 questions)" in last
     figures = logged(tmp_path / "result.log")
     assert 0 < figures["naive/cost_tokens"] <= 64 and "top-k/evidence_recall" in figures
     # A logger changes nothing that was measured, so nothing is measured again.
