@@ -1,7 +1,8 @@
 """A table of what users get wrong: each row ends in one line that names value, rule and remedy, and changes no file.
 
-Rows of commands stand in `bad_inputs.txt`, `arguments => part | part` with what the error has to say; those of files
-that hold something else than they should, and of Python, below. Others stand beside the tests of what they are about.
+Rows of commands, and of parts by name, stand in `bad_inputs.txt`, `arguments => part | part` with what the error has to
+say; those of files that hold something else than they should, and of Python, below. More stand beside the tests of what
+they are about.
 """
 
 import json
@@ -89,10 +90,26 @@ def check(said, parts):
     assert not missing, f"{said!r} lacks {missing}"
 
 
-@pytest.mark.parametrize(("arguments", "parts"), list(rows()), ids=[arguments for arguments, _ in rows()])
-def test_bad_arguments(refused, figure, arguments, parts):
-    check(refused(arguments), parts)
+DOORS = ("selector", "reranker", "reader", "tokens")
+COMMANDS = {arguments: parts for arguments, parts in rows() if arguments.split()[0] not in DOORS}
+PARTS = {arguments: parts for arguments, parts in rows() if arguments.split()[0] in DOORS}
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_bad_arguments(refused, figure, arguments):
+    check(refused(arguments), COMMANDS[arguments])
     figure("bad inputs: commands", 1)
+
+
+@pytest.mark.parametrize("spelling", PARTS)
+def test_bad_parts(world, monkeypatch, figure, spelling):
+    monkeypatch.chdir(world)
+    door, _, part = spelling.partition(" ")
+    with pytest.raises(CoragError) as caught:
+        getattr(corag, door)(part)
+    assert "\n" not in str(caught.value)
+    check(str(caught.value), PARTS[spelling])
+    figure("bad inputs: parts", 1)
 
 
 # --- Files ---

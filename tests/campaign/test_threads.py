@@ -1,6 +1,7 @@
 """One part used by eight threads and fifty tasks at once gives what it gives one by one."""
 
 import asyncio
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,17 +11,19 @@ import corag
 from corag.errors import CoragError
 from corag.index import ChunkIndex
 from corag.readers.chat import OllamaReader, OpenAIReader
-from tests.campaign.draws import DRAWN, drawn_case
+from tests.campaign.counters import COUNTERS
+from tests.campaign.draws import DRAWN, QUERIES, drawn_candidates, drawn_selector
 from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import essence
 from tests.effort import CAMPAIGN
-from tests.experiments.worlds import DOCUMENTS, QUERIES
+from tests.experiments.worlds import DOCUMENTS
+from tests.experiments.worlds import QUERIES as ASKED
 
 pytestmark = pytest.mark.slow
 
 NUM_THREADS, NUM_TASKS = 8, 50
 ROUNDS = 20 if CAMPAIGN else 1
-QUESTIONS = [query["question"] for query in QUERIES]
+QUESTIONS = [query["question"] for query in ASKED]
 
 
 def together(calls):
@@ -47,29 +50,29 @@ def outcome(call):
         return str(error)
 
 
-def cases_of(name):
-    """Return a drawn case of a selector that chooses something, and others whose input it gets as well."""
-    found = []
-    for number in range(10_000):
+def drawn(name):
+    """Return a drawn selector and four inputs to choose from."""
+    rng = random.Random(f"threads {name}")
+    while True:
+        tokens = rng.choice(list(COUNTERS.values()))
         try:
-            case = drawn_case(number)
+            selector = drawn_selector(rng, name, tokens)
         except CoragError:
             continue
-        if case.name == name and case.layout is None and len(case.candidates) > 2:
-            found.append(case)
-            if len(found) == 4:
-                return found
-    raise AssertionError(f"{name} is not drawn four times")
+        pools = [drawn_candidates(rng, 6) for _ in range(4)]
+        totals = [int(tokens.count([one.chunk.text for one in pool]).sum()) for pool in pools]
+        return selector, [
+            (rng.choice(QUERIES), pool, 1 + int(total * rng.random()))
+            for pool, total in zip(pools, totals, strict=True)
+        ]
 
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_selector(name, figure):
-    cases = cases_of(name)
-    selector = cases[0].selector
-    inputs = [(case.query, case.candidates, case.budget) for case in cases] * (NUM_TASKS // 4 + 1)
-    inputs = inputs[:NUM_TASKS]
-    alone = [outcome(lambda given=given: selector.select(*given)) for given in inputs[:4]]
-    expected = (alone * len(inputs))[: len(inputs)]
+    selector, few = drawn(name)
+    inputs = (few * NUM_TASKS)[:NUM_TASKS]
+    alone = [outcome(lambda given=given: selector.select(*given)) for given in few]
+    expected = (alone * NUM_TASKS)[:NUM_TASKS]
     for _ in range(ROUNDS):
         calls = [lambda given=given: outcome(lambda: selector.select(*given)) for given in inputs]
         assert together(calls) == expected
@@ -89,7 +92,7 @@ def test_selectors_with_the_shipped_parts(spelling, figure):
     # Built anew, so that models and caches are first used by all threads at once.
     texts = [f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:9]]
     pool = corag.candidates.with_cosines("Varn", corag.candidates.as_candidates(texts), corag.embedder())
-    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 16]
+    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 12]
     selector = corag.selector(spelling)
     found = together([lambda question=question: selector.select(question, pool, 80) for question in questions])
     tasks = as_tasks([lambda question=question: selector.aselect(question, pool, 80) for question in questions])
@@ -120,7 +123,7 @@ def test_an_index(small_index, figure):
 @pytest.mark.parametrize("spelling", ["extractive", "minilm-reader"])
 def test_a_reader(spelling, figure):
     context = "\n\n".join(f"{document['title']}\n{document['text']}" for document in DOCUMENTS[:6])
-    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 24]
+    questions = (QUESTIONS * 5)[: NUM_TASKS if CAMPAIGN else 12]
     reader = corag.reader(spelling)
     found = together([lambda question=question: reader.answer(question, context).text for question in questions])
     by_itself = corag.reader(spelling)
