@@ -21,7 +21,8 @@ from tests.processes import Command, run_command
 
 pytestmark = pytest.mark.slow
 
-TIMES = 10 if CAMPAIGN else 1
+TIMES, KILLS = 4, 5
+"""In the campaign: how often each command is begun anew, and killed each time."""
 
 
 def kill_when(arguments, progress, units_done, delay_s):
@@ -44,7 +45,7 @@ class Task:
         arguments: Its words, which write below a folder.
         progress: Returns the units of work that are done below that folder.
         num_units: How many there are.
-        kills: How often it is killed, ten times as often in the campaign.
+        kills: How often it is killed where there is no campaign.
     """
 
     arguments: object
@@ -59,9 +60,8 @@ class Task:
             place.mkdir()
         done = run_command(*self.arguments(whole))
         assert done.returncode == 0, done.stderr
-        # In the campaign, a task is begun anew after every five kills.
-        for number in range(TIMES):
-            kills = self.kills if TIMES == 1 else 5
+        for number in range(TIMES if CAMPAIGN else 1):
+            kills = KILLS if CAMPAIGN else self.kills
             moments = random.Random(f"{self.arguments(folder)[0]} {number}")
             points = sorted(moments.sample(range(self.num_units), kills))
             # With nothing done yet, the kill comes while data and models are loaded.
