@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from corag.cli.console import progress, say, stderr
 from corag.cli.show import show_tree, show_update
+from corag.models.cluster import ClusterEmbedder, ClusterSettings, cluster_workers, embedding_by
+from corag.models.cluster import Engine as Engine
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling
 from corag.text.chunking import DEFAULT_CHUNK_TOKENS
+from corag.types import Embedder
 
 
 @dataclass(frozen=True)
-class IndexConfig(Runtime):
+class IndexConfig(Runtime, ClusterSettings):
     """Index a folder of documents, or the corpus of a data folder; run again, it does only what is missing.
 
     Attributes:
@@ -47,6 +53,10 @@ class IndexConfig(Runtime):
     summary_tokens: int = 100
     quiet: bool = False
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_engine()
+
 
 @in_runtime
 def run(config: IndexConfig) -> None:
@@ -60,15 +70,15 @@ def run(config: IndexConfig) -> None:
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     settings = RaptorConfig(summary_tokens=config.summary_tokens)
     summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
-    with progress("index", quiet=config.quiet) as report:
+    with progress("index", quiet=config.quiet) as report, _sharing(config, embedder) as (embedding, num_workers):
         update = update_index(
             config.data,
             config.out,
-            embedder,
+            embedding,
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
             tokens=tokens,
             overwrite=config.overwrite,
-            batch_size=config.batch_size,
+            batch_size=config.batch_size * num_workers,
             report=report,
         )
     show_update(update)
@@ -79,3 +89,13 @@ def run(config: IndexConfig) -> None:
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
     say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
+
+
+@contextmanager
+def _sharing(config: IndexConfig, embedder: Embedder) -> Iterator[tuple[Embedder, int]]:
+    """Yield what embeds, and how many embed at a time."""
+    if config.engine == "local":
+        yield embedder, 1
+        return
+    with cluster_workers(config, partial(embedding_by, config.embedder)) as workers:
+        yield ClusterEmbedder(embedder, workers), len(workers)

@@ -10,6 +10,8 @@ from typing import Any, Literal
 from agent.config import Tracker
 from corag.checks import check_budget, check_choice, check_count
 from corag.errors import InputError
+from corag.models.cluster import ClusterSettings
+from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT
@@ -47,7 +49,7 @@ class QuestionSet(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class EvaluateConfig(SelectionSettings, Tracking):
+class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     """Compare methods on data folders; an interrupted comparison resumes.
 
     One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder with the
@@ -132,6 +134,7 @@ class EvaluateConfig(SelectionSettings, Tracking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_logger(self.logger, self.out)
+        self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
         object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 from agent.config import Tracker
 from corag.errors import InputError
+from corag.models.cluster import ClusterSettings
+from corag.models.cluster import Engine as Engine
 from corag.naming import Spellings, split_parts
 from experiments.data.config import CandidateSettings, SelectionSettings, comma_separated
 from experiments.run.track import Tracking, check_logger
@@ -15,7 +17,6 @@ from experiments.run.track import Wandb as Wandb
 Choice = Literal["value", "value-minus-cost"]
 Preset = Literal["paper", "public-code"]
 Part = Literal["training", "held-out", "all"]
-Engine = Literal["local", "ray"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class LabelSource(CandidateSettings):
 
 
 @dataclass(frozen=True)
-class LabelConfig(SelectionSettings, Tracking):
+class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
     """Measure every configuration on every question of data folders.
 
     Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
@@ -71,10 +72,6 @@ class LabelConfig(SelectionSettings, Tracking):
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
         logger: Where the means of each reranker are logged besides: `wandb`, `csv` or `none`.
-        engine: `local` for this process, `ray` for workers of a Ray cluster. Both give the same table.
-        address: Address of the Ray cluster; by default one is started on this machine. All its machines must see the
-            same paths.
-        workers: Number of Ray workers, one CPU each; by default one per CPU of the cluster.
     """
 
     out: str
@@ -90,19 +87,13 @@ class LabelConfig(SelectionSettings, Tracking):
     merge: str = ""
     shard: str = ""
     logger: Tracker = "none"
-    engine: Engine = "local"
-    address: str | None = None
-    workers: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data and not self.merge and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         check_logger(self.logger, self.out)
-        if self.workers is not None and self.workers < 1:
-            raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
-        if self.engine == "local" and (self.address, self.workers) != (None, None):
-            raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
+        self.check_engine()
         self.parsed_shard()
         if not split_parts(self.rerankers):
             raise InputError(f"rerankers is {self.rerankers!r}; name at least one")

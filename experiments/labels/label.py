@@ -20,6 +20,7 @@ import search
 from corag.checks import check_budget
 from corag.cli.console import progress
 from corag.errors import DataError
+from corag.models.cluster import CLUSTER
 from corag.models.ran import ran_in_all
 from corag.models.runtime import WHERE, in_runtime
 from experiments.labels.config import LabelConfig, listed
@@ -40,7 +41,7 @@ from experiments.run.track import UNMEASURED, log_run, means, tracked
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "merge", "shard", "engine", "address", "workers", "quiet", *UNMEASURED, *WHERE)
+NOT_WORK = ("out", "merge", "shard", "quiet", *CLUSTER, *UNMEASURED, *WHERE)
 """Settings on which no label depends, but for rounding."""
 
 

@@ -1,0 +1,202 @@
+"""Work on a Ray cluster, on this machine or on many: workers with models of their own, and an embedder of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.checks import check_choice
+from corag.errors import CoragError, InputError
+from corag.models.runtime import Runtime, current, holding
+from corag.naming import Spelling
+from corag.optional import require
+from corag.types import Embedder
+
+Engine = Literal["local", "ray"]
+
+Job = TypeVar("Job")
+Found = TypeVar("Found")
+
+CLUSTER = ("engine", "address", "workers")
+"""Settings on which no result depends."""
+MOST_LOSSES = 3
+"""Workers that may be lost over one job; it may be the job that kills them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSettings:
+    """Where work is done. Commands that can share their work inherit these settings.
+
+    Attributes:
+        engine: `local` for this process, `ray` for workers of a Ray cluster. Both give the same results.
+        address: Address of the Ray cluster; by default one is started on this machine. All its machines must see the
+            same paths.
+        workers: Number of Ray workers, one CPU each; by default one per GPU, or per CPU, of the cluster.
+    """
+
+    engine: Engine = "local"
+    address: str | None = None
+    workers: int | None = None
+
+    def check_engine(self) -> None:
+        """Raise `InputError` for settings that do not fit together."""
+        check_choice("engine", self.engine, Engine)
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"workers must be at least 1, got {self.workers}; leave it out for one per CPU")
+        if self.engine == "local" and (self.address, self.workers) != (None, None):
+            raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
+
+
+class Workers(Generic[Job, Found]):
+    """Workers of a Ray cluster; see `cluster_workers`."""
+
+    def __init__(self, ray: Any, make: Callable[[], Callable[[Job], Found]], num: int, num_gpus: float) -> None:
+        self._ray, self._num, self._make = ray, num, make
+        self._actor = ray.remote(num_cpus=1, num_gpus=num_gpus)(_Worker)
+        self._workers: list[Any] = []
+
+    def __len__(self) -> int:
+        return self._num
+
+    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Found]]:
+        """Yield the number of each job, from 0, and what it found, in the order in which they are done.
+
+        A job whose worker is lost is given to a new one.
+
+        Raises:
+            CoragError: Several workers were lost over one job, or the cluster itself.
+        """
+        waiting = enumerate(jobs)
+        running: dict[Any, tuple[int, int, Job, int]] = {}
+
+        def give(place: int, number: int, job: Job, losses: int) -> None:
+            while place >= len(self._workers):
+                self._workers.append(self._actor.remote(self._make))
+            running[self._workers[place].do.remote(job)] = (place, number, job, losses)
+
+        for place, (number, job) in zip(range(self._num), waiting, strict=False):
+            give(place, number, job, 0)
+        while running:
+            (done,), _ = self._ray.wait(list(running))
+            place, number, job, losses = running.pop(done)
+            try:
+                found = self._ray.get(done)
+            except self._ray.exceptions.RayTaskError as error:
+                raise error.cause from error
+            except self._ray.exceptions.RayError as error:
+                if losses + 1 >= MOST_LOSSES:
+                    raise CoragError(
+                        f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command "
+                        "again, it goes on from here, or leave out --engine ray"
+                    ) from error
+                self._workers[place] = self._actor.remote(self._make)
+                give(place, number, job, losses + 1)
+                continue
+            if (following := next(waiting, None)) is not None:
+                give(place, *following, 0)
+            yield number, found
+
+
+@contextmanager
+def cluster_workers(
+    settings: ClusterSettings, make: Callable[[], Callable[[Job], Found]], most: int | None = None
+) -> Iterator[Workers[Job, Found]]:
+    """Start workers on the cluster that settings name, and end them.
+
+    Args:
+        settings: The cluster, and how many workers.
+        make: Makes in a worker's process what does a job, under this process's `Runtime` and in its working folder. It
+            is pickled.
+        most: The most workers that are of use.
+
+    Raises:
+        MissingExtraError: Ray is not installed.
+        CoragError: There is no cluster at the address.
+    """
+    # Ray asks nobody before it reports its use to its maker.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    ray = require("ray", "ray")
+    started = not ray.is_initialized()
+    if started:
+        try:
+            ray.init(address=settings.address or "local", include_dashboard=False, log_to_driver=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise CoragError(
+                f"there is no Ray cluster at {settings.address!r}: {error}; check --address, or leave it out for one "
+                "on this machine"
+            ) from error
+    try:
+        there = ray.cluster_resources()
+        at = current()
+        # Ray hides from a worker the GPUs that it has not asked for.
+        gpus = 0 if at.device.startswith("cpu") else int(there.get("GPU", 0))
+        num = settings.workers or gpus or max(1, int(there.get("CPU", 1)))
+        num = num if most is None else max(1, min(num, most))
+        yield Workers(ray, partial(_made, make, at, str(Path.cwd())), num, min(1, gpus / num))
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class _Worker:
+    """What lives in a worker's process."""
+
+    def __init__(self, make: Callable[[], Callable[[Any], Any]]) -> None:
+        self._make = make
+
+    @cached_property
+    def _work(self) -> Callable[[Any], Any]:
+        # Made with the first job: an error of it is then an error of a job, and not a lost worker.
+        return self._make()
+
+    def do(self, job: Any) -> Any:
+        return self._work(job)
+
+
+def _made(make: Callable[[], Callable[[Job], Found]], at: Runtime, folder: str) -> Callable[[Job], Found]:
+    """Make what works, in the folder of the process that asked for it, where a worker sees its own GPU alone."""
+    os.chdir(folder)
+    here = Runtime(**{**at.runtime_settings, "device": "cuda" if at.device.startswith("cuda") else at.device})
+    with holding(here):
+        work = make()
+
+    def do(job: Job) -> Found:
+        with holding(here):
+            return work(job)
+
+    return do
+
+
+class ClusterEmbedder:
+    """An embedder that gives each worker of a cluster a share of the texts.
+
+    Args:
+        embedder: The embedder that the workers have, too.
+        workers: Workers made with `embedding_by`.
+    """
+
+    def __init__(self, embedder: Embedder, workers: Workers[Sequence[str], NDArray[np.float32]]) -> None:
+        self.name, self.dimension, self._workers = embedder.name, embedder.dimension, workers
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return the vectors of texts, `[n, d]`."""
+        shares = [list(share) for share in np.array_split(np.array(texts, dtype=object), len(self._workers))]
+        found = dict(self._workers.map([share for share in shares if share]))
+        empty = np.zeros((0, self.dimension), np.float32)
+        return np.concatenate([empty, *(found[number] for number in sorted(found))])
+
+
+def embedding_by(spelled: Spelling) -> Callable[[Sequence[str]], NDArray[np.float32]]:
+    """Return what embeds texts in a worker."""
+    from corag.models.vectors import vectors_by
+    from corag.registry import embedder
+
+    return partial(vectors_by, embedder(spelled))
