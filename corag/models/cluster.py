@@ -66,6 +66,11 @@ class Workers(Generic[Job, Found]):
     def __len__(self) -> int:
         return self._num
 
+    def end(self) -> None:
+        """Give their cores and GPUs back to the cluster."""
+        for worker in self._workers:
+            self._ray.kill(worker)
+
     def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Found]]:
         """Yield the number of each job, from 0, and what it found, in the order in which they are done.
 
@@ -140,7 +145,11 @@ def cluster_workers(
         gpus = 0 if at.device.startswith("cpu") else int(there.get("GPU", 0))
         num = settings.workers or gpus or max(1, int(there.get("CPU", 1)))
         num = num if most is None else max(1, min(num, most))
-        yield Workers(ray, partial(_made, make, at, str(Path.cwd())), num, min(1, gpus / num))
+        workers = Workers(ray, partial(_made, make, at, str(Path.cwd())), num, min(1, gpus / num))
+        try:
+            yield workers
+        finally:
+            workers.end()
     finally:
         if started:
             ray.shutdown()
