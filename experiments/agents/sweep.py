@@ -102,7 +102,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "metric": METRIC,
         "seeds": list(config.seeds),
         "vary": config.vary,
-        "base": {name: value for name, value in flattened(asdict(config.base)).items() if name not in OWN},
+        "base": {name: value for name, value in _measured(config.base).items() if name not in OWN},
         "rows": ranked(records),
     }
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
@@ -125,14 +125,9 @@ def plan(config: SweepConfig) -> list[Run]:
         settings = dict(zip(config.vary, values, strict=True))
         for seed in config.seeds:
             changed = with_settings(config.base, {**settings, SEED: seed})
-            flat = flattened(asdict(changed))
             of_run = labels if changed.labels == config.base.labels else _digests(changed.labels)
-            # Labels count by what they hold, wherever they lie; what is noted in W&B counts nothing.
-            own = {
-                name: value
-                for name, value in flat.items()
-                if name not in ("out", "quiet", "labels") and not name.startswith("wandb.")
-            }
+            # Labels count by what they hold, wherever they lie.
+            own = {name: value for name, value in _measured(changed).items() if name not in ("out", "quiet", "labels")}
             work = fingerprint([own, of_run])
             folder = Path(config.base.out) / _folder_name(settings, seed, work)
             runs.append(Run(settings, replace(changed, out=str(folder), quiet=True), work))
@@ -171,6 +166,12 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         nested = isinstance(value, Mapping) and name != "descriptions"
         flat |= flattened(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
     return flat
+
+
+def _measured(config: TrainAgentConfig) -> dict[str, Any]:
+    """Return the settings by dotted name, but for what is noted in W&B."""
+    flat = flattened(asdict(config))
+    return {name: value for name, value in flat.items() if not name.startswith("wandb.")}
 
 
 def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -220,5 +220,5 @@ def _means(names: Sequence[str], labels: Sequence[Labels]) -> dict[str, dict[str
 
 
 def _record(config: TuneConfig) -> dict[str, Any]:
-    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
+    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", *UNMEASURED)}
     return {"settings": settings, "versions": versions(), "embedder": EMBEDDER, "features": ["query"]}

@@ -180,9 +180,11 @@ def tuned(path, capsys, *arguments, **fields):
 
 @pytest.mark.slow
 def test_a_checkpoint_and_a_page_come_out_and_agent_takes_them(tmp_path, capsys, reader):
-    code, shown, _ = tuned(tmp_path, capsys)
+    code, shown, _ = tuned(tmp_path, capsys, "--logger", "csv")
     assert code == 0
     out = tmp_path / "out"
+    [figures] = (tmp_path / "out.log").rglob("metrics.csv")
+    assert "corag/f1" in figures.read_text().splitlines()[0]
     record = json.loads((out / "config.json").read_text())
     assert record["chosen"]["selector"] in shown
     assert record["verdict"] in shown
