@@ -108,7 +108,7 @@ def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
     except CoragError:
         raise
     except (OSError, RuntimeError, ValueError, OverflowError) as error:
-        remedy = _REMEDIES[to] if local_folder(uri) else _REMOTE_REMEDY
+        remedy = _REMEDIES[to] if local_folder(uri) else f"{_REMOTE_REMEDY}, then run the same command again"
         raise CoragError(f"cannot {to} the index at {uri}: {_reason(error)}; {remedy}") from error
 
 

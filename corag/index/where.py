@@ -101,8 +101,15 @@ def _compared(name: str, operator: Any, value: Any) -> str:
 def _check_value(name: str, value: Any) -> None:
     if not (value is None or isinstance(value, str | bool | int | float)):
         raise _error(value, f"field {name!r} can be a text, a number, a truth value, None, a list or comparisons")
-    if isinstance(value, float) and not math.isfinite(value):
-        raise _error(value, f"a number that field {name!r} is compared with must be finite")
+    if isinstance(value, int | float) and not _is_float64(value):
+        raise _error(value, f"a number that field {name!r} is compared with must be finite as a 64-bit float")
+
+
+def _is_float64(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _extracted(name: str) -> str:
