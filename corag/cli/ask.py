@@ -105,7 +105,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     """Return the settings of `corag.ask`, its parts built."""
     from corag.checks import check_budget
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-    from corag.selectors.raptor.corpus import tree_setting
+    from corag.selectors.raptor.place import tree_setting
 
     check_budget(config.budget)
     if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):

@@ -1,7 +1,15 @@
 """The index of a corpus: chunks, their embeddings and a full-text index, in LanceDB."""
 
-from corag.index.build import IndexUpdate as IndexUpdate
-from corag.index.build import update_index as update_index
+import typing
+
+from corag import optional
 from corag.index.search import ChunkIndex as ChunkIndex
 from corag.index.search import Retrieval as Retrieval
 from corag.index.where import Where as Where
+
+if typing.TYPE_CHECKING:
+    from corag.index.build import IndexUpdate as IndexUpdate
+    from corag.index.build import update_index as update_index
+
+# Reading documents takes longer to import than an index takes to open.
+__getattr__, __dir__ = optional.lazily(__name__, dict.fromkeys(("IndexUpdate", "update_index"), "corag.index.build"))

@@ -11,7 +11,8 @@ from corag.errors import IndexMismatchError
 from corag.index.documents import FileChanges, FolderSource
 from corag.index.search import ChunkIndex
 from corag.index.stored import StoredChunks
-from corag.index.write import Written, work_of, write_index
+from corag.index.work import Written
+from corag.index.write import work_of, write_index
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import read_corpus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from corag.files.chunks import chunk_file
 from corag.files.find import TYPES, find_files
 from corag.files.read import UnreadableFileError, read_bytes, read_file, reading_key
 from corag.index.reuse import Previous
-from corag.index.write import IndexWork
+from corag.index.work import IndexWork
 from corag.text.chunking import ChunkConfig
 from corag.types import Chunk, TokenCounter
 
@@ -83,15 +83,16 @@ class FolderSource:
         work = IndexWork(lambda previous: self._chunks(previous, work), fingerprint, dict(settings), files)
         return work
 
-    def _chunks(self, previous: Previous | None, work: IndexWork) -> Iterator[Chunk]:
+    def _chunks(self, previous: Previous | None, work: IndexWork) -> Iterator[Chunk | range]:
         """Yield the chunks of each file; note in `work` what is known of the files."""
         known = previous.files if previous is not None else {}
-        num_chunks = 0
+        num_chunks = self.changes.unchanged = self.changes.changed = self.changes.added = 0
+        work.files.clear()
         self._report(0, len(self._keys))
         for place, (name, key) in enumerate(self._keys.items(), start=1):
             before = known.get(name)
             if previous is not None and before is not None and before[0] == key:
-                chunks = previous.chunks(*before[1:])
+                chunks: Sequence[Chunk | range] = previous.unchanged(before[1:])
                 self.changes.unchanged += 1
             else:
                 try:
@@ -101,8 +102,9 @@ class FolderSource:
                     continue
                 self.changes.changed += before is not None
                 self.changes.added += before is None
-            work.files[name] = [key, num_chunks, len(chunks)]
-            num_chunks += len(chunks)
+            number = sum(len(one) if isinstance(one, range) else 1 for one in chunks)
+            work.files[name] = [key, num_chunks, number]
+            num_chunks += number
             yield from chunks
             self._report(place, len(self._keys))
         self._report(len(self._keys), len(self._keys))

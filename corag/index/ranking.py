@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from corag.errors import InputError
 
@@ -33,11 +33,13 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> l
 class Hit(NamedTuple):
     """A row that was found; lower `rank` is better: the cosine distance, or the negative BM25 score.
 
-    LanceDB's ids of rows ascend with the positions of the chunks; reading positions would cost another look-up.
+    LanceDB's ids of rows ascend with the positions of the chunks until an index is changed in place; reading positions
+    would cost another look-up.
     """
 
     rank: float
     row: int
+    columns: Mapping[str, Any] = {}
 
 
 def top_k(fetch: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
@@ -46,7 +48,7 @@ def top_k(fetch: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
         raise InputError(f"k must be at least 1, got {k}")
     limit = k + 1
     while True:
-        found = [sorted(hits) for hits in fetch(limit)]
+        found = [sorted(hits, key=lambda hit: hit[:2]) for hits in fetch(limit)]
         if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in found):
             return [hits[:k] for hits in found]
         limit *= 8

@@ -16,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag.checks import check_choice
+from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError, InputError
+from corag.index.nearest import PROBES, nearest_rows
 from corag.index.ranking import Hit, reciprocal_rank_fusion, top_k
 from corag.index.store import (
     CHUNK_COLUMNS,
@@ -33,19 +34,12 @@ from corag.index.store import (
 )
 from corag.index.stored import StoredChunks
 from corag.index.where import FIELDS, Where, sql_of
-from corag.index.write import MIN_CHUNKS_FOR_QUANTISED, work_of, write_index
+from corag.index.write import work_of, write_index
 from corag.types import Candidate, Chunk, Embedder
 
 Retrieval = Literal["vector", "text", "hybrid"]
 """How candidates are found: by cosine similarity, by BM25, or by both rankings joined."""
 
-# A graph of quantised vectors: this many times the wanted rows are ranked again by the true ones
-# (50,000 x 384 clustered vectors, recall of the best 100: 0.95 with 4, 0.99 with 8).
-_REFINE_FACTOR = 8
-# A graph of true vectors: this many times the wanted rows are looked at
-# (100,000 x 384 vectors, recall of the best 100: 0.997 with 2, 0.9998 with 4).
-_EFFORT = 4
-_MIN_GRAPH_EFFORT = 200
 # Queries that share one pass over the vectors; bounds the rows held at once.
 _QUERIES_PER_PASS = 64
 
@@ -59,11 +53,13 @@ class ChunkIndex:
     Attributes:
         uri: Where it lies.
         manifest: What it says about itself.
+        probes: Partitions of a large index that a search by vectors looks at.
     """
 
-    def __init__(self, uri: str, manifest: IndexManifest, table: Any) -> None:
+    def __init__(self, uri: str, manifest: IndexManifest, table: Any, probes: int = PROBES) -> None:
         self.uri = uri
         self.manifest = manifest
+        self.probes = probes
         self._table = table
 
     @classmethod
@@ -104,25 +100,29 @@ class ChunkIndex:
         return cls.open(uri, embedder)
 
     @classmethod
-    def open(cls, uri: str | Path, embedder: Embedder | None = None) -> ChunkIndex:
+    def open(cls, uri: str | Path, embedder: Embedder | None = None, *, probes: int = PROBES) -> ChunkIndex:
         """Open a complete index; writes nothing, now or later.
 
         Args:
             uri: Where it lies.
             embedder: What will embed the queries; checked against the one that embedded the chunks.
+            probes: Accuracy against time in an index of 10,000 chunks or more, whose vectors lie in partitions of about
+                2,000: a search by vectors looks at so many of them. See `corag.index.nearest` for figures.
 
         Raises:
+            InputError: `probes` is below 1.
             IndexMismatchError: There is no index, it is half-written, damaged, of an unknown version, or was
                 made by another embedder.
             CoragError: The storage cannot be read.
         """
+        check_count("probes", probes, "10 to 100 are usual")
         folder = local_folder(uri)
         missing = f"there is no index at {uri}; check the path, or make one with `corag index`"
         # LanceDB would create the folder.
         if folder is not None and not folder.is_dir():
             raise IndexMismatchError(missing)
         with accessing(uri, "read"):
-            database = connect(uri)
+            database = connect(uri, to="read")
             records = read_records(database)
             if not records:
                 raise IndexMismatchError(missing)
@@ -132,14 +132,14 @@ class ChunkIndex:
                     f"the index at {uri} is half-written: its build was interrupted; "
                     "run the same `corag index` command again, it does only what is missing"
                 )
-            table = open_table(database, manifest.table)
+            table = open_table(database, manifest.table, manifest.version)
             if table is None or table.count_rows() != manifest.num_chunks:
                 raise IndexMismatchError(
                     f"the index at {uri} is damaged: it should hold {manifest.num_chunks} chunks; {REMEDY}"
                 )
         if embedder is not None:
             manifest.require_embedder(embedder.name, embedder.dimension, uri)
-        return cls(str(uri), manifest, table)
+        return cls(str(uri), manifest, table, probes)
 
     @property
     def embedder_name(self) -> str:
@@ -164,10 +164,13 @@ class ChunkIndex:
 
     def search_many(self, vectors: ArrayLike, k: int, where: Where | None = None) -> list[list[Candidate]]:
         """Return for each of `vectors`, `[q, d]`, what `search` returns; many queries share one pass."""
-        found = self._nearest(self._checked_queries(vectors), k, self._filter(where))
-        chunks = self._chunks_at({hit.row for hits in found for hit in hits})
+        # A look-up of rows takes as long as the search: this one fetches the chunks with their distances.
+        found = self._nearest(self._checked_queries(vectors), k, self._filter(where), CHUNK_COLUMNS)
         # Rounding can carry a cosine past 1.
-        return [[self._candidate(chunks[at], min(1.0, max(-1.0, 1.0 - rank))) for rank, at in hits] for hits in found]
+        return [
+            [self._candidate(to_chunk(hit.columns), min(1.0, max(-1.0, 1.0 - hit.rank))) for hit in hits]
+            for hits in found
+        ]
 
     def search_text(self, query: str, k: int, where: Where | None = None) -> list[Candidate]:
         """Return up to `k` chunks that share words with `query`, with BM25 scores (kind `score`), best first.
@@ -175,9 +178,8 @@ class ChunkIndex:
         The query is plain words: no character in it has a special meaning. Words are lower-cased and stemmed
         as English; stop words do not count. Ties stand in the order in which the chunks were given.
         """
-        hits = self._matching(query, k, self._filter(where))
-        chunks = self._chunks_at({hit.row for hit in hits})
-        return [Candidate(chunks[at], -rank, "score") for rank, at in hits]
+        hits = self._matching(query, k, self._filter(where), CHUNK_COLUMNS)
+        return [Candidate(to_chunk(hit.columns), -hit.rank, "score") for hit in hits]
 
     def retrieve(
         self, query: str, vector: ArrayLike, k: int, retrieval: Retrieval = "hybrid", where: Where | None = None
@@ -239,7 +241,7 @@ class ChunkIndex:
         return found
 
     def chunks(self) -> Iterator[Chunk]:
-        """Iterate over all chunks in the order in which they were given."""
+        """Iterate over all chunks as they lie: in the order in which they were given; see `corag.index.change`."""
         with accessing(self.uri, "read"):
             # A plain scan keeps the order of the rows, which `build` has checked.
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
@@ -279,44 +281,37 @@ class ChunkIndex:
             )
         return sql
 
-    def _nearest(self, queries: NDArray[np.float32], k: int, where: str | None) -> list[list[Hit]]:
-        """Return the `k` nearest rows of each query."""
+    def _nearest(
+        self, queries: NDArray[np.float32], k: int, where: str | None, columns: Sequence[str] = ()
+    ) -> list[list[Hit]]:
+        """Return the `k` nearest rows of each query, with some of their columns."""
         passes = [queries[start : start + _QUERIES_PER_PASS] for start in range(0, len(queries), _QUERIES_PER_PASS)]
-        fetches = [partial(self._fetch_nearest, some, where) for some in passes]
+        fetches = [partial(self._fetch_nearest, some, where, columns) for some in passes]
         return [hits for fetch in fetches for hits in top_k(fetch, min(k, len(self)))]
 
-    def _matching(self, query: str, k: int, where: str | None) -> list[Hit]:
-        """Return the `k` rows with the highest BM25 scores."""
+    def _matching(self, query: str, k: int, where: str | None, columns: Sequence[str] = ()) -> list[Hit]:
+        """Return the `k` rows with the highest BM25 scores, with some of their columns."""
         words = query.encode("utf-8", "replace").decode()
 
         def fetch(limit: int) -> list[list[Hit]]:
-            from lancedb.query import MatchQuery
-
             with accessing(self.uri, "read"):
-                query = self._table.search(MatchQuery(words, "text"), query_type="fts").limit(limit)
+                query = self._table.search(words, query_type="fts", fts_columns="text").limit(limit)
                 query = query if where is None else query.where(where)
-                rows = query.select(["_score"]).with_row_id(True).to_arrow().to_pylist()
-            return [[Hit(-row["_score"], row["_rowid"]) for row in rows]]
+                rows = _rows(query, ["_score", *columns])
+            return [[Hit(-row["_score"], row["_rowid"], row) for row in rows]]
 
         return top_k(fetch, min(k, len(self)))[0]
 
-    def _fetch_nearest(self, queries: NDArray[np.float32], where: str | None, limit: int) -> list[list[Hit]]:
-        quantised = len(self) >= MIN_CHUNKS_FOR_QUANTISED
+    def _fetch_nearest(
+        self, queries: NDArray[np.float32], where: str | None, columns: Sequence[str], limit: int
+    ) -> list[list[Hit]]:
         with accessing(self.uri, "read"):
-            # Without a graph LanceDB takes no notice of these two.
-            query = self._table.search(queries, vector_column_name="vector").distance_type("cosine").limit(limit)
-            query = query.ef(max(_MIN_GRAPH_EFFORT, (_REFINE_FACTOR if quantised else _EFFORT) * limit))
-            query = query.refine_factor(_REFINE_FACTOR) if quantised else query
-            query = query if where is None else query.where(where)
-            rows = query.select(["_distance"]).with_row_id(True).to_arrow().to_pylist()
+            rows = _rows(nearest_rows(self._table, queries, limit, self.probes, where), ["_distance", *columns])
         hits: list[list[Hit]] = [[] for _ in queries]
         for row in rows:
             # LanceDB leaves the column out when there is one query.
-            hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"]))
+            hits[row.get("query_index", 0)].append(Hit(row["_distance"], row["_rowid"], row))
         return hits
-
-    def _chunks_at(self, row_ids: set[int]) -> dict[int, Chunk]:
-        return {at: to_chunk(row) for at, row in self._rows_at(row_ids).items()}
 
     def _rows_at(self, row_ids: set[int], columns: Sequence[str] = ()) -> dict[int, dict[str, Any]]:
         if not row_ids:
@@ -325,6 +320,12 @@ class ChunkIndex:
             taken = self._table.take_row_ids(sorted(row_ids)).with_row_id()
             rows = taken.select([*CHUNK_COLUMNS, *columns]).to_arrow().to_pylist()
         return {row["_rowid"]: row for row in rows}
+
+
+def _rows(query: Any, columns: list[str]) -> list[dict[str, Any]]:
+    """Return what a search finds, with the ids of its rows."""
+    rows: list[dict[str, Any]] = query.select(columns).with_row_id(True).to_arrow().to_pylist()
+    return rows
 
 
 def check_retrieval(retrieval: str) -> None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
@@ -20,17 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
+from corag.index.core import CoreDatabase
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
 
 FORMAT_VERSION: Final = 1
 """Layout of the tables; raised by every change that this version could not read."""
+PINNED_FORMAT_VERSION: Final = 2
+"""The same where the record names the version of the table that is read."""
+READABLE_VERSIONS: Final = (FORMAT_VERSION, PINNED_FORMAT_VERSION)
 
 REMEDY = "choose another index path (--index, or --out of `corag index`), or replace this index (--overwrite)"
 _TABLE = "corag_manifest"
 
-CHUNK_COLUMNS = ["position", "id", "text", "metadata"]
+OLD_VERSIONS_KEPT = timedelta(hours=1)
+"""Who opened an index before it was changed in place can read it for so long."""
+
+CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
 
 _CHUNKS_PREFIX = "corag_chunks_"
@@ -49,16 +58,22 @@ _REASONS = (
 """What object storage says -> in words."""
 
 
-def connect(uri: str | Path) -> Any:
-    """Return the LanceDB database at a place.
+def connect(uri: str | Path, to: Literal["read", "write"] = "write") -> Any:
+    """Return the LanceDB database at a place; to read a folder, its core alone, which loads at once.
 
     Raises:
         InputError: `uri` is no place for an index.
         CoragError: The object storage cannot be reached.
     """
-    lancedb, folder = _import_lancedb(), local_folder(uri)
+    folder = local_folder(uri)
+    # LanceDB warns of every partition that none of the new rows falls into.
+    os.environ.setdefault("LANCEDB_LOG", "error")
     try:
-        return lancedb.connect(folder or str(uri))
+        if folder is not None and to == "read":
+            # A release whose core has another form is read through its package.
+            with suppress(AttributeError, TypeError):
+                return CoreDatabase(folder)
+        return _import_lancedb().connect(folder or str(uri))
     except ValueError as error:
         if folder is None and "No object store provider" not in str(error):
             raise CoragError(f"cannot reach the index at {uri}: {_reason(error)}; {_REMOTE_REMEDY}") from error
@@ -123,10 +138,13 @@ def _reason(error: Exception) -> str:
     return re.sub(r",? \S+\.rs:\d+:\d+", "", text).rstrip(". ")
 
 
-def open_table(database: Any, name: str) -> Any | None:
-    """Return a table, or None where there is none."""
+def open_table(database: Any, name: str, version: int | None = None) -> Any | None:
+    """Return a table, or None where there is none; with `version` as it was then, to be read only."""
     try:
-        return database.open_table(name)
+        table = database.open_table(name)
+        if version is not None:
+            table.checkout(version)
+        return table
     except ValueError as error:
         # A folder left by a kill before the table's first commit counts as no table, too.
         if "was not found" in str(error):
@@ -171,7 +189,7 @@ def to_chunk(row: Mapping[str, Any]) -> Chunk:
     try:
         return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
     except (ValueError, TypeError) as error:
-        raise DataError(f"the index holds a damaged chunk at row {row.get('position')} ({error}); {REMEDY}") from error
+        raise DataError(f"the index holds a damaged chunk, {row['id']!r} ({error}); {REMEDY}") from error
 
 
 def metadata_json(chunk: Chunk) -> str:
@@ -187,6 +205,9 @@ def to_json(values: Mapping[str, Any], what: str) -> str:
         raise DataError(f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps") from error
 
 
+_PINNED = ("version", "num_changed")
+
+
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
     """What an index says about itself.
@@ -200,6 +221,8 @@ class IndexManifest:
         settings: How the chunks were made; recorded for people, never interpreted.
         state: `building` until the last row and the last search structure are stored.
         table: Name of the table with the chunks.
+        version: The version of the table that is read; None for the last one.
+        num_changed: Chunks that were added and deleted since the table was written.
     """
 
     format_version: int
@@ -210,6 +233,8 @@ class IndexManifest:
     settings: Mapping[str, Any]
     state: Literal["building", "complete"]
     table: str
+    version: int | None = None
+    num_changed: int = 0
 
     @property
     def content(self) -> tuple[str, int, str]:
@@ -224,12 +249,17 @@ class IndexManifest:
             IndexMismatchError: Another format version wrote it.
         """
         version = record.get("format_version")
-        if version != FORMAT_VERSION:
+        if version not in READABLE_VERSIONS:
             raise IndexMismatchError(
-                f"the index at {uri} has format version {version!r}, this CORAG reads version {FORMAT_VERSION}; "
+                f"the index at {uri} has format version {version!r}, this CORAG reads version {PINNED_FORMAT_VERSION}; "
                 f"install the CORAG that wrote it, {REMEDY}"
             )
         return cls(**{name: value for name, value in record.items() if name != "files"})
+
+    def record(self) -> dict[str, Any]:
+        """Return it as a record, which `parse` reads; one of format version 1 has no more than that version knows."""
+        whole = asdict(self)
+        return whole if self.version is not None else {name: whole[name] for name in whole if name not in _PINNED}
 
     def require_embedder(self, name: str, dimension: int, uri: str | Path) -> None:
         """Raise `IndexMismatchError` unless this embedder made the vectors."""
@@ -285,6 +315,13 @@ def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
         else:
             table.restore(before)
         raise OSError("what is stored could not be recorded: the disk is full, or the file too large") from error
+
+
+def drop_old_records(database: Any) -> None:
+    """Drop records that were replaced a while ago; each may hold a list of all files."""
+    table = open_table(database, _TABLE)
+    if table is not None:
+        table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)
 
 
 def in_state(state: str, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

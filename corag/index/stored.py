@@ -18,14 +18,14 @@ class StoredChunks(Iterable[Chunk]):
         DataError: No chunks, an id that occurs twice, text that is no Unicode, metadata that is no JSON.
     """
 
-    def __init__(self, chunks: Iterable[Chunk]) -> None:
+    def __init__(self, chunks: Iterable[Chunk], *, least: int = 1) -> None:
         try:
             self._rows = DiskRows(
                 (number, *_checked(chunk), metadata_json(chunk)) for number, chunk in enumerate(chunks)
             )
         except RepeatedIdError as error:
             raise DataError(f"chunk id {error.name!r} occurs twice; every chunk needs an id of its own") from error
-        if not len(self._rows):
+        if len(self._rows) < least:
             raise DataError("there are no chunks to index; an index needs at least one: check the corpus file")
 
     @classmethod

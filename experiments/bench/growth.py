@@ -10,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import lru_cache
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +36,13 @@ from corag.text.data import read_corpus
 from corag.text.tokens.files import minilm
 from corag.types import Chunk
 from experiments.bench.breakdown import Chain, data_folder, spread
-from experiments.bench.harness import Timing, finished, lines, peak_mb
+from experiments.bench.harness import Timing, finished, lines, memory_mb, peak_mb
 from experiments.run.drawing import new_figure
 from experiments.run.journal import write_atomically
+
+T = TypeVar("T")
+Real: TypeAlias = tuple[Sequence[Chunk], NDArray[np.float32]]
+"""Real chunks and their vectors."""
 
 SIZES = (1_000, 10_000, 100_000)
 METHODS = "top-k,corag"
@@ -52,12 +56,13 @@ RECALL_AT = 20
 ROUNDS = 1
 SEED = 0
 TITLE = (
-    f"medians of a question by size of the corpus; recall@{RECALL_AT} of vectors against exact search; x: times the "
-    "first selector's; peak memory of the process"
+    f"medians of a question by size of the corpus; recall@{RECALL_AT} of vectors against exact search; index: memory "
+    "that searching it takes; x: times the first selector's; peak memory of the building and of the asking process"
 )
 COLUMNS = {
-    "setting": "", "vector_ms": "vectors, ms", "hybrid_ms": "hybrid, ms", "recall": "recall", "select_ms": "select, ms",
-    "ms": "in all, ms", "ratio": "x", "peak_mb": "memory, MB", "disk_mb": "disk, MB",
+    "setting": "", "build_s": "build, s", "build_mb": "MB of it", "vector_ms": "vectors, ms", "hybrid_ms": "hybrid, ms",
+    "recall": "recall", "index_mb": "index, MB", "select_ms": "select, ms", "ms": "in all, ms", "ratio": "x",
+    "peak_mb": "memory, MB", "disk_mb": "disk, MB",
 }  # fmt: skip
 # Chunks are drawn in blocks, so that each can be made by itself.
 _BLOCK = 1_000
@@ -140,9 +145,11 @@ def bench_growth(
         quiet: Show no progress.
 
     Returns:
-        `rows`: for each size and method `chunks`; `vector_ms` and `hybrid_ms`, the median retrieval; `recall` of
-        vectors; `select_ms`, the median selection; `ms`, the median from question to prompt, and its `ratio` to the
-        first method's; `peak_mb` of the process with all methods; `disk_mb` of the index.
+        `rows`: for each size and method `chunks`; `build_s` and `build_mb`, the time and the peak memory of the build
+        when it ran, made vectors included; `vector_ms` and `hybrid_ms`, the median retrieval; `recall` of vectors;
+        `index_mb` of private memory that opening and searching the index take; `select_ms`, the median selection;
+        `ms`, the median from question to prompt, and its `ratio` to the first method's; `peak_mb` of the process with
+        all methods; `disk_mb` of the index.
 
     Raises:
         InputError: A size or number below 1, or no method.
@@ -158,19 +165,18 @@ def bench_growth(
     questions = spread(folder.queries, num_questions + 1)
     settings = {
         "questions": questions, "methods": split_parts(methods), "num_candidates": num_candidates, "budget": budget,
-        "timing": timing,
+        "timing": timing, "quiet": quiet,
     }  # fmt: skip
     rows: list[dict[str, Any]] = []
     for size in sorted(set(sizes)):
         uri = root / f"{made.name}-{size}"
-        _build(uri, made, size, quiet)
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            rows += pool.submit(_measured, uri, size, *real, settings).result()
+        _in_own_process(_built, uri, size, real, settings)
+        rows += _in_own_process(_measured, uri, size, real, settings)
         write_atomically(root / "growth.json", json.dumps(rows, indent=2) + "\n")
     return {"rows": rows}
 
 
-def _real(folder: Path, root: Path, quiet: bool) -> tuple[list[Chunk], NDArray[np.float32]]:
+def _real(folder: Path, root: Path, quiet: bool) -> Real:
     """Return the first chunks of a data folder and their vectors, which are kept in `root`."""
     cut = chunk_documents(read_corpus(folder).values(), minilm(), ChunkConfig(REAL_TOKENS))
     chunks = list(islice(cut, MOST_REAL))
@@ -190,27 +196,48 @@ def _real(folder: Path, root: Path, quiet: bool) -> tuple[list[Chunk], NDArray[n
     return chunks, whole
 
 
-def _build(uri: Path, made: MadeChunks, size: int, quiet: bool) -> None:
-    """Build the index, or go on where that was interrupted; one that is complete is opened at once."""
+def _in_own_process(step: Callable[..., T], *arguments: Any) -> T:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(step, *arguments).result()
+
+
+def _built(uri: Path, size: int, real: Real, settings: Mapping[str, Any]) -> None:
+    """Build an index that is not there; what that took is kept beside it."""
+    now = settings["timing"].now
+    started = now()
+    if _build(uri, MadeChunks(*real), size, settings["quiet"]):
+        spent = {"build_s": now() - started, "build_mb": peak_mb()}
+        write_atomically(_spent(uri), json.dumps(spent))
+
+
+def _spent(uri: Path) -> Path:
+    return uri.with_name(f"{uri.name}-build.json")
+
+
+def _build(uri: Path, made: MadeChunks, size: int, quiet: bool) -> bool:
+    """Build the index, or go on where that was interrupted; False if it is complete."""
     try:
         if len(ChunkIndex.open(uri, made)) == size:
-            return
+            return False
     except IndexMismatchError:
         pass
     chunks = (made.chunk(number) for number in range(size))
     with progress(f"index of {size:,} chunks", quiet=quiet) as report:
         ChunkIndex.build(uri, chunks, made, batch_size=_BATCH, progress=report)
+    return True
 
 
-def _measured(
-    uri: Path, size: int, real: Sequence[Chunk], vectors: NDArray[np.float32], settings: Mapping[str, Any]
-) -> list[dict[str, Any]]:
+def _measured(uri: Path, size: int, real: Real, settings: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return a row for each selector."""
     timing: Timing = settings["timing"]
-    index, embedder, questions = ChunkIndex.open(uri), make_embedder(), settings["questions"]
+    embedder, questions = make_embedder(), settings["questions"]
     queries = vectors_by(embedder, questions, unit=True)
+    before_mb = memory_mb()
+    index = ChunkIndex.open(uri)
     retrieval = _retrieval(index, questions, queries, settings["num_candidates"], timing)
-    recall = _recall(index, MadeChunks(real, vectors), queries)
+    index_mb = memory_mb() - before_mb
+    build = json.loads(_spent(uri).read_text()) if _spent(uri).exists() else {"build_s": None, "build_mb": None}
+    recall = _recall(index, MadeChunks(*real), queries)
     methods = settings["methods"]
     spent: dict[str, list[dict[str, float]]] = {method: [] for method in methods}
     budget = Budget(settings["budget"])
@@ -230,8 +257,10 @@ def _measured(
             "setting": f"{size:,} chunks, {method}",
             "chunks": size,
             "method": method,
+            **build,
             **retrieval,
             "recall": recall,
+            "index_mb": index_mb,
             "select_ms": 1e3 * median(one["search"] for one in spent[method]),
             "ms": totals[method],
             "ratio": totals[method] / totals[methods[0]],
@@ -247,12 +276,14 @@ def _retrieval(
 ) -> dict[str, float]:
     """Return the median milliseconds of retrieval by vectors alone, and hybrid."""
     found: dict[Retrieval, list[float]] = {"vector": [], "hybrid": []}
-    for place, (question, vector) in enumerate(zip(questions, queries, strict=True)):
-        for retrieval, times in found.items():
-            started = timing.now()
-            index.retrieve(question, vector, num_candidates, retrieval)
-            if place:  # the first one opens files
-                times.append(timing.now() - started)
+    # The first round opens files and reads the partitions that these questions probe.
+    for warm in (False, True):
+        for question, vector in zip(questions, queries, strict=True):
+            for retrieval, times in found.items():
+                started = timing.now()
+                index.retrieve(question, vector, num_candidates, retrieval)
+                if warm:
+                    times.append(timing.now() - started)
     return {f"{retrieval}_ms": 1e3 * median(times) for retrieval, times in found.items()}
 
 
@@ -273,17 +304,23 @@ def _recall(index: ChunkIndex, made: MadeChunks, queries: NDArray[np.float32]) -
 
 
 def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return an SVG of time and of memory against the number of chunks, in type that a phone can show."""
+    """Return an SVG of time, memory and recall against the number of chunks, in type that a phone can show."""
     rows = measured["rows"]
     methods = list(dict.fromkeys(row["method"] for row in rows))
     one = [row for row in rows if row["method"] == methods[0]]
     sizes = [row["chunks"] for row in one]
-    figure = new_figure(5.0, 9.0)
-    panels = figure.subplots(3, 1)
+    figure = new_figure(5.0, 14.0)
+    panels = figure.subplots(5, 1)
     curves = {
         "ms, retrieval": {kind: [row[f"{kind}_ms"] for row in one] for kind in ("vector", "hybrid")},
+        f"recall@{RECALL_AT}": {"vector": [row["recall"] for row in one]},
         "ms, question to prompt": {name: [row["ms"] for row in rows if row["method"] == name] for name in methods},
-        "MB": {"memory, peak": [row["peak_mb"] for row in one], "index on disk": [row["disk_mb"] for row in one]},
+        "MB": {
+            "on disk": [row["disk_mb"] for row in one],
+            "memory, searching": [row["index_mb"] for row in one],
+            "memory, building": [row["build_mb"] or np.nan for row in one],
+        },
+        "s, building": {"text and vectors": [row["build_s"] or np.nan for row in one]},
     }
     for panel, (label, heights) in zip(panels, curves.items(), strict=True):
         lines(panel, {name: (sizes, values) for name, values in heights.items()})
@@ -294,6 +331,8 @@ def plot(measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
         panel.set_ylabel(label, fontsize=12)
         if label.startswith("ms"):
             panel.set_ylim(bottom=0)
+        elif label.startswith("recall"):
+            panel.set_ylim(0.9, 1.005)
         else:
             panel.set_yscale("log")
     panels[-1].set_xlabel("chunks", fontsize=12)

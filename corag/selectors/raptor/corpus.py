@@ -14,35 +14,15 @@ from typing import Any
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index.lock import index_lock
 from corag.index.search import ChunkIndex
-from corag.index.store import local_folder
 from corag.models.cached import CachedEmbedder
-from corag.registry import SELECTORS
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-from corag.selectors.raptor.tree import TREE_FILE, RaptorTree
+from corag.selectors.raptor.place import tree_file, tree_folder
+from corag.selectors.raptor.tree import RaptorTree
 from corag.summarizers.runs import summary_store
 from corag.types import Embedder, Summarizer
 
-FOLDER = "raptor"
-"""The tree's folder in that of its index."""
 _SUMMARIES = "summaries.sqlite"
 _REMEDY = "run `corag index` with --tree again, which keeps the summaries that still hold"
-
-
-def tree_folder(uri: str | Path) -> Path | None:
-    """Return where the tree of an index lies, or would lie; None for an index on object storage."""
-    folder = local_folder(uri)
-    return None if folder is None else folder / FOLDER
-
-
-def tree_file(uri: str | Path) -> Path | None:
-    """Return the file of the tree beside an index, of its present content or of an earlier one; None without one."""
-    folder = tree_folder(uri)
-    return folder / TREE_FILE if folder is not None and (folder / TREE_FILE).is_file() else None
-
-
-def has_tree(uri: str | Path) -> bool:
-    """Return whether there is a tree beside an index, of its present content or of an earlier one."""
-    return tree_file(uri) is not None
 
 
 def update_tree(
@@ -117,19 +97,6 @@ def is_current(index: ChunkIndex) -> bool:
     file = tree_file(index.uri)
     tree = None if file is None else _whole(file.parent)
     return file is None or (tree is not None and is_of(tree, index))
-
-
-def tree_setting(selector: object, index: object) -> dict[str, Any]:
-    """Return the settings by which a selector that is spelled out uses the tree of an index; none where it has none.
-
-    Args:
-        selector: Name with settings; an object, or a tree of its own, is left as it is.
-        index: The index, or where it lies; anything else has no tree.
-    """
-    if not isinstance(selector, str | Mapping) or "tree" not in SELECTORS.settings(selector):
-        return {}
-    uri = index.uri if isinstance(index, ChunkIndex) else index
-    return {"tree": str(uri)} if isinstance(uri, str | Path) and has_tree(uri) else {}
 
 
 def _made_of(index: ChunkIndex) -> Mapping[str, Any]:

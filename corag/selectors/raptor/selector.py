@@ -61,7 +61,7 @@ class Raptor(WithSummarizer):
         check_count("top_k", self.top_k, "5 is usual")
         check_count("num_nodes", self.num_nodes, "100 are usual")
         self.builder = RaptorBuilder(self._embedder, self._summarizer, self.config, self._store)
-        self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES)
+        self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES, kind="trees")
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""

@@ -14,13 +14,11 @@ import numpy as np
 from agent.files import replace_file
 from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError
+from corag.selectors.raptor.place import TREE_FILE
 from corag.text.visible import to_json
 from corag.types import FloatArray
 
 VERSION = 1
-
-TREE_FILE = "tree.json"
-"""The file that a whole tree has; written last."""
 
 SUMMARY = "summary/"
 """What ids of summaries begin with, and ids of chunks do not."""

@@ -19,7 +19,7 @@ import corag.index.write as writing
 from corag.errors import CoragError, DataError, IndexMismatchError
 from corag.index import ChunkIndex, IndexUpdate, update_index
 from corag.index.lock import index_lock
-from corag.index.reuse import KnownVectors
+from corag.index.reuse import KnownVectors, Rows
 from corag.text.chunking import ChunkConfig
 from tests.corag.files.worlds import pdf
 from tests.corag.index.worlds import HashingEmbedder
@@ -161,12 +161,12 @@ def test_a_moved_folder_with_the_same_content_keeps_its_index(folder: Path, tmp_
 
 def test_vectors_are_found_by_the_whole_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from corag.index import reuse
-    from tests.corag.index.worlds import make_chunks
+    from tests.corag.index.worlds import make_chunks, table_of
 
     chunks = make_chunks(5)
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
     monkeypatch.setattr(reuse, "_code", lambda text: 7)
-    known = KnownVectors([index._table])
+    known = KnownVectors([Rows(table_of(tmp_path))])
     # One code for all: what is found is checked against the text.
     found = known.vectors([chunk.text for chunk in chunks] + ["else"])
     assert sum(vector is not None for vector in found) == 1

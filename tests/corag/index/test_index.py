@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-import corag.index.search as search_module
+import corag.index.nearest as nearest_module
 import corag.index.write as index_module
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError, MissingExtraError, ModelError
 from corag.index import ChunkIndex
 from corag.index.ranking import reciprocal_rank_fusion
 from corag.index.search import FUSED_DEPTH
-from corag.index.store import FORMAT_VERSION
+from corag.index.store import FORMAT_VERSION, PINNED_FORMAT_VERSION
 from corag.types import Candidate, Chunk
-from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks
+from tests.corag.index.worlds import WORDS, HashingEmbedder, build_and_kill, make_chunks, table_of
 from tests.paths import ROOT
 
 lancedb = pytest.importorskip("lancedb")
@@ -372,23 +372,74 @@ def test_overwrite_embeds_a_complete_index_anew(tmp_path: Path, chunks: list[Chu
     assert embedder.num_embedded == 60
 
 
-@pytest.mark.parametrize(("quantised", "graph"), [(2000, "IvfHnswFlat"), (1000, "IvfHnswSq")])
-def test_a_large_index_searches_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantised: int, graph: str):
-    monkeypatch.setattr(index_module, "MIN_CHUNKS_FOR_HNSW", 1000)
-    for module in (index_module, search_module):
-        monkeypatch.setattr(module, "MIN_CHUNKS_FOR_QUANTISED", quantised)
-    chunks = make_chunks(1000)
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=500)
-    assert {graph, "FTS"} == {found.index_type for found in index._table.list_indices()}
-    vectors = np.random.default_rng(1).normal(size=(20, 8))
+@pytest.fixture(params=[8, 6])
+def partitioned(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ChunkIndex, list]:
+    """An index of 20 partitions and its chunks; RaBitQ takes dimensions divisible by 8 only."""
+    chunks, embedder = make_chunks(1000), HashingEmbedder(dimension=request.param)
+    chunks = [replace(chunk, metadata={"number": number}) for number, chunk in enumerate(chunks)]
+    monkeypatch.setattr(nearest_module, "MIN_CHUNKS_TO_PARTITION", 1000)
+    monkeypatch.setattr(nearest_module, "_CHUNKS_PER_PARTITION", 50)
+    index = ChunkIndex.build(tmp_path, chunks, embedder, batch_size=500)
+    vectors = embedder.embed([chunk.text for chunk in chunks])
+    assert {"FTS", "IvfRq" if request.param == 8 else "IvfSq"} == {
+        one.index_type for one in table_of(tmp_path).list_indices()
+    }
+    return index, list(zip(chunks, vectors, strict=True))
+
+
+def recall(index: ChunkIndex, rows: list, k: int, where: dict | None = None) -> float:
+    """The share of the nearest chunks that 20 searches find; cosines are exact."""
+    queries = np.random.default_rng(1).normal(size=(20, index.dimension)).astype(np.float32)
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     num_found = 0
-    for vector, candidates in zip(vectors, index.search_many(vectors, 10), strict=True):
-        expected = {chunk.id: value for chunk, value in brute_force(chunks, vector, 10)}
-        num_found += sum(candidate.chunk.id in expected for candidate in candidates)
+    for query, candidates in zip(queries, index.search_many(queries, k, where), strict=True):
+        cosines = {chunk.id: float(vector @ query) for chunk, vector in rows}
+        assert len(candidates) == min(k, len(rows))
         for candidate in candidates:
-            if candidate.chunk.id in expected:
-                assert candidate.similarity == pytest.approx(expected[candidate.chunk.id], abs=1e-6)
-    assert num_found >= 190
+            assert candidate.similarity == pytest.approx(cosines[candidate.chunk.id], abs=1e-6)
+        best = sorted(cosines, key=lambda name: -cosines[name])[:k]
+        num_found += len({candidate.chunk.id for candidate in candidates} & set(best))
+    return num_found / (20 * min(k, len(rows)))
+
+
+def test_a_large_index_searches_partitions(partitioned: tuple[ChunkIndex, list]):
+    index, rows = partitioned
+    assert recall(index, rows, 10) >= 0.98
+    few = ChunkIndex.open(index.uri, probes=3)
+    assert recall(few, rows, 10) < recall(index, rows, 10)
+    # Fewer rows in the partitions probed than are asked for: it looks at all.
+    assert recall(few, rows, 300) >= 0.98
+    with pytest.raises(InputError, match="probes must be a whole number of at least 1"):
+        ChunkIndex.open(index.uri, probes=0)
+
+
+def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partitioned: tuple[ChunkIndex, list]):
+    index, rows = partitioned
+    left = rows[500:507]
+    few = ChunkIndex.open(index.uri, probes=1)
+    assert recall(few, left, 10, {"number": {">=": 500, "<": 507}}) == 1
+
+
+def test_equal_vectors_need_no_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(nearest_module, "MIN_CHUNKS_TO_PARTITION", 300)
+    monkeypatch.setattr(nearest_module, "_CHUNKS_PER_PARTITION", 10)
+    chunks = [Chunk(f"c{number}", "the same text") for number in range(300)]
+    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    [vector] = HashingEmbedder().embed(["the same text"])
+    assert [one.chunk.id for one in index.search(vector, 3)] == ["c0", "c1", "c2"]
+
+
+def test_an_index_with_a_graph_of_earlier_versions_is_read(tmp_path: Path):
+    from lancedb.index import HnswSq
+
+    chunks = make_chunks(600)
+    ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
+    table_of(tmp_path).create_index("vector", config=HnswSq(distance_type="cosine", num_partitions=1))
+    rows = list(zip(chunks, HashingEmbedder().embed([chunk.text for chunk in chunks]), strict=True))
+    assert recall(ChunkIndex.open(tmp_path), rows, 10) >= 0.98
+    assert recall(ChunkIndex.open(tmp_path), rows, 300) >= 0.95
 
 
 # --- What is refused ---
@@ -432,12 +483,12 @@ def rewrite_manifest(uri: Path, **changes: object) -> None:
 
 def test_an_index_of_a_newer_format_is_refused_but_can_be_replaced(tmp_path: Path, chunks: list[Chunk]):
     ChunkIndex.build(tmp_path, chunks[:2], HashingEmbedder())
-    rewrite_manifest(tmp_path, format_version=FORMAT_VERSION + 1, novelty=True)
+    rewrite_manifest(tmp_path, format_version=PINNED_FORMAT_VERSION + 1, novelty=True)
     for refused in (
         lambda: ChunkIndex.open(tmp_path),
         lambda: ChunkIndex.build(tmp_path, chunks, HashingEmbedder()),
     ):
-        with pytest.raises(IndexMismatchError, match="format version 2, this CORAG reads version 1"):
+        with pytest.raises(IndexMismatchError, match="format version 3, this CORAG reads version 2"):
             refused()
     assert list(ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), overwrite=True).chunks()) == chunks
 
@@ -547,6 +598,7 @@ def test_an_address_that_holds_no_index_is_refused(chunks: list[Chunk], uri: str
 
 
 def test_without_lancedb_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "lancedb", None)
+    for module in ("lancedb", "lancedb._lancedb", "lancedb.background_loop"):
+        monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=r"pip install 'corag\[index\]'"):
         ChunkIndex.open(tmp_path)

@@ -4,7 +4,7 @@ import pytest
 
 from corag import Chunk
 from corag.errors import CoragError, InputError
-from corag.index import ChunkIndex, update_index
+from corag.index import ChunkIndex, nearest, update_index
 from corag.text.chunking import ChunkConfig
 from tests.corag.index.worlds import HashingEmbedder, build_and_kill, make_chunks
 from tests.processes import run_command
@@ -91,6 +91,21 @@ def test_an_update_embeds_only_what_is_new(storage, tmp_path):
     found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
     assert (found.changes.added, found.changes.deleted, embedder.num_embedded) == (1, 1, 1)
     assert [chunk.text for chunk in found.index.chunks()] == ["B\nThe blue river.", "C\nA cloud."]
+
+
+def test_a_large_index_is_changed_in_place(storage, tmp_path, monkeypatch):
+    monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 1)
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for number in range(20):
+        (folder / f"{number}.md").write_text(f"# Lake {number}\n\nThe lake of number{number}.\n")
+    old = update_index(folder, place("large"), HashingEmbedder(), ChunkConfig(32)).index
+    (folder / "3.md").write_text("# Heron\n\nA heron.\n")
+    found = update_index(folder, place("large"), embedder := HashingEmbedder(), ChunkConfig(32)).index
+    assert embedder.num_embedded == 1 and found.manifest.version is not None
+    assert {name.split("/")[1] for name in objects(storage, "large/corag_chunks")} == {"corag_chunks_1.lance"}
+    assert found.search_text("heron", 9) and not found.search_text("number3", 9)
+    assert old.search_text("number3", 9) and not old.search_text("heron", 9)
 
 
 @pytest.mark.slow

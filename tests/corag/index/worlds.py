@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from corag import Chunk
+from corag.index import ChunkIndex
+from corag.index.store import connect, open_table
 from tests.paths import ROOT
 
 WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
@@ -32,6 +35,13 @@ class HashingEmbedder:
         seeds = [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) for text in texts]
         vectors = np.array([np.random.default_rng(seed).normal(size=self.dimension) for seed in seeds])
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def table_of(uri: str | Path) -> Any:
+    """The table of chunks as LanceDB's package has it, which can do more with it than the index."""
+    table = open_table(connect(uri), ChunkIndex.open(uri).manifest.table)
+    assert table is not None
+    return table
 
 
 def make_chunks(num_chunks: int) -> list[Chunk]:

@@ -1,0 +1,87 @@
+"""What a question to an index does not load: half of the time of a short command is imports."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import corag
+from corag.index import ChunkIndex
+
+pytest.importorskip("lancedb")
+
+NOT_ASKED = {
+    # Models come converted, rows from LanceDB's core.
+    "torch", "transformers", "sentence_transformers", "lancedb", "lance_namespace", "pandas", "pydantic", "sklearn",
+    "scipy", "httpx", "openai", "wandb", "lightning", "torchmetrics",
+    # Reading documents, building indexes and trees, training.
+    "markdown_it", "corag.files", "corag.index.build", "corag.index.documents", "corag.selectors.raptor.build",
+    "agent.training", "agent.model", "experiments",
+}  # fmt: skip
+CODE = """
+import json, sys
+from corag.cli.main import main
+assert main(sys.argv[1:]) == 0
+print(json.dumps(sorted(sys.modules)), file=sys.stderr)
+"""
+CHUNKS = {
+    "a#0-9": "Berlin is the capital of Germany. It lies on the Spree.",
+    "b#0-9": "Paris is the capital of France.",
+    "c#0-9": "The Spree is a river of 400 kilometres.",
+}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("index")
+    embedder = corag.embedder("minilm")
+    ChunkIndex.build(folder, [corag.Chunk(name, text) for name, text in CHUNKS.items()], embedder)
+    corag.reader("minilm-reader")  # so that it has been converted
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["for people", "json"])
+def test_a_question_loads_only_what_it_needs(index: Path, flags: list[str]):
+    asked = ["ask", "What is the capital of Germany?", "--index", str(index), *flags]
+    done = subprocess.run([sys.executable, "-c", CODE, *asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "Berlin" in done.stdout
+    assert not NOT_ASKED & set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.slow
+def test_the_end_of_a_command_looks_for_no_garbage():
+    code = """
+import atexit, gc
+atexit.register(lambda: print(gc.get_freeze_count() > 1000))  # runs after what is registered later
+from corag.cli.main import main
+for _ in range(2):
+    assert main(["list", "rerankers"]) == 0
+    assert gc.get_freeze_count() == 0 and gc.isenabled()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout.splitlines()[-1]) == (0, "", "True")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("variables", "threads"), [({}, {1}), ({"OPENBLAS_NUM_THREADS": "2"}, {2})])
+def test_products_take_one_thread_unless_a_number_is_set(variables: dict[str, str], threads: set[int]):
+    code = """
+import sys
+from threadpoolctl import threadpool_info
+from corag.cli.main import main
+assert main(["list", "rerankers"]) == 0
+print({one["num_threads"] for one in threadpool_info() if one["internal_api"] == "openblas"} or "none", file=sys.stderr)
+"""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = done.stderr.splitlines()[-1]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if found == "none" or cores == 1:
+        pytest.skip("NumPy is built on another library than OpenBLAS, or there is one core")
+    assert found == str(threads)
