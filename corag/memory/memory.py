@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import struct
 import sys
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -18,6 +17,10 @@ import numpy as np
 
 from corag.errors import InputError
 from corag.memory.sqlite import SQLiteTable
+from corag.memory.store import Space, Store
+
+ENTRY_BYTES = 256
+"""What an entry takes beside key and value, measured on 50,000 small ones."""
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -55,42 +58,41 @@ class Memory(Generic[Key, Value]):
     Threads may share a memory, and processes its file.
 
     Args:
-        max_bytes: The most bytes of keys and values in RAM; the least recently used go first, 0 keeps none.
+        room: The most bytes of keys and values in RAM, of which the least recently used go first; 0 keeps none. Or what
+            this memory keeps them in together with others.
+        kind: What the values are, for `corag.memory.usage`, which leaves out those without a kind.
+        owner: In a room that is shared, memories of one kind and one owner share their entries. By default nobody else
+            has them.
         nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
         path: SQLite file, made with its folder when missing. Keys then have to be bytes. What it holds is never
             replaced: the first value of a key stays. It grows without bound, and may be deleted while nobody uses it.
         codec: How the file holds values; required with `path`.
 
     Raises:
-        InputError: `max_bytes` is negative.
+        InputError: The number of bytes is negative.
         DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
     """
 
     def __init__(
         self,
-        max_bytes: int,
+        room: int | Store,
         *,
+        kind: str = "values",
+        owner: object = None,
         nbytes: Callable[[Key, Value], int] | None = None,
         path: str | Path | None = None,
         codec: Codec[Value] | None = None,
     ) -> None:
-        if max_bytes < 0:
-            raise InputError(f"a cache of {max_bytes} bytes is impossible; 0 turns it off")
-        self.max_bytes = max_bytes
-        self._nbytes = nbytes or (lambda key, value: size_of(key) + size_of(value))
-        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
-        self._used = 0
-        self._lock = threading.Lock()
+        self.store = room if isinstance(room, Store) else Store(room)
+        self._space = Space.of(kind, self if owner is None else owner)
+        self._nbytes = nbytes or (lambda key, value: size_of(key) + size_of(value) + ENTRY_BYTES)
         self._codec = codec
         self._file = None if path is None else SQLiteTable(path, cast(Codec[Value], codec).kind)
 
     def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
         """Return those of the keys that are known, with their values."""
         wanted = dict.fromkeys(keys)
-        with self._lock:
-            found = {key: self._entries[key][0] for key in wanted if key in self._entries}
-            for key in found:
-                self._entries.move_to_end(key)
+        found = cast(dict[Key, Value], self.store.get(self._space, wanted))
         if self._file is not None and len(found) < len(wanted):
             stored = self._file.get([cast(bytes, key) for key in wanted if key not in found])
             loaded = {cast(Key, key): self._decoded(data) for key, data in stored.items()}
@@ -125,17 +127,8 @@ class Memory(Generic[Key, Value]):
         return [found[key] for key in keys]
 
     def _keep(self, entries: Mapping[Key, Value]) -> None:
-        if not self.max_bytes:
-            return
-        sized = {key: (value, self._nbytes(key, value)) for key, value in entries.items()}
-        with self._lock:
-            for key, entry in sized.items():
-                if key in self._entries:
-                    self._used -= self._entries.pop(key)[1]
-                self._entries[key] = entry
-                self._used += entry[1]
-            while self._used > self.max_bytes:
-                self._used -= self._entries.popitem(last=False)[1][1]
+        if self.store.max_bytes:
+            self.store.put(self._space, {key: (value, self._nbytes(key, value)) for key, value in entries.items()})
 
     def _decoded(self, data: bytes) -> Value:
         assert self._file is not None and self._codec is not None
@@ -158,12 +151,25 @@ def megabytes(number: float, name: str = "cache_mb") -> int:
 
 def size_of(value: object) -> int:
     """Return the bytes of a value: of its arrays, texts and numbers, and of what it contains."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return sys.getsizeof(value)
     if isinstance(value, np.ndarray):
         return value.nbytes
-    if is_dataclass(value):
-        return sum(size_of(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, tuple | list | set | frozenset):
-        return sys.getsizeof(value) + sum(map(size_of, value))
+        # A question has thousands of words, and a call for each would show.
+        inside = sys.getsizeof if _PLAIN.issuperset(map(type, value)) else size_of
+        return sys.getsizeof(value) + sum(map(inside, value))
     if isinstance(value, Mapping):
         return sys.getsizeof(value) + sum(size_of(key) + size_of(held) for key, held in value.items())
+    if is_dataclass(kind):
+        return sum(size_of(getattr(value, name)) for name in _field_names(kind))
     return sys.getsizeof(value)
+
+
+@lru_cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))

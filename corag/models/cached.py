@@ -13,7 +13,7 @@ from time import perf_counter
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory import Codec, Memory, megabytes
+from corag.memory import Codec, Memory, Store, megabytes, shared_store
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
 from corag.models.runtime import current, holding
@@ -23,6 +23,11 @@ from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
 
+def room(cache_mb: float | None) -> int | Store:
+    """Return how much a part keeps: megabytes of its own, or by default what `corag.runtime` lets all parts keep."""
+    return shared_store(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
+
+
 class CachedEmbedder:
     """An embedder that embeds each text once while its vector is in the cache.
 
@@ -30,15 +35,17 @@ class CachedEmbedder:
         embedder: Name, or object; one given by name is built when it is first used.
         batch: The most texts that it embeds at once. With 1, the vector of a text is the same to the last bit whatever
             is embedded beside it.
-        cache_mb: Megabytes of vectors that are kept; 0 keeps none.
+        cache_mb: Megabytes of vectors that are kept; see `room`.
     """
 
-    def __init__(self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float = 64) -> None:
+    def __init__(
+        self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float | None = None
+    ) -> None:
         # A name waits until it is needed; what is no embedder is refused at once.
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: Memory[str, FloatArray] = Memory(megabytes(cache_mb))
+        self._vectors: Memory[str, FloatArray] = Memory(room(cache_mb), kind="vectors")
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -65,10 +72,12 @@ class CachedEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
-        found = self._vectors.get_many(
-            texts, lambda new: vectors_by(self.embedder, new).astype(np.float64), self._batch
-        )
+        found = self._vectors.get_many(texts, self._embed, self._batch)
         return np.array(found).reshape(len(texts), self.dimension)
+
+    def _embed(self, texts: Sequence[str]) -> list[FloatArray]:
+        # Of its own each, or one that is kept would keep all of its batch.
+        return [row.copy() for row in vectors_by(self.embedder, texts).astype(np.float64)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +108,7 @@ class CachedEncoder:
         batch: The most texts that it encodes at once. With 1 the states of a text are the same to the last bit whatever
             was encoded before; on one core that is as fast as larger batches (4,000 tokens a second on 200 SQuAD
             paragraphs either way). By default 1 on a CPU, and no bound on a GPU.
-        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); 0 keeps none.
+        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); see `room`.
         path: SQLite file that keeps them, too, in half precision, which then is the precision of all states.
 
     Attributes:
@@ -110,14 +119,19 @@ class CachedEncoder:
     """
 
     def __init__(
-        self, encoder: TextEncoder, *, batch: int | None = None, cache_mb: float = 800, path: str | Path | None = None
+        self,
+        encoder: TextEncoder,
+        *,
+        batch: int | None = None,
+        cache_mb: float | None = None,
+        path: str | Path | None = None,
     ) -> None:
         self._encoder = encoder
         on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.place.kind == "cpu"
         self._batch = 1 if batch is None and on_cpu else batch
         self._dtype = np.dtype("<f4" if path is None else "<f2")
         self._states: Memory[bytes, tuple[NDArray[np.floating], float]] = Memory(
-            megabytes(cache_mb), path=path, codec=_STATES
+            room(cache_mb), kind="states", path=path, codec=_STATES
         )
         self.counts = EncoderCounts()
 
@@ -166,12 +180,12 @@ class CachedTokenEmbeddings:
 
     Args:
         encoder: The encoder; it embeds all new texts together.
-        cache_mb: Megabytes of token embeddings that are kept (about 150 KB a text); 0 keeps none.
+        cache_mb: Megabytes of token embeddings that are kept (about 200 KB a text); see `room`.
     """
 
-    def __init__(self, encoder: TextEncoder, cache_mb: float) -> None:
+    def __init__(self, encoder: TextEncoder, cache_mb: float | None = None) -> None:
         self._encoder = encoder
-        self._cache: Memory[str, tuple[Float32, bool]] = Memory(megabytes(cache_mb))
+        self._cache: Memory[str, tuple[Float32, bool]] = Memory(room(cache_mb), kind="token embeddings", owner=encoder)
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[Float32], NDArray[np.bool_]]:
         """Return unit vectors of the tokens of each text, `[tokens, d]`, and which texts were cut, `[len(texts)]`."""

@@ -20,7 +20,7 @@ class CachedReader:
     def __init__(self, reader: Reader, *, cache_mb: float = 16) -> None:
         self.name = reader.name
         self._reader = reader
-        self._answers: Memory[tuple[str, str], Answer] = Memory(megabytes(cache_mb))
+        self._answers: Memory[tuple[str, str], Answer] = Memory(megabytes(cache_mb), kind="answers")
 
     def __str__(self) -> str:
         return spelling(self._reader)

@@ -49,7 +49,7 @@ class CachedReranker:
         self.output = getattr(reranker, "output", None)
         self._reranker = reranker
         # The scorers keep values in RAM; here are those of earlier questions and runs.
-        self._values: Memory[bytes, tuple[Any, ...]] = Memory(0, path=path, codec=_VALUES)
+        self._values: Memory[bytes, tuple[Any, ...]] = Memory(0, kind="reranker values", path=path, codec=_VALUES)
 
     def __str__(self) -> str:
         return spelling(self._reranker)
