@@ -22,11 +22,12 @@ class ExtractiveReader(Part):
 
     Args:
         sentences: Maximum sentences of an answer, at least 1.
-        cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each); 0 keeps none.
+        cache_mb: Megabytes of embeddings of sentences that are kept (3 KB each), 0 keeps none; by default what
+            `corag.runtime` lets all parts keep together.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`.
     """
 
-    def __init__(self, *, sentences: int = 2, cache_mb: float = 200, backend: Backend = "auto") -> None:
+    def __init__(self, *, sentences: int = 2, cache_mb: float | None = None, backend: Backend = "auto") -> None:
         check_count("sentences", sentences, "1 to 3 are usual")
         self.name = "extractive"
         self.sentences = sentences

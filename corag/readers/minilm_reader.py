@@ -54,7 +54,7 @@ class MiniLMReader(Part):
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
         window_tokens: Maximum tokens that the network reads at once, question included; a longer context is read in
-            windows that overlap by half. By default the adapter's setting.
+            windows of whole chunks. By default the adapter's setting.
 
     Attributes:
         identity: Everything that answers depend on besides question and context.
@@ -87,7 +87,7 @@ class MiniLMReader(Part):
         self._embedder = CachedEmbedder({"minilm": {"backend": backend, "device": device}})
         self.identity = (
             f"{NAME} {loaded.sha256} {where.values_depend_on} window_tokens={self._reader.settings.window_tokens} "
-            f"min_confidence={min_confidence}"
+            f"whole chunks min_confidence={min_confidence}"
         )
 
     def answer(self, query: str, context: str) -> Answer:
@@ -129,7 +129,7 @@ class MiniLMReader(Part):
 
 
 # Loaded networks by weights, place and folder of the encoder; at most two of them.
-_NETWORKS: Memory[tuple[str, Place, Path], Replicas[Forward]] = Memory(2, nbytes=lambda *_: 1)
+_NETWORKS: Memory[tuple[str, Place, Path], Replicas[Forward]] = Memory(2, kind="", nbytes=lambda *_: 1)
 
 
 def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:

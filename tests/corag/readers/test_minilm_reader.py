@@ -15,7 +15,7 @@ from corag.models.engine.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FORM, NAME, MiniLMReader
-from corag.readers.span_reader import KINDS, windows
+from corag.readers.span_reader import KINDS
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.types import Reader
 
@@ -81,10 +81,11 @@ def test_quotes_the_context(reader):
 def test_the_best_of_all_windows_wins(reader):
     spans = reader._reader
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-    (asked,), (text,) = encode(tokenizer, [QUESTION]), encode(tokenizer, [LONG], offsets=True)
-    cuts = windows(len(text), SETTINGS["window_tokens"] - len(asked) - 3)
-    assert len(cuts) > 5
-    parts = [LONG[text.offsets[start][0] : text.offsets[end - 1][1]] for start, end in cuts]
+    room = SETTINGS["window_tokens"] - len(encode(tokenizer, [QUESTION])[0]) - 3
+    chunks = LONG.split("\n\n")
+    lengths = [len(one) for one in encode(tokenizer, chunks)]
+    assert all(3 * length <= room < 4 * length for length in lengths)
+    parts = ["\n\n".join(chunks[first : first + 3]) for first in range(0, len(chunks), 3)]
     (whole,) = spans.read([QUESTION], [LONG])
     alone = spans.read([QUESTION] * len(parts), parts)
     best = max(alone, key=lambda reading: reading.margin)

@@ -14,9 +14,9 @@ from corag.readers.span_reader import (
     ReaderSettings,
     Reading,
     best_span,
+    chunk_windows,
     pair_row,
     to_answer,
-    windows,
 )
 
 SETTINGS = ReaderSettings()
@@ -87,19 +87,33 @@ def test_agrees_with_trying_every_span(data):
     assert (found.start, found.end) == best
 
 
-@given(st.integers(1, 700), st.integers(1, 300))
-def test_windows_cover_a_context_and_overlap_by_half(num_tokens, room):
-    spans = windows(num_tokens, room)
-    assert spans[0][0] == 0
-    assert spans[-1][1] == num_tokens
-    assert len(set(spans)) == len(spans)
-    for (start, end), (following, _) in itertools.pairwise(spans):
-        assert end - start == room
-        assert start < following <= max(start + room // 2, start + 1)
+@pytest.mark.parametrize(
+    ("lengths", "size", "expected"),
+    [
+        ([], 10, []),
+        ([4], 10, [(0, 4)]),
+        ([4, 6], 10, [(0, 10)]),
+        ([4, 6, 1], 10, [(0, 10), (10, 11)]),
+        ([4, 7, 2], 10, [(0, 4), (4, 13)]),
+        ([3, 12, 4], 10, [(0, 3), (3, 13), (8, 15), (15, 19)]),  # the second is longer than a window
+        ([3], 1, [(0, 1), (1, 2), (2, 3)]),
+    ],
+)
+def test_windows_by_hand(lengths, size, expected):
+    assert chunk_windows(sum(lengths), size, np.cumsum([0, *lengths]).tolist()) == expected
 
 
-def test_an_empty_context_has_no_window():
-    assert windows(0, 10) == []
+@given(st.lists(st.integers(1, 120), max_size=12), st.integers(1, 100))
+def test_windows_cover_a_context_and_divide_only_chunks_that_are_longer(lengths, size):
+    starts = np.cumsum([0, *lengths]).tolist()
+    spans = chunk_windows(starts[-1], size, starts)
+    assert all(0 < end - start <= size for start, end in spans)
+    assert {token for start, end in spans for token in range(start, end)} == set(range(starts[-1]))
+    for first, last in itertools.pairwise(starts):
+        if last - first <= size:
+            assert any(start <= first and last <= end for start, end in spans)
+    if max(lengths, default=0) <= size:
+        assert sum(end - start for start, end in spans) == starts[-1]
 
 
 def test_a_pair_is_laid_out_as_bert_does():
