@@ -23,6 +23,7 @@ Role = Literal["embedder", "reranker", "reader"]
 """What a model does; precision `auto` depends on it. Summarizers count as readers."""
 
 _DEVICE = re.compile(r"cpu|mps|cuda(:\d+)?")
+_CONVERTER = "openvino.tools.ovc"
 _DEVICES = "auto, cpu, cuda, cuda:N or mps, or several GPUs as cuda:0,cuda:1"
 
 
@@ -85,10 +86,7 @@ def auto_device() -> str:
 
 def _may_have_gpu() -> bool:
     """Return False where it is plain that PyTorch sees no GPU, so that it need not be imported to find out."""
-    try:
-        if importlib.metadata.version("torch").endswith("+cpu"):
-            return False
-    except importlib.metadata.PackageNotFoundError:
+    if _release_of_torch().endswith("+cpu"):
         return False
     if sys.platform == "darwin":
         return platform.machine() == "arm64"
@@ -97,6 +95,15 @@ def _may_have_gpu() -> bool:
     # NVIDIA's drivers, those of its boards, of AMD, and of Windows for Linux programs.
     drivers = ("nvidia", "nvhost", "kfd", "dxg")
     return sys.platform != "linux" or any(file.name.startswith(drivers) for file in Path("/dev").iterdir())
+
+
+@functools.cache
+def _release_of_torch() -> str:
+    """Return the release of PyTorch that is installed; where none is, that of a build without GPUs."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "0+cpu"
 
 
 def auto_precision(role: Role, devices: tuple[str, ...]) -> Literal["fp32", "bf16"]:
@@ -143,8 +150,26 @@ def openvino_has(precision: str) -> bool:
 def import_openvino() -> Any:
     """Import OpenVINO without its telemetry, which reports every import to its maker over the network.
 
-    OpenVINO falls back to a stub where that package cannot be imported; None in `sys.modules` says so. A program
-    that imported the package before has made its own choice.
+    OpenVINO goes without its telemetry, and without its converter, where these cannot be imported; None in
+    `sys.modules` says so. A program that imported the packages before has made its own choice.
     """
     sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
-    return require("openvino", "models")
+    if "openvino" in sys.modules:
+        return require("openvino", "models")
+    # The converter is two thirds of the import (60 ms), and wanted once for each model.
+    sys.modules[_CONVERTER] = cast(ModuleType, None)
+    try:
+        openvino = require("openvino", "models")
+    finally:
+        del sys.modules[_CONVERTER]
+    if not hasattr(openvino, "convert_model"):
+        vars(openvino)["__getattr__"] = functools.partial(_converter, openvino)
+    return openvino
+
+
+def _converter(openvino: ModuleType, name: str) -> Any:
+    """Return `openvino.convert_model` when it is first asked for."""
+    if name != "convert_model":
+        raise AttributeError(f"module {openvino.__name__!r} has no attribute {name!r}")
+    found = vars(openvino)[name] = importlib.import_module(_CONVERTER).convert_model
+    return found

@@ -217,5 +217,9 @@ def from_folder(folder: str | Path) -> Iterator[None]:
 
 def unit(vectors: Float32) -> Float32:
     """Return vectors of length 1, `[..., DIMENSION]`; a vector of zeros stays."""
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return cast(Float32, vectors / np.maximum(norms, np.float32(1e-12)))
+    return vectors / lengths(vectors)
+
+
+def lengths(vectors: Float32) -> Float32:
+    """Return the lengths that `unit` divides by, `[..., 1]`; at least 1e-12, so that a vector of zeros stays."""
+    return cast(Float32, np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), np.float32(1e-12)))

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar, get_args
 from corag.ambient import Ambient
 from corag.checks import check_count
 from corag.errors import InputError
+from corag.memory import megabytes
 from corag.models.devices import Role, auto_device, auto_precision, check_devices, kind_of, openvino_has, parse_devices
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
@@ -28,7 +29,7 @@ Backend = Literal["auto", "openvino", "torch"]
 BATCH_TOKENS = {"cpu": 2048, "cuda": 16384, "mps": 8192}
 """On a CPU enough to occupy the cores, few enough to stay in their caches; a GPU wants more at a time."""
 
-WHERE = ("device", "batch_tokens", "trust_remote_code")
+WHERE = ("device", "batch_tokens", "trust_remote_code", "cache_mb")
 """Settings that change no value but in its last digits: work that was begun with one device goes on with another."""
 
 R = TypeVar("R")
@@ -47,6 +48,8 @@ class Runtime:
         trust_remote_code: Let code run that comes with a model. It can do whatever you can: read it first.
         batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
             that does not fit the memory of its device is halved by itself.
+        cache_mb: Megabytes of token states and vectors of texts that all parts together keep for later questions; the
+            least recently used go first, 0 keeps none.
 
     Raises:
         InputError: A setting does not exist.
@@ -56,6 +59,7 @@ class Runtime:
     precision: Precision = "auto"
     trust_remote_code: bool = False
     batch_tokens: int | None = None
+    cache_mb: float = 400
 
     def __post_init__(self) -> None:
         parse_devices(self.device)
@@ -63,10 +67,11 @@ class Runtime:
             raise InputError(f"precision {self.precision!r} is unknown; use auto, fp32, bf16 or fp16")
         if self.batch_tokens is not None:
             check_count("batch_tokens", self.batch_tokens, "leave it out for what suits the device")
+        megabytes(self.cache_mb)
 
     @property
     def runtime_settings(self) -> dict[str, Any]:
-        """These four settings, whatever a subclass adds."""
+        """These five settings, whatever a subclass adds."""
         return {one.name: getattr(self, one.name) for one in fields(Runtime)}
 
 
@@ -113,7 +118,7 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
 
     Args:
         given: A `Runtime`, or the settings of a command; what stands at its default there stays as it is around.
-        settings: `device`, `precision`, `trust_remote_code`, `batch_tokens`; see `Runtime`.
+        settings: `device`, `precision`, `trust_remote_code`, `batch_tokens`, `cache_mb`; see `Runtime`.
 
     Yields:
         What holds inside the block.

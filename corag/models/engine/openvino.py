@@ -1,7 +1,7 @@
-"""Models through OpenVINO on the CPU: converted once, kept in the user's cache folder, compiled in each process.
+"""Models through OpenVINO on the CPU: converted and compiled once, and kept in the user's cache folder.
 
-Later runs load neither torch nor transformers for the model. A converted model takes as much disk as its fp32
-weights; deleting the cache folder only costs converting again.
+Later runs load neither torch nor transformers for the model. A converted model takes as much disk as its fp32 weights,
+a compiled one next to none (see `compiled`); deleting the cache folder only costs doing both again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,11 +20,15 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError
 from corag.models.devices import import_openvino, openvino_has
+from corag.models.engine.compiled import compile_file
 from corag.models.engine.engine import Float32, Forward, Reduction, Source, quiet, reduced
 from corag.optional import require
 
 logger = logging.getLogger(__name__)
 
+_KEPT = 256
+"""What OpenVINO keeps of the shapes of batches: by default 0.16 MB of each, and texts have thousands of shapes."""
+_ONEDNN = "ONEDNN_PRIMITIVE_CACHE_CAPACITY"
 _HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 
 
@@ -51,13 +56,10 @@ def openvino_forward(source: Source, precision: str) -> Forward:
             f"OpenVINO computes in {precision} only on a CPU with instructions for it, which this one lacks; use "
             "precision='fp32', or backend='torch', which is slower"
         )
-    core = openvino.Core()
-    compiled = core.compile_model(
-        _model(source, openvino, core),
-        "CPU",
-        # Without the hint OpenVINO would choose by the CPU: values must not depend on the machine.
-        {"INFERENCE_PRECISION_HINT": _HINTS[precision], "PERFORMANCE_HINT": "LATENCY", **thread_limit()},
-    )
+    # Without the hint OpenVINO would choose by the CPU: values must not depend on the machine.
+    settings = {"INFERENCE_PRECISION_HINT": _HINTS[precision], "PERFORMANCE_HINT": "LATENCY", **thread_limit()}
+    with _few_kept():
+        compiled = _compiled(source, openvino, settings | {"CPU_RUNTIME_CACHE_CAPACITY": _KEPT})
     # The compiled model holds one request and refuses a second one while it runs.
     one_at_a_time = threading.Lock()
 
@@ -69,34 +71,51 @@ def openvino_forward(source: Source, precision: str) -> Forward:
     return forward
 
 
+@contextmanager
+def _few_kept() -> Iterator[None]:
+    """Let oneDNN keep few primitives of its own: those that OpenVINO dropped would stay there.
+
+    It reads the variable when OpenVINO first compiles something in a process. PyTorch, which has a oneDNN of its own,
+    is not to see it.
+    """
+    given = os.environ.get(_ONEDNN)
+    os.environ.setdefault(_ONEDNN, "8")
+    try:
+        yield
+    finally:
+        if given is None:
+            os.environ.pop(_ONEDNN, None)
+
+
 def thread_limit() -> dict[str, int]:
     """Return OpenVINO's setting for `OMP_NUM_THREADS`, which it does not read itself."""
     given = os.environ.get("OMP_NUM_THREADS", "")
     return {"INFERENCE_NUM_THREADS": int(given)} if given.isdecimal() and int(given) else {}
 
 
-def _model(source: Source, openvino: Any, core: Any) -> Any:
-    """Read the converted model from the cache, or convert and cache it."""
+def _compiled(source: Source, openvino: Any, settings: Mapping[str, Any]) -> Any:
+    """Compile the converted model of the cache folder, or convert and keep it."""
+    core = openvino.Core()
     release = openvino.__version__.split("-")[0]
-    name = f"{source.name}-{source.sha256[:12]}-openvino-{release}"
     folder = cache_folder()
-    file = folder / f"{name}.xml"
+    file = folder / f"{source.name}-{source.sha256[:12]}-openvino-{release}.xml"
     if file.is_file():
         try:
-            return core.read_model(file)
-        except RuntimeError as error:
+            return compile_file(core, file, settings)
+        except (OSError, RuntimeError) as error:
             logger.warning("%s cannot be read (%s); converting the model again", file, error)
     model = _convert(source, openvino)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Weights first, description last: a file whose name says it is there is whole.
-        draft = folder / f"{name}.{os.getpid()}.xml"
+        draft = folder / f"{file.stem}.{os.getpid()}.xml"
         openvino.save_model(model, draft, compress_to_fp16=False)
         draft.with_suffix(".bin").replace(file.with_suffix(".bin"))
         draft.replace(file)
     except (OSError, RuntimeError) as error:
         logger.warning("the converted model was not cached in %s: %s", folder, error)
-    return model
+        return core.compile_model(model, "CPU", settings)
+    return compile_file(core, file, settings)
 
 
 def _convert(source: Source, openvino: Any) -> Any:

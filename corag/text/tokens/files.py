@@ -127,8 +127,9 @@ def model_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+@lru_cache(maxsize=8)
 def load_tokenizer(path: str | Path) -> Tokenizer:
-    """Load a `tokenizers` file without the truncation and padding stored in it.
+    """Load a `tokenizers` file, once per process, without the truncation and padding stored in it.
 
     Raises:
         ModelError: The file is missing or not a tokenizer.

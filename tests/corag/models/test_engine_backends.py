@@ -1,6 +1,7 @@
 """The switch: every backend and precision gives the same ranking, and what is not there says so."""
 
 import itertools
+import os
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError
+from corag.models.engine import openvino
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import Source
 from corag.models.engine.openvino import openvino_forward
@@ -117,3 +119,20 @@ def test_a_precision_that_the_cpu_lacks(monkeypatch):
         assert place("reranker", device="cpu").backend == "openvino"
     finally:
         devices.openvino_has.cache_clear()
+
+
+@pytest.mark.parametrize(("given", "seen"), [(None, "8"), ("99", "99")])
+def test_little_is_kept_of_the_shapes_of_batches(monkeypatch, given, seen):
+    variable, found = "ONEDNN_PRIMITIVE_CACHE_CAPACITY", []
+    if given is None:
+        monkeypatch.delenv(variable, raising=False)
+    else:
+        monkeypatch.setenv(variable, given)
+    monkeypatch.setattr(
+        openvino, "_compiled", lambda _, __, settings: found.append((settings, os.environ.get(variable)))
+    )
+    openvino_forward(Source("none", "0" * 64, (), pytest.fail), "fp32")
+    [(settings, inside)] = found
+    assert (settings["CPU_RUNTIME_CACHE_CAPACITY"], inside) == (256, seen)
+    # PyTorch has a oneDNN of its own.
+    assert os.environ.get(variable) == given

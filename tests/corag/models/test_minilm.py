@@ -236,13 +236,14 @@ def test_a_cached_model_needs_neither_torch_nor_transformers(cached):
 
 def test_a_damaged_cache_is_mended(cached, monkeypatch, caplog):
     (description,) = cached.glob("*.xml")
+    shutil.rmtree(cached / "compiled", ignore_errors=True)  # what was compiled would do
     whole = description.read_bytes()
     description.write_bytes(whole[: len(whole) // 2])
     monkeypatch.setenv("CORAG_CACHE", str(cached))
     with caplog.at_level(logging.WARNING, logger="corag"):
         encoder = load_anew("openvino")
     assert [record.message.split(" (")[0] for record in caplog.records] == [f"{description} cannot be read"]
-    assert sorted(file.suffix for file in cached.iterdir()) == [".bin", ".xml"]
+    assert sorted(file.suffix for file in cached.iterdir() if file.is_file()) == [".bin", ".xml"]
     np.testing.assert_allclose(embed(encoder, TEXTS), embed(minilm_encoder("openvino"), TEXTS), atol=1e-6)
     caplog.clear()
     np.testing.assert_allclose(embed(load_anew("openvino"), TEXTS), embed(encoder, TEXTS), atol=1e-6)
