@@ -31,7 +31,8 @@ class MiniLMPooled(Part):
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
-        cache_mb: Megabytes of token embeddings that are kept for later queries (about 150 KB a chunk); 0 keeps none.
+        cache_mb: Megabytes of token embeddings that are kept for later queries (about 200 KB a chunk), 0 keeps none; by
+            default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
@@ -46,7 +47,7 @@ class MiniLMPooled(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
-        cache_mb: float = 400,
+        cache_mb: float | None = None,
         encoder: TextEncoder | None = None,
     ) -> None:
         self.name = "minilm-pooled"

@@ -111,24 +111,25 @@ class CachedScorer:
         Raises:
             ScoringError: The reranker returned the wrong number of values, or one that is not finite.
         """
-        if new := self.missing(orders):
+        keys = self.keys(orders)
+        if new := self.unknown(keys):
             self.put(new, self.scorer(new))
-        return self.get(orders)
+        return self.known(keys)
 
     def passing(self, orders: Sequence[Order]) -> FloatArray:
         """Return the values of orders as a call does, but keep no new ones, since they are too many."""
-        new = self.missing(orders)
+        keys = self.keys(orders)
+        new = self.unknown(keys)
         found = dict(zip(new, self._checked(new, self.scorer(new)).tolist(), strict=True)) if new else {}
-        keys = map(self._key, orders)
         return np.array([found[key] if key in found else self._values[key] for key in keys], dtype=np.float64)
 
-    def _key(self, order: Order) -> Order:
-        return order if self.order_matters else tuple(sorted(order))
+    def keys(self, orders: Sequence[Order]) -> Sequence[Order]:
+        """Return what the values of orders are kept by: themselves, or their sets where the order does not matter."""
+        return orders if self.order_matters else [tuple(sorted(order)) for order in orders]
 
     def missing(self, orders: Sequence[Order]) -> list[Order]:
         """Return the orders (sets, where order does not matter) whose values are not known yet, each once."""
-        keys = dict.fromkeys(map(self._key, orders))
-        return [key for key in keys if key not in self._values]
+        return self.unknown(self.keys(orders))
 
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
         """Keep the reranker's answer for `missing` orders; raise as a call does."""
@@ -140,9 +141,14 @@ class CachedScorer:
         except SearchError as error:
             raise ScoringError(str(error)) from error
 
-    def get(self, orders: Sequence[Order]) -> FloatArray:
-        """Return the known values of orders, `[len(orders)]`."""
-        return np.array([self._values[self._key(order)] for order in orders], dtype=np.float64)
+    def unknown(self, keys: Sequence[Order]) -> list[Order]:
+        """Return the keys whose values are not known yet, each once."""
+        values = self._values
+        return [key for key in dict.fromkeys(keys) if key not in values]
+
+    def known(self, keys: Sequence[Order]) -> FloatArray:
+        """Return the known values of keys, `[len(keys)]`."""
+        return np.array([self._values[key] for key in keys], dtype=np.float64)
 
     def _named(self, orders: Sequence[Order]) -> str:
         """Return the ids of the first order's chunks, and how many orders more there are."""
@@ -185,8 +191,9 @@ def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> 
         ScoringError: A reranker returned the wrong number of values, or one that is not finite.
     """
     groups: dict[tuple[Callable[..., list[FloatArray]], int], list[tuple[CachedScorer, list[Order]]]] = {}
-    for cached, orders in requests:
-        if not (new := cached.missing(orders)):
+    asked = [(cached, cached.keys(orders)) for cached, orders in requests]
+    for cached, keys in asked:
+        if not (new := cached.unknown(keys)):
             continue
         joint = getattr(cached.scorer, "score_jointly", None)
         if joint is None:
@@ -197,4 +204,4 @@ def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> 
         answers = joint([(cached.scorer, new) for cached, new in members])
         for (cached, new), values in zip(members, answers, strict=True):
             cached.put(new, values)
-    return [cached.get(orders) for cached, orders in requests]
+    return [cached.known(keys) for cached, keys in asked]

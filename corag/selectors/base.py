@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -167,17 +169,37 @@ class BudgetedSelector(Part, ABC):
             )
         for query in queries:
             check_query(query)
+        return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))
+
+    def select_each(self, asked: Iterable[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+        """Choose chunks for as many questions as come, in memory that does not grow with their number.
+
+        Args:
+            asked: Pairs of question and candidates, such as a generator; `queries_at_once` of them are read ahead.
+            budget_tokens: The most tokens that each selection's text may cost.
+
+        Returns:
+            An iterator over a selection for each pair, in their order; equal to that of `select`.
+
+        Raises:
+            InputError: See `select`; the questions read together with a wrong one have no selections then.
+        """
         check_budget(budget_tokens)
-        selections: list[Selection] = []
-        for start in range(0, len(queries), self.queries_at_once):
-            rows = slice(start, start + self.queries_at_once)
-            problems = [
-                self.problem(query, offered, budget_tokens)
-                for query, offered in zip(queries[rows], candidates[rows], strict=True)
-            ]
-            choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
-            selections += [self.select_from(one, next(choices) if one.chunks else None) for one in problems]
-        return selections
+        pairs = iter(asked)
+        blocks = iter(lambda: list(islice(pairs, self.queries_at_once)), [])
+        return chain.from_iterable(self._of_block(block, budget_tokens) for block in blocks)
+
+    def _of_block(self, asked: Sequence[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
+        problems: deque[SelectionProblem] = deque()
+        for pair in asked:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise InputError(f"{pair!r:.80} is no tuple of a question and its candidates; zip(questions, pools) is")
+            check_query(pair[0])
+            problems.append(self.problem(*pair, budget_tokens))
+        choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
+        while problems:  # what was remembered of a question goes with it
+            one = problems.popleft()
+            yield self.select_from(one, next(choices) if one.chunks else None)
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""

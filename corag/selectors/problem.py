@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -46,7 +47,6 @@ class SelectionProblem:
             place.
         ranks: Place of each chunk in the retriever's ranking, `[n]`; None where the similarities are the ranking.
         embedders: Names of the embedders of the similarities; None for an unknown one.
-        costs: Tokens of each chunk plus one separator, `[n]`.
         separator_tokens: Tokens of one separator.
         title_tokens: The most tokens that two units of one document save by standing below one title; 0 for passages.
         unit_reason: Why these are passages, or sentences, where the question decided; else None.
@@ -70,14 +70,19 @@ class SelectionProblem:
         ranks = [candidate.rank for candidate in kept if candidate.rank is not None]
         self.ranks = np.array(ranks, dtype=np.int64) if kept and len(ranks) == len(kept) else None
         self.num_duplicates = len(candidates) - len(kept)
-        counts = token_counts(tokens, [SEPARATOR, *map(text_alone, self.chunks)])
-        self.separator_tokens = int(counts[0])
-        self.costs: Int64 = counts[1:] + self.separator_tokens
+        self._tokens = tokens
+        self.separator_tokens = int(token_counts(tokens, [SEPARATOR])[0])
         self.budget_tokens = int(budget_tokens)
         self.refund = self.title_tokens = 0
         self.unit_reason: str | None = None
         self.layout: Layout | None = None
         self._scorers: dict[tuple[int, WindowPolicy, float], tuple[Reranker, CachedScorer]] = {}
+
+    @cached_property
+    def costs(self) -> Int64:
+        """Tokens of each chunk plus one separator, `[n]`."""
+        # Counted when they are asked for: passages that are cut into sentences are not.
+        return token_counts(self._tokens, list(map(text_alone, self.chunks))) + self.separator_tokens
 
     @property
     def capacity(self) -> int:

@@ -59,7 +59,6 @@ class UnitProblem(SelectionProblem):
     ) -> None:
         self._passages = passages or SelectionProblem(query, candidates, tokens, budget_tokens)
         super().__init__(query, unit_candidates(self._passages, unit, max_units), tokens, budget_tokens)
-        self._tokens = tokens
         titles = [chunk.source.text[: chunk.body] if isinstance(chunk, UnitChunk) else "" for chunk in self.chunks]
         distinct = list(dict.fromkeys(titles))
         counts = dict(zip(distinct, tokens.count(distinct).tolist(), strict=True))

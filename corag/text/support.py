@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
+from corag.memory import Memory
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.units import SENTENCE, Span, units
@@ -75,7 +75,7 @@ def supporting_spans(query: Query, documents: Mapping[str, Document]) -> tuple[S
 
 def sentences(document: Document) -> tuple[Span, ...]:
     """Return where the sentences, list items, table rows and code blocks of a document are."""
-    return _sentences(document.id, document.text, document.title)
+    return _SENTENCES.get_many([document], lambda documents: list(map(_sentences, documents)))[0]
 
 
 def support_recall(spans: Sequence[SupportingSpan], chunks: Sequence[Chunk]) -> float | None:
@@ -110,11 +110,13 @@ def findable(answers: Iterable[str]) -> list[str]:
     return [answer for answer in answers if answer.strip() and answer.strip(" .").lower() not in CHOICES]
 
 
-@lru_cache(maxsize=4096)
-def _sentences(name: str, text: str, title: str) -> tuple[Span, ...]:
+def _sentences(document: Document) -> tuple[Span, ...]:
     # Through the units of a passage, so that supporting sentences and what selectors choose from are the same spans.
-    found = units(passage(Document(name, text, title)), SENTENCE)
-    return tuple((int(one.metadata["start"]), int(one.metadata["end"])) for one in found if text.strip())
+    found = units(passage(document), SENTENCE)
+    return tuple((int(one.metadata["start"]), int(one.metadata["end"])) for one in found if document.text.strip())
+
+
+_SENTENCES: Memory[Document, tuple[Span, ...]] = Memory(16 * 10**6, kind="sentences")
 
 
 def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 from corag.errors import InputError
+from corag.memory import Memory
 from corag.text.documents import SEPARATOR, with_title
 from corag.text.visible import well_formed
 from corag.types import Chunk
@@ -222,14 +222,21 @@ class Piece(NamedTuple):
     cut: bool = False
 
 
-@lru_cache(maxsize=4096)
 def _pieces(text: str, body: int) -> tuple[Piece, ...]:
     """Return the smallest units of a text from `body` on."""
+    return _PIECES.get_many([(text, body)], lambda keys: [_cut_up(*key) for key in keys])[0]
+
+
+def _cut_up(text: str, body: int) -> tuple[Piece, ...]:
     blocks = _Blocks(text)
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
     blocks.finish()
     return tuple(piece for piece in blocks.found if piece.span[0] < piece.span[1])
+
+
+_PIECES: Memory[tuple[str, int], tuple[Piece, ...]] = Memory(16 * 10**6, kind="units")
+"""About 5,000 texts of 128 tokens."""
 
 
 class _Blocks:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, pairwise
+from functools import lru_cache, reduce
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from corag.models.engine.engine import Float32
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.types import FloatArray
 
@@ -48,14 +50,17 @@ class Hypotheses:
     The first is the empty set: the evidence is not among the candidates. Its logit is 0.
 
     Attributes:
-        sets: Indices, ascending, one tuple per hypothesis.
         members: Whether a hypothesis holds a candidate, `[N, n]`.
         logits: How plausible each is, `[N]`.
     """
 
-    sets: tuple[tuple[int, ...], ...]
     members: NDArray[np.bool_]
     logits: FloatArray
+
+    @property
+    def sets(self) -> list[tuple[int, ...]]:
+        """Indices of the candidates of each, ascending."""
+        return [tuple(np.flatnonzero(row).tolist()) for row in self.members]
 
     def probabilities(self, temperature: float = 1.0) -> FloatArray:
         """Return the probability of each hypothesis, `[N]`."""
@@ -63,21 +68,21 @@ class Hypotheses:
         return np.asarray(weights / weights.sum())
 
 
-def weigh(signals: Signals, max_size: int, logits: Callable[[FloatArray], FloatArray]) -> Hypotheses:
+def weigh(signals: Signals, max_size: int, logits: Callable[[Float32], FloatArray]) -> Hypotheses:
     """List the hypotheses of at most `max_size` chunks and weigh their features, `[N, NUM_FEATURES]` to `[N]`.
 
     Of many chunks not all sets are listed, see `promising`: of 60 about 4,400 sets of up to five.
     """
     num_candidates = len(signals.singles)
+    describe = describer(signals)
     found: list[tuple[Sets, FloatArray]] = [(np.zeros((1, 0), dtype=np.intp), np.zeros(1))]
     strength = np.zeros(num_candidates)
     for size in range(1, min(max_size, num_candidates) + 1):
         sets = promising(size, strength, *found[-1])
-        found.append((sets, logits(features(signals, sets))))
+        found.append((sets, logits(describe(sets))))
         if size <= 2:
             strength = _strength(found, num_candidates)
     return Hypotheses(
-        sets=tuple(chain.from_iterable(map(tuple, sets.tolist()) for sets, _ in found)),
         members=np.concatenate([_members(sets, num_candidates) for sets, _ in found]),
         logits=np.concatenate([of_size for _, of_size in found]),
     )
@@ -124,75 +129,106 @@ def strongest(strength: FloatArray, limit: int) -> list[int]:
 
 def sets_of(size: int, indices: Sequence[int]) -> Sets:
     """Return all sets of a size over ascending indices, `[sets, size]`."""
-    return np.array(list(combinations(indices, size)), dtype=np.intp).reshape(-1, size)
+    return np.asarray(np.array(indices, dtype=np.intp)[_places(size, len(indices))])
 
 
-def features(signals: Signals, sets: Sets) -> FloatArray:
+@lru_cache(maxsize=256)
+def _places(size: int, count: int) -> Sets:
+    return np.array(list(combinations(range(count), size)), dtype=np.intp).reshape(-1, size)
+
+
+def features(signals: Signals, sets: Sets) -> Float32:
     """Describe sets of one size, `[N, NUM_FEATURES]`, or `[N, NUM_WITH_PLACES]` where places are known.
 
     Of every figure of a chunk the mean, least and largest over the set; of every figure of a pair, in the direction in
     which it is larger, the mean, the largest, and the least that any chunk has with its best partner; what the set
     covers of the question; its size; flags of the question, crossed with the size and with some of the others.
     """
-    num_sets, size = sets.shape
-    singles = _single_features(signals.singles, sets)
-    pairs = _pair_features(signals.pairs, sets)
-    nearest = signals.nearest[sets].max(axis=1)
-    held = signals.held[sets].max(axis=1)
-    covered = np.zeros((num_sets, 4))
-    if nearest.shape[1]:
-        covered = np.stack(
-            [nearest @ signals.weights, nearest.mean(axis=1), held @ signals.weights, nearest.min(axis=1)], axis=1
-        )
-    sizes = np.zeros((num_sets, SIZES))
-    sizes[:, min(size, SIZES) - 1] = 1.0
-    crossed = _crossed(singles, pairs)
-    flags = signals.flags[None, None]
-    of_places = []
+    return describer(signals)(sets)
+
+
+def describer(signals: Signals) -> Callable[[Sets], Float32]:
+    """Return what describes sets of one size as `features` does, with what all sizes need worked out once."""
+    singles, pairs = signals.singles, signals.pairs
     if signals.places is not None:
-        of_places = [_single_features(signals.places.singles, sets), _pair_features(signals.places.pairs, sets)]
-    return np.concatenate(
-        [
-            singles,
-            pairs,
-            covered,
-            sizes,
-            (sizes[:, :, None] * flags).reshape(num_sets, -1),
+        singles = np.concatenate([singles, signals.places.singles], axis=1)
+        pairs = np.concatenate([pairs, signals.places.pairs], axis=2)
+    # In single precision, as the network computes: thousands of sets take as long as their bytes.
+    figures = singles.astype(np.float32)
+    either = np.maximum(pairs, pairs.transpose(1, 0, 2)).astype(np.float32)
+    nearest, held = signals.nearest.astype(np.float32), signals.held.astype(np.float32)
+    weights, flags = signals.weights.astype(np.float32), signals.flags.astype(np.float32)
+
+    def describe(sets: Sets) -> Float32:
+        num_sets, size = sets.shape
+        of_singles = _of_singles(figures, sets)
+        of_pairs = _of_pairs(either, sets)
+        crossed = _crossed(of_singles[0], of_pairs[0], of_pairs[1])
+        sizes = np.zeros(SIZES, dtype=np.float32)
+        sizes[min(size, SIZES) - 1] = 1.0
+        of_size = np.concatenate([sizes, np.outer(sizes, flags).ravel()])
+        columns = [
+            *(figures[:, : len(SINGLES)] for figures in of_singles),
+            *(figures[:, : len(PAIRS)] for figures in of_pairs),
+            _covered(_largest(nearest, sets), _largest(held, sets), weights),
+            np.broadcast_to(of_size, (num_sets, len(of_size))),
             (crossed[:, :, None] * flags).reshape(num_sets, -1),
             crossed[:, -2:],
-            *of_places,
-        ],
-        axis=1,
-    )
+            *(figures[:, len(SINGLES) :] for figures in of_singles),
+            *(figures[:, len(PAIRS) :] for figures in of_pairs),
+        ]
+        return np.concatenate(columns, axis=1)
+
+    return describe
 
 
-def _single_features(singles: FloatArray, sets: Sets) -> FloatArray:
-    """Return mean, least and largest of each figure in each set, `[N, 3 * figures]`."""
-    of_chunks = singles[sets]
-    return np.concatenate([of_chunks.mean(axis=1), of_chunks.min(axis=1), of_chunks.max(axis=1)], axis=1)
+def _of_singles(singles: Float32, sets: Sets) -> tuple[Float32, Float32, Float32]:
+    """Return mean, least and largest of each figure in each set, each `[N, figures]`."""
+    # One member of all sets at a time: NumPy reduces a short axis in the middle many times as slowly.
+    total = least = most = singles[sets[:, 0]]
+    for column in sets.T[1:]:
+        member = singles[column]
+        total, least, most = total + member, np.minimum(least, member), np.maximum(most, member)
+    return total / np.float32(sets.shape[1]), least, most
 
 
-def _pair_features(pairs: FloatArray, sets: Sets) -> FloatArray:
-    """Return mean, largest, and least best of the pairs in each set, `[N, 3 * figures]`; zeros for single chunks."""
+def _of_pairs(either: Float32, sets: Sets) -> tuple[Float32, Float32, Float32]:
+    """Return mean, largest, and least best of the pairs in each set, each `[N, figures]`; zeros for single chunks."""
     num_sets, size = sets.shape
     if size == 1:
-        return np.zeros((num_sets, 3 * pairs.shape[2]))
-    either = np.maximum(pairs, pairs.transpose(1, 0, 2))
-    within = either[sets[:, :, None], sets[:, None, :]]  # [N, size, size, len(PAIRS)]
-    first, second = np.triu_indices(size, 1)
-    each = within[:, first, second]
-    within[:, np.arange(size), np.arange(size)] = -np.inf
-    return np.concatenate([each.mean(axis=1), each.max(axis=1), within.max(axis=2).min(axis=1)], axis=1)
+        nothing = np.zeros((num_sets, either.shape[2]), dtype=np.float32)
+        return nothing, nothing, nothing
+    each = {(i, j): either[sets[:, i], sets[:, j]] for i, j in combinations(range(size), 2)}
+    best = (reduce(np.maximum, [figures for pair, figures in each.items() if place in pair]) for place in range(size))
+    total, most = (reduce(combine, each.values()) for combine in (np.add, np.maximum))
+    return total / np.float32(len(each)), most, reduce(np.minimum, best)
 
 
-def _crossed(singles: FloatArray, pairs: FloatArray) -> FloatArray:
-    """Return the figures that mean something else for another kind of question, `[N, _NUM_CROSSED]`."""
+def _largest(figures: Float32, sets: Sets) -> Float32:
+    """Return the largest of each figure in each set, `[N, figures]`."""
+    return reduce(np.maximum, (figures[column] for column in sets.T))
+
+
+def _covered(nearest: Float32, held: Float32, weights: Float32) -> Float32:
+    """Return what sets cover of the question's tokens, `[N, 4]`; zeros for a question without any."""
+    if not len(weights):
+        return np.zeros((len(nearest), 4), dtype=np.float32)
+    # Not by BLAS, which sums some rows in another sequence: a set is described alike whoever stands beside it.
+    of_nearest, of_held = (np.einsum("nq,q->n", figures, weights) for figures in (nearest, held))
+    return np.stack([of_nearest, nearest.mean(axis=1), of_held, nearest.min(axis=1)], axis=1)
+
+
+def _crossed(singles: Float32, pairs: Float32, most: Float32) -> Float32:
+    """Return the figures that mean something else for another kind of question, `[N, _NUM_CROSSED]`.
+
+    Of means over a set, but for what is largest of its pairs.
+    """
     means = [singles[:, SINGLES.index(name)] for name in _CROSSED_SINGLES]
     means += [pairs[:, PAIRS.index(name)] for name in _CROSSED_PAIRS]
     named = means[0]
     # A set that the question names whole and whose chunks name each other is special.
-    most = [named * pairs[:, len(PAIRS) + PAIRS.index(name)] for name in ("new_link", "link")]
-    return np.stack([*means, *most], axis=1)
+    special = [named * most[:, PAIRS.index(name)] for name in ("new_link", "link")]
+    return np.stack([*means, *special], axis=1)
 
 
 def _members(sets: Sets, num_candidates: int) -> NDArray[np.bool_]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
+from corag.models.engine.engine import Float32
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
 from corag.rerankers.evidence.network import Ensemble
@@ -104,7 +105,7 @@ class EvidenceParts:
         self,
         question: QuestionFeatures,
         passages: Sequence[Passage],
-        logits: Callable[[FloatArray], FloatArray] | None = None,
+        logits: Callable[[Float32], FloatArray] | None = None,
         places: Places | None = None,
     ) -> EvidenceScorer:
         """Weigh the hypotheses about a question and its candidates, and return what values orders of these.

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from sys import getsizeof
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory import Memory, megabytes
+from corag.memory import Memory, Store
+from corag.memory.memory import ENTRY_BYTES
+from corag.models.cached import room
 from corag.models.engine.engine import Float32
-from corag.models.minilm import TextEncoder, unit
+from corag.models.minilm import TextEncoder, lengths, unit
 from corag.text.chunking import sentence_spans
-from corag.text.units import Span, UnitChunk
+from corag.text.units import Span, UnitChunk, source_of
 from corag.types import Chunk
 
 MAX_TITLE = 150
 """Characters; a longer first line is text."""
-
-ENCODED_BYTES = 32 * 10**6
-"""About 80 texts of 128 tokens."""
 
 _STOP_WORDS = """
 a an the of in on at to for from by with and or is are was were be been being do does did has have had that which who
@@ -35,6 +36,8 @@ _NAME = re.compile(rf"{_NAME_WORD}(?:\s+(?:of|the|de|and|von|van|da|di|for)?\s*{
 _QUALIFIER = re.compile(r"\s*\([^)]*\)\s*$")
 _SENTENCE_END = (".", "!", "?", ":", ";", ",")
 
+WORD_BYTES = 100
+"""Of a short text and its place in a set."""
 
 Key = tuple[str, tuple[Span, ...]]
 """A text, and which parts of it behind the title count; none for all of it."""
@@ -72,20 +75,33 @@ class Passage:
     names: frozenset[str]
     truncated: bool = False
 
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory; words are counted, not measured, since a question has thousands."""
+        arrays = (self.ids, self.vector, self.tokens, self.title_vector, self.sentences)
+        words = len(self.words) + len(self.names) + len(self.title_words)
+        return sum(array.nbytes for array in arrays) + getsizeof(self.body) + WORD_BYTES * words + ENTRY_BYTES
+
 
 class PassageReader:
     """Describes texts, each in one pass of the encoder; what does not fit the window is not seen.
 
     Args:
         encoder: The encoder; it encodes all new texts together.
-        cache_mb: Megabytes of passages that are kept (about 200 KB each); 0 keeps none.
+        keeps: The most bytes of passages and token states that are kept, or what keeps them; by default what
+            `corag.runtime` lets all parts keep together.
     """
 
-    def __init__(self, encoder: TextEncoder, cache_mb: float = 400) -> None:
+    def __init__(self, encoder: TextEncoder, keeps: int | Store | None = None) -> None:
         self._encoder = encoder
-        self._cache: Memory[Key, Passage] = Memory(megabytes(cache_mb))
-        # Of a question's texts, whose units are asked for after the texts themselves or the other way round.
-        self._encoded: Memory[str, _Encoded] = Memory(ENCODED_BYTES)
+        keeps = room(None) if keeps is None else keeps
+        self._cache: Memory[Key, Passage] = Memory(
+            keeps, kind="passages", owner=encoder, nbytes=lambda key, passage: passage.nbytes + getsizeof(key[0])
+        )
+        # Units of a text are asked for after the text itself, or the other way round, or by another question.
+        self._encoded: Memory[str, _Encoded] = Memory(
+            self._cache.store, kind="token states", owner=encoder, nbytes=lambda _, encoded: encoded.nbytes
+        )
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:
         """Return the features of each text."""
@@ -96,22 +112,23 @@ class PassageReader:
 
         So the states of "He" know who that is, and no text is encoded twice.
         """
-        keys = [
-            (chunk.source.text, (*chunk.leads, chunk.span)) if isinstance(chunk, UnitChunk) else (chunk.text, ())
-            for chunk in chunks
-        ]
-        found = self._cache.get_many(keys, self._read)
-        # Behind the encoder's window there are no states; such units are encoded by themselves.
-        unseen = [
-            row for row, (passage, key) in enumerate(zip(found, keys, strict=True)) if key[1] and not passage.words
-        ]
+        return self._seen(chunks, self._cache.get_many(list(map(_key, chunks)), self._read))
+
+    def with_sources(self, chunks: Sequence[Chunk]) -> tuple[list[Passage], list[Passage]]:
+        """Return the features of each chunk, and those of the passage that it is part of, or is.
+
+        Together, so that each text is encoded once even where nothing is kept.
+        """
+        wholes: list[Key] = [(source_of(chunk).text, ()) for chunk in chunks]
+        found = self._cache.get_many([*map(_key, chunks), *wholes], self._read)
+        return self._seen(chunks, found[: len(chunks)]), found[len(chunks) :]
+
+    def _seen(self, chunks: Sequence[Chunk], found: list[Passage]) -> list[Passage]:
+        """Return what was found; units behind the encoder's window, which have no states, are encoded by themselves."""
+        unseen = [row for row, chunk in enumerate(chunks) if isinstance(chunk, UnitChunk) and not found[row].words]
         for row, passage in zip(unseen, self([chunks[row].text for row in unseen]), strict=True):
             found[row] = passage
         return found
-
-    def sources(self, chunks: Sequence[Chunk]) -> list[Passage]:
-        """Return the features of the passage that each chunk is part of, or is."""
-        return self([chunk.source.text if isinstance(chunk, UnitChunk) else chunk.text for chunk in chunks])
 
     def _read(self, keys: list[Key]) -> list[Passage]:
         texts = self._encoded.get_many([text for text, _ in keys], self._encode)
@@ -134,7 +151,7 @@ class _Encoded:
         ids: Token ids, `[T]`.
         starts: The characters at which the tokens begin, ascending, `[T]`.
         states: The last layer, special tokens included, `[T + 2, 384]`.
-        tokens: Unit vectors of the tokens, `[T, 384]`.
+        lengths: Lengths of the states of tokens, `[T, 1]`.
         num_title: How many of the tokens are those of the title.
         title_vector: Mean of their states, a unit vector, `[384]`; None without a title.
         truncated: Whether the text did not fit the encoder's window.
@@ -146,7 +163,7 @@ class _Encoded:
     ids: NDArray[np.int64]
     starts: NDArray[np.int64]
     states: Float32
-    tokens: Float32
+    lengths: Float32
     num_title: int
     title_vector: Float32 | None
     truncated: bool
@@ -160,7 +177,14 @@ class _Encoded:
         num_title = int((starts < body).sum())
         title_vector = unit(inner[:num_title].mean(axis=0)) if num_title else None
         name = plain(_QUALIFIER.sub("", title))
-        return cls(text, body, name, ids, starts, states, unit(inner), num_title, title_vector, bool(truncated))
+        return cls(text, body, name, ids, starts, states, lengths(inner), num_title, title_vector, bool(truncated))
+
+    @property
+    def nbytes(self) -> int:
+        """About what it takes in memory."""
+        arrays: list[NDArray[Any]] = [self.ids, self.starts, self.states, self.lengths]
+        arrays += [] if self.title_vector is None else [self.title_vector]
+        return sum(array.nbytes for array in arrays) + getsizeof(self.text) + ENTRY_BYTES
 
     def rows(self, spans: Sequence[Span]) -> list[Span]:
         """Return the tokens of each span, those that begin in it, as first and last + 1."""
@@ -168,16 +192,20 @@ class _Encoded:
         return [(first, last) for first, last in ends]
 
 
+def _key(chunk: Chunk) -> Key:
+    return (chunk.source.text, (*chunk.leads, chunk.span)) if isinstance(chunk, UnitChunk) else (chunk.text, ())
+
+
 def _passage(encoded: _Encoded, chosen: tuple[Span, ...]) -> Passage:
     """Return what the features know of a text; with `chosen`, only of these spans, in order behind the title."""
     text, num_title = encoded.text, encoded.num_title
-    ids, tokens, states = encoded.ids, encoded.tokens, encoded.states
+    ids, states, sizes = encoded.ids, encoded.states, encoded.lengths
     parts = chosen or ((encoded.body, len(text)),)
     if chosen:
         kept = np.zeros(len(ids), dtype=bool)
         for first, last in [(0, num_title), *encoded.rows(parts)]:
             kept[first:last] = True
-        ids, tokens = ids[kept], tokens[kept]
+        ids, sizes = ids[kept], sizes[kept]
         states = states[np.concatenate([[True], kept, [True]])]
     vector = unit(states.mean(axis=0))
     spans = [(start + first, start + last) for start, end in parts for first, last in sentence_spans(text[start:end])]
@@ -190,7 +218,7 @@ def _passage(encoded: _Encoded, chosen: tuple[Span, ...]) -> Passage:
     return Passage(
         ids=ids,
         vector=vector,
-        tokens=tokens,
+        tokens=states[1:-1] / sizes,
         num_title=num_title,
         title_vector=vector if encoded.title_vector is None else encoded.title_vector,
         sentences=unit(np.array(sentences)) if sentences else vector[None],

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import chain, permutations
 
 import numpy as np
 
 from corag.rerankers.evidence.passages import Passage
-from corag.rerankers.evidence.signals import Places, QuestionFeatures
+from corag.rerankers.evidence.signals import UNIT_SINGLES, Places, QuestionFeatures
 from corag.text.units import UnitChunk
 from corag.types import Chunk
 
@@ -61,13 +62,14 @@ def places(
             wants_number * (1.0 if has_number else -1.0),
             wants_name * (1.0 if has_name else -1.0),
         )
-    for row, one in enumerate(chunks):
-        for column, other in enumerate(chunks):
-            if row == column or not isinstance(one, UnitChunk) or not isinstance(other, UnitChunk):
-                continue
-            if one.source.id == other.source.id:
-                follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
-                found.pairs[row, column] = (1.0, follows, follows and _refers(other))
+    of_source: dict[str, list[tuple[int, UnitChunk]]] = {}
+    for row, chunk in enumerate(chunks):
+        if isinstance(chunk, UnitChunk):
+            of_source.setdefault(chunk.source.id, []).append((row, chunk))
+    refers = found.singles[:, UNIT_SINGLES.index("refers")]
+    for (row, one), (column, other) in chain.from_iterable(permutations(same, 2) for same in of_source.values()):
+        follows = one.span[1] <= other.span[0] and not one.source.text[one.span[1] : other.span[0]].strip()
+        found.pairs[row, column] = (1.0, follows, follows and refers[column])
     return found
 
 

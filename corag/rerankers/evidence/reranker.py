@@ -9,14 +9,15 @@ from pathlib import Path
 import numpy as np
 
 import search
+from corag.models.cached import room
 from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
 from corag.models.runtime import Backend, Precision, place
 from corag.models.trained import shipped_adapter
 from corag.naming import Part
 from corag.rerankers.evidence.parts import EvidenceParts
-from corag.rerankers.evidence.passages import Passage, PassageReader
+from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.places import places
-from corag.rerankers.evidence.signals import Places, QuestionFeatures, read_question
+from corag.rerankers.evidence.signals import read_question
 from corag.rerankers.evidence.values import EvidenceScorer
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
@@ -33,7 +34,8 @@ class EvidenceReranker(Part):
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
         device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
-        cache_mb: Megabytes of passages that are kept for later queries (about 200 KB a chunk); 0 keeps none.
+        cache_mb: Megabytes of passages that are kept for later queries (600 KB a chunk with its sentences), 0 keeps
+            none; by default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.
 
     Attributes:
@@ -59,7 +61,7 @@ class EvidenceReranker(Part):
         backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
-        cache_mb: float = 400,
+        cache_mb: float | None = None,
         encoder: TextEncoder | None = None,
     ) -> None:
         if not isinstance(adapter, EvidenceParts):
@@ -69,7 +71,7 @@ class EvidenceReranker(Part):
         self._place = place("reranker", backend=backend, precision=precision, device=device)
         self._logits = self.parts.network.on(self._place.devices[0])
         self._given_encoder = encoder
-        self._cache_mb = cache_mb
+        self._room = room(cache_mb)
 
     @cached_property
     def encoder(self) -> TextEncoder:
@@ -78,7 +80,7 @@ class EvidenceReranker(Part):
 
     @cached_property
     def _read(self) -> PassageReader:
-        return PassageReader(self.encoder, self._cache_mb)
+        return PassageReader(self.encoder, self._room)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""
@@ -89,15 +91,10 @@ class EvidenceReranker(Part):
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> EvidenceScorer:
         """Return a scoring function over the hypotheses about these chunks, weighed here once."""
         question = read_question(self.encoder, query, self.parts.rarity)
-        passages = self._read.of_chunks(chunks)
-        return self.parts.scorer(question, passages, self._logits, self._places(question, chunks, passages))
-
-    def _places(
-        self, question: QuestionFeatures, chunks: Sequence[Chunk], passages: Sequence[Passage]
-    ) -> Places | None:
         if not self.parts.knows_places or not any(isinstance(chunk, UnitChunk) for chunk in chunks):
-            return None
-        return places(question, chunks, passages, self._read.sources(chunks))
+            return self.parts.scorer(question, self._read.of_chunks(chunks), self._logits)
+        passages, sources = self._read.with_sources(chunks)
+        return self.parts.scorer(question, passages, self._logits, places(question, chunks, passages, sources))
 
 
 minilm_multihop = partial(EvidenceReranker, "minilm-multihop")

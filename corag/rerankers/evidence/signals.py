@@ -160,26 +160,63 @@ def signals(
     for row, passage in enumerate(passages):
         if len(passage.ids) and len(question.ids):
             nearest[row] = np.clip((passage.tokens @ question.tokens.T).max(axis=0), 0.0, 1.0)
-            held[row] = np.isin(question.ids, passage.ids)
-    singles = _singles(question, passages, nearest, held)
+            held[row] = (question.ids[:, None] == passage.ids).any(axis=1)
+    sentences = _Sentences.of(question, passages)
+    singles = _singles(question, passages, nearest, held, sentences)
     named = singles[:, SINGLES.index("named")]
     flags = [question.compares, named.sum() >= 2, len(question.ids) / 20, named.sum() == 1]
     flags.append(" both " in question.text or " same " in question.text)
     pairs = np.zeros((len(passages), len(passages), len(PAIRS)))
     if with_pairs and len(passages) > 1:
-        pairs = _pairs(question, passages, nearest, held, named)
+        pairs = _pairs(question, passages, nearest, held, named, sentences)
     return Signals(singles, pairs, nearest, held, question.weights, np.array(flags, dtype=np.float64), places)
 
 
+@dataclass(frozen=True, slots=True)
+class _Sentences:
+    """The S sentences of all passages together, since products of one by one cost many times as much.
+
+    Attributes:
+        vectors: Of each sentence, passage by passage, `[S, 384]`.
+        starts: The first sentence of each passage, which has one at least, `[n]`.
+        near: Cosine of each sentence to the question, `[S]`.
+    """
+
+    vectors: Float32
+    starts: NDArray[np.intp]
+    near: Float32
+
+    @classmethod
+    def of(cls, question: QuestionFeatures, passages: Sequence[Passage]) -> _Sentences:
+        none = np.zeros((0, len(question.vector)), dtype=np.float32)
+        vectors = np.concatenate([none, *(passage.sentences for passage in passages)])
+        starts = np.cumsum([0, *(len(passage.sentences) for passage in passages)])[:-1]
+        return cls(vectors, starts, vectors @ question.vector)
+
+    def of_each(self) -> list[Float32]:
+        """Return the cosines of each passage's sentences to the question, ascending."""
+        return [np.sort(near) for near in np.split(self.near, self.starts)[1:]]
+
+    def bridges(self, others: Float32) -> Float32:
+        """Return the best weighted cosine of each passage's sentences to each of other vectors, `[n, n]`."""
+        counts = np.diff([*self.starts, len(self.near)])
+        nearest = np.repeat(np.maximum.reduceat(self.near, self.starts), counts)
+        weights = np.exp(SHARPNESS * (self.near - nearest))[:, None]
+        return np.asarray(np.maximum.reduceat((self.vectors @ others.T) * weights, self.starts, axis=0))
+
+
 def _singles(
-    question: QuestionFeatures, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray
+    question: QuestionFeatures,
+    passages: Sequence[Passage],
+    nearest: FloatArray,
+    held: FloatArray,
+    of_sentences: _Sentences,
 ) -> FloatArray:
     table = np.zeros((len(passages), len(SINGLES)))
-    for row, passage in enumerate(passages):
+    for row, (passage, sentences) in enumerate(zip(passages, of_sentences.of_each(), strict=True)):
         if not len(passage.ids):
             continue  # the vector of a text without tokens is that of the special tokens alone, near many questions
         cosine = float(passage.vector @ question.vector)
-        sentences = np.sort(passage.sentences @ question.vector)
         titled = passage.num_title and len(question.ids)
         table[row] = (
             cosine,
@@ -194,8 +231,8 @@ def _singles(
             0.0,
             len(passage.ids) / 128,
             not passage.num_title,
-            sentences[-2:].mean(),
-            len(passage.sentences) / 5,
+            sentences[-2:].mean() if len(sentences) > 1 else sentences[-1],
+            len(sentences) / 5,
         )
     ranking = np.argsort(-table[:, SINGLES.index("cosine")], kind="stable")
     table[ranking, SINGLES.index("rank")] = np.arange(len(passages)) / 10
@@ -203,13 +240,16 @@ def _singles(
 
 
 def _pairs(
-    question: QuestionFeatures, passages: Sequence[Passage], nearest: FloatArray, held: FloatArray, named: FloatArray
+    question: QuestionFeatures,
+    passages: Sequence[Passage],
+    nearest: FloatArray,
+    held: FloatArray,
+    named: FloatArray,
+    sentences: _Sentences,
 ) -> FloatArray:
     vectors = np.array([passage.vector for passage in passages])
     titles = np.array([passage.title_vector for passage in passages])
-    starts = np.array([passage.sentences[0] for passage in passages])
     link, link_words, link_tokens = _links(passages)
-    bridges = [_bridge(question, passage, titles, starts) for passage in passages]
     rest = unit(question.vector - (vectors @ question.vector)[:, None] * vectors)
     left = (1 - nearest) * question.weights
     columns = {
@@ -218,8 +258,8 @@ def _pairs(
         "link_words": link_words,
         "titles": titles @ titles.T,
         "rest_vector": rest @ vectors.T,
-        "bridge_title": np.array([to_titles for to_titles, _ in bridges]),
-        "bridge_start": np.array([to_starts for _, to_starts in bridges]),
+        "bridge_title": sentences.bridges(titles),
+        "bridge_start": sentences.bridges(sentences.vectors[sentences.starts]),
         "names": _shared_names(question, passages),
         "gain": _gain(nearest, question.weights),
         "lexical_gain": _gain(held, question.weights),
@@ -276,14 +316,6 @@ def _nearest_tokens(passages: Sequence[Passage], with_tokens: Sequence[Sequence[
             nearest = (titles @ passage.tokens.T).max(axis=1)
             found[row, columns] = (np.add.reduceat(nearest, starts) / lengths)[repeated]
     return found
-
-
-def _bridge(question: QuestionFeatures, passage: Passage, titles: Float32, starts: Float32) -> tuple[Float32, Float32]:
-    """Return the best weighted cosine of a passage's sentences to every title, and to every first sentence, `[n]`."""
-    near = passage.sentences @ question.vector
-    weights = np.exp(SHARPNESS * (near - near.max()))[:, None]
-    to_titles, to_starts = (((passage.sentences @ others.T) * weights).max(axis=0) for others in (titles, starts))
-    return to_titles, to_starts
 
 
 def _shared_names(question: QuestionFeatures, passages: Sequence[Passage]) -> FloatArray:

@@ -135,13 +135,13 @@ class EvidenceScorer(ChunkScorer):
         lacking = np.zeros((len(self._masks), len(orders)), dtype=bool)
         for of_members, of_orders in zip(self._masks.T, chosen.T, strict=True):
             lacking |= (of_members[:, None] & ~of_orders) != 0
-        return np.asarray(self.probabilities @ ~lacking)
+        # Not by BLAS, here and below: it sums some rows in another sequence, and equal sets would differ by a bit.
+        return np.asarray(np.einsum("n,nb->b", self.probabilities, ~lacking))
 
     def _utilities(self, orders: Sequence[Order]) -> FloatArray:
         weights = self._weights
-        chosen = self._chosen(orders)
-        utilities = self.complete(orders) + weights.share * (chosen @ self.shares)
-        utilities -= weights.length * (chosen @ self._costs)
+        worth = weights.share * self.shares - weights.length * self._costs
+        utilities: FloatArray = self.complete(orders) + np.einsum("bn,n->b", self._chosen(orders), worth)
         if self.order_matters:
             utilities += weights.sequence * self._sequences(orders)
         return utilities

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -195,11 +197,9 @@ def search_problems(
     scalings = [Scaling.of(values) for values in score_together(list(zip(scorers, singles, strict=True)))]
 
     def score(pairs: Sequence[tuple[int, Order]]) -> FloatArray:
-        orders: dict[int, list[Order]] = {}
-        for index, order in pairs:
-            orders.setdefault(index, []).append(order)
-        values = score_together([(scorers[index], orders[index]) for index in orders])
         # The pairs of a problem are neighbours, so its values are.
+        orders = {index: [order for _, order in of_one] for index, of_one in groupby(pairs, key=itemgetter(0))}
+        values = score_together([(scorers[index], of_one) for index, of_one in orders.items()])
         return np.concatenate([scalings[index](of_one) for index, of_one in zip(orders, values, strict=True)])
 
     def rank(pairs: Sequence[tuple[int, Order]]) -> FloatArray:

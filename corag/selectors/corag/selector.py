@@ -245,8 +245,9 @@ class Corag(BudgetedSelector):
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         if self._tuned is not None:
             return self._tuned.choices(problems)
-        predictions = self._predict_many(problems)
-        plans = [self._plan(problem, prediction) for problem, prediction in zip(problems, predictions, strict=True)]
+        asked = [problem for problem in problems if not self._is_by_default(problem)]
+        predictions = iter(self._predict_many(asked))
+        plans = [self._plan(one, None if self._is_by_default(one) else next(predictions)) for one in problems]
         found = search_problems(problems, plans, self.scale)
         # Once more with what chosen units save by sharing titles; most of the values are remembered.
         saved = {row: one.summed - one.cost for row, one in enumerate(found) if one.completes}
@@ -266,10 +267,14 @@ class Corag(BudgetedSelector):
         assert isinstance(predictions, list)
         return predictions
 
+    def _is_by_default(self, problem: SelectionProblem) -> bool:
+        """Whether a problem gets the default reranker of units, about which no agent is asked."""
+        return self._decides and isinstance(problem, UnitProblem)
+
     def _plan(self, problem: SelectionProblem, prediction: AgentPrediction | None) -> SearchPlan:
         """Return how to search: as predicted, or with the fixed settings."""
         trace: dict[str, Any]
-        if self._decides and isinstance(problem, UnitProblem):
+        if self._is_by_default(problem):
             return SearchPlan(*self._of_units, self.window, self._surrogate, thrift=self.thrift)
         if prediction is None:
             assert self._reranker is not None

@@ -20,7 +20,7 @@ def known(question, chunks):
     encoder = WordEncoder()
     read = PassageReader(encoder)
     asked = read_question(encoder, question, np.ones(VOCABULARY))
-    return places(asked, chunks, read.of_chunks(chunks), read.sources(chunks))
+    return places(asked, chunks, *read.with_sources(chunks))
 
 
 def column(found, name):

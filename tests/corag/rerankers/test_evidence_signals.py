@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corag.memory.memory import size_of
 from corag.models.minilm import unit
 from corag.rerankers.evidence.passages import PassageReader, plain, split_title
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, _links, _same_title, read_question, signals
@@ -72,6 +73,20 @@ def test_the_reader_remembers_texts_and_reads_repeated_ones_once():
     assert first[0] is first[1]
     assert read(["c", "a b"])[1] is first[0]
     assert encoder.texts_encoded == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Sky Ark\n" + "It was made by Ann Lee of New York in 1999. Critics liked it. " * 6,
+        "Небесный ковчег\n" + "Его построила Анна Ли. Критикам он понравился. " * 6,
+        "word " * 511,
+    ],
+    ids=["english", "russian", "long"],
+)
+def test_a_passage_counts_about_the_bytes_that_it_takes(text):
+    (passage,) = PassageReader(WordEncoder())([text])
+    assert passage.nbytes == pytest.approx(size_of(passage), rel=0.2)
 
 
 def test_a_text_beyond_the_window_says_so():

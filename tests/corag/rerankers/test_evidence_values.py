@@ -1,5 +1,7 @@
 """What orders are worth, worked out by hand from few hypotheses."""
 
+from itertools import combinations, permutations
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=
     members = np.array([[index in chosen for index in range(num_candidates)] for chosen in sets])
     logits = np.log(np.array(list(probabilities.values())))
     return EvidenceScorer(
-        Hypotheses(sets, members.reshape(len(sets), num_candidates), logits),
+        Hypotheses(members.reshape(len(sets), num_candidates), logits),
         np.full(num_candidates, 256.0) if tokens is None else np.array(tokens, dtype=float),
         np.zeros((num_candidates, num_candidates)) if before is None else np.array(before, dtype=float),
         weights,
@@ -53,6 +55,22 @@ def test_the_probability_that_an_order_is_complete_is_that_of_the_sets_it_holds(
     total = sum(0.1 * (row + 1) for row in range(len(found))) or 1.0
     expected = [sum(0.1 * (row + 1) for row, one in enumerate(found) if one <= {*order}) / total for order in orders]
     np.testing.assert_allclose(scorer.complete(orders), expected, atol=1e-12)
+
+
+@given(st.integers(2, 5), st.randoms(use_true_random=False))
+def test_where_the_order_does_not_matter_equal_sets_have_equal_values_to_the_last_bit(num_candidates, random):
+    indices = range(num_candidates)
+    sets = [(), *(one for size in indices for one in combinations(indices, size + 1))]
+    scorer = scorer_of(
+        {one: random.random() + 0.01 for one in sets}, num_candidates, tokens=random.sample(range(300), num_candidates)
+    )
+    assert not scorer.order_matters
+    orders = [order for one in sets for order in permutations(one)]
+    random.shuffle(orders)
+    values: dict[tuple[int, ...], set[float]] = {}
+    for order, value in zip(orders, scorer(orders).tolist(), strict=True):
+        values.setdefault(tuple(sorted(order)), set()).add(value)
+    assert {len(of_set) for of_set in values.values()} == {1}
 
 
 def test_values_fall_with_distractors_and_rise_with_evidence():

@@ -7,7 +7,7 @@ import bm25s
 import numpy as np
 import pytest
 import Stemmer
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import corag
@@ -115,6 +115,7 @@ def test_relevant_beats_irrelevant(reranker):
 
 @settings(deadline=None, max_examples=15)
 @given(st.lists(texts, min_size=1, max_size=3))
+@example(["\N{HEDGEHOG}\N{WATER WAVE}", "", "Germany, Germany, Germany: the capital of Germany was Bonn, too."])
 def test_order_matters_is_true_to_its_word(reranker, batch):
     scorer = reranker.scorer(QUESTION, chunks_of(batch))
     orders = all_orders(len(batch))

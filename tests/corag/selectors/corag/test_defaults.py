@@ -3,6 +3,7 @@
 import pytest
 
 import corag
+from corag.models.engine.engine import Engine
 from corag.models.trained import folder
 from corag.selectors.reranking import Naive, Upper, default_reranker
 from corag.text.units import Unit
@@ -60,3 +61,19 @@ def test_what_is_given_is_taken():
     given = corag.reranker("bm25")
     assert Naive(reranker=given).reranker is given
     assert Upper(reranker="bm25").reranker.name == "bm25"
+
+
+def test_each_text_is_encoded_once(monkeypatch):
+    encoded = []
+    run = Engine.run
+    monkeypatch.setattr(
+        Engine, "run", lambda self, ids, *rest, **more: encoded.extend(ids) or run(self, ids, *rest, **more)
+    )
+    selector = corag.selector("corag")
+    texts = [
+        f"Lake {name}\nIt is cold. The lake is {len(name)} metres deep. Nobody swims." for name in ("Oro", "Onega")
+    ]
+    # Without similarities an agent would want cosines, and so an embedding of every text.
+    offered = [Candidate(Chunk(text, text)) for text in texts]
+    assert selector.select("How deep is Lake Oro?", offered, 60).trace.details["unit"] == "sentence"
+    assert len(encoded) == 1 + len(texts)

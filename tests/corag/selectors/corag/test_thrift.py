@@ -28,7 +28,7 @@ CANDIDATES = [
 
 def scorer_of(logits, tokens=(200, 60, 120)):
     members = np.array([[index in chosen for index in range(3)] for chosen in SETS])
-    hypotheses = Hypotheses(SETS, members, np.array(logits, dtype=float))
+    hypotheses = Hypotheses(members, np.array(logits, dtype=float))
     weights = Weights(length=0.4, sequence=0.0)
     return EvidenceScorer(hypotheses, np.array(tokens, dtype=float), np.zeros((3, 3)), weights, np.zeros(3, dtype=bool))
 
