@@ -104,9 +104,17 @@ class Registry(Generic[P]):
         return self.make(part, **settings)
 
     def settings(self, part: Spelling) -> tuple[str, ...]:
-        """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names."""
-        parameters = inspect.signature(self.builder(part)).parameters.values()
-        return tuple(one.name for one in parameters if one.kind is not inspect.Parameter.VAR_KEYWORD)
+        """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names.
+
+        A part that passes settings on to another one of its kind, as `reorder` does, takes those of that one, too.
+        """
+        parameters = inspect.signature(self.builder(part)).parameters
+        own = [name for name, one in parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        if len(own) < len(parameters) and self.kind in own:
+            inner = parse(part).settings.get(self.kind, parameters[self.kind].default)
+            if isinstance(inner, str | Mapping) and self.knows(inner):
+                own += [name for name in self.settings(inner) if name not in {*own, *parse(inner).settings}]
+        return tuple(own)
 
     def builder(self, part: Spelling) -> Callable[..., P]:
         """Return the class or function that builds a part; `InputError` for an unknown name."""

@@ -93,6 +93,7 @@ def evaluate(config: Any) -> None:
     from experiments.run.headline import headline, read_rows
     from experiments.run.tables import show
 
+    config.check_used()
     found = compare(config)
     if config.several and not config.quiet:
         sys.stdout.write(visible(found.markdown))

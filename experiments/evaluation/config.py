@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,18 +14,20 @@ from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
-from corag.selectors.corag.agents import DEFAULT_AGENT
+from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
 from experiments.evaluation.judging.figures import ALL as ALL_FIGURES
 from experiments.evaluation.judging.figures import GRADE, judged_figures
-from experiments.evaluation.methods import ALL
+from experiments.evaluation.methods import ALL, check_used
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
 JudgeWith = Literal["prompts", "deepeval"]
 NO_READER = "none"
+FOR_METHODS = ("reranker", "prefilter", "agent", "summarizer", "unit", "window")
+"""What is set for every method that takes it."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,12 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         measured = list(self.pairs) if self.rerankers else [*self.method_texts, *SELECTORS.names]
         if unknown := {*self.instead, *self.baselines, *self.challengers}.difference(measured):
             raise InputError(f"{sorted(unknown)[0]!r} is not part of this comparison: {', '.join(measured)}")
+
+    def check_used(self) -> None:
+        """Raise `InputError` for a reranker, agent and the like that no method would take."""
+        nothing = {one.name: {one.default, NO_AGENT} for one in fields(self) if one.name in FOR_METHODS}
+        given = {name: value for name in FOR_METHODS if (value := getattr(self, name)) not in nothing[name]}
+        check_used([*self.method_texts, *self.instead.values()], given)
 
     @property
     def several(self) -> bool:

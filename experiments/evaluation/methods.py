@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -64,12 +64,21 @@ def make_methods(
     return Methods(selectors, left_out)
 
 
+def check_used(methods: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Raise `InputError` for a setting that is given and that no method takes, or that each has set by itself."""
+    named = [name for text in methods for name in (SELECTORS.names if text == ALL else [text])]
+    open_ = {setting for one in named for setting in set(SELECTORS.settings(one)) - parse(one).settings.keys()}
+    for name, value in given.items():
+        if name not in open_:
+            takers = [one for one in SELECTORS.names if name in SELECTORS.settings(one)]
+            raise InputError(
+                f"{name} is {value!r}, but none of the methods {', '.join(named)} takes it; leave it out, or "
+                f"add one that does, such as {takers[0]}"
+            )
+
+
 def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[str], Reranker] | None) -> Selector:
-    takes = set(SELECTORS.settings(method.name))
-    inner = method.settings.get("selector")
-    if inner is not None and SELECTORS.knows(inner):
-        # `reorder` passes settings on to the selector that it reorders.
-        takes |= set(SELECTORS.settings(inner)) - parse(inner).settings.keys()
+    takes = set(SELECTORS.settings(str(method)))
     if "agent" in takes:
         # An agent names the embedder that it was trained with.
         takes.discard("embedder")

@@ -132,12 +132,19 @@ def _write_tables(
 
 
 def _is_done(path: Path, work: str) -> bool:
+    """Return whether this very work is done; a whole table of other work is not overwritten: `DataError`."""
     if not path.exists() or not questions_path(path).exists():
         return False
     try:
-        return bool(read_table(path)[1].get("work") == work)
+        found = read_table(path)[1].get("work")
     except DataError:
         return False
+    if found != work:
+        raise DataError(
+            f"{path} holds labels made with other settings, data or versions; choose another output, or delete it to "
+            "label anew"
+        )
+    return True
 
 
 def _journal_paths(out: Path) -> list[Path]:

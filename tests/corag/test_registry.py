@@ -58,7 +58,10 @@ def test_settings_are_checked_against_the_part(parts):
 def test_a_part_names_its_settings(parts):
     assert parts.settings("one") == parts.settings("path") == ("size",)
     assert parts.settings("broken") == ()
-    assert set(SELECTORS.settings("reorder")) == {"selector", "by", "tokens"}
+    assert set(SELECTORS.settings("reorder")) == {"selector", "by", "tokens", *SELECTORS.settings("top-k")}
+    passed_on = {*SELECTORS.settings("naive")} - {"reranker"}
+    assert set(SELECTORS.settings("reorder(selector=naive(reranker=bm25))")) == {"selector", "by", "tokens"} | passed_on
+    assert set(SELECTORS.settings("reorder(selector=unknown)")) == {"selector", "by", "tokens"}
     with pytest.raises(InputError, match="part 'two' is unknown; the names are one"):
         parts.settings("two")
 

@@ -4,6 +4,7 @@ import corag
 from corag.errors import InputError, MissingExtraError
 from corag.registry import SELECTORS
 from corag.selectors.base import BudgetedSelector, Choice
+from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.methods import make_methods
 from tests.corag.models.worlds import save_bert
 
@@ -84,6 +85,36 @@ def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     steered = make_methods("corag,corag(reranker=bm25)", offered(reranker=None, agent=str(small_checkpoint))).selectors
     assert steered["corag"]._reranker is None
     assert steered["corag(reranker=bm25)"]._reranker.name == "bm25"
+
+
+@pytest.mark.parametrize(
+    ("methods", "given", "message"),
+    [
+        ("top-k,mmr", {"reranker": "bm25"}, "reranker is 'bm25', but none of the methods top-k, mmr takes it"),
+        ("naive(reranker=bm25)", {"reranker": "cosine"}, r"naive\(reranker=bm25\) takes it; leave it out, or"),
+        ("reorder(selector=top-k)", {"prefilter": 0.5}, "prefilter is 0.5, .*, or add one that does, such as corag"),
+        ("corag", {"summarizer": "lead"}, "summarizer is 'lead'"),
+        ("naive,upper", {"agent": "checkpoint"}, "agent is 'checkpoint'"),
+    ],
+)
+def test_a_setting_that_no_method_takes_is_refused(methods, given, message):
+    with pytest.raises(InputError, match=message):
+        EvaluateConfig(data="d", methods=methods, **given).check_used()
+
+
+@pytest.mark.parametrize(
+    ("methods", "given"),
+    [
+        ("top-k,naive", {"reranker": "bm25"}),
+        ("all", {"reranker": "bm25", "prefilter": 0.5, "agent": "none", "summarizer": "lead"}),
+        ("reorder(selector=corag)", {"agent": "none", "window": "windows"}),
+        ("naive(reranker=bm25),naive", {"reranker": "cosine"}),
+        ("top-k", {"unit": "sentence"}),
+        ("naive,upper", {"agent": "none"}),
+    ],
+)
+def test_a_setting_that_one_method_takes_is_not(methods, given):
+    EvaluateConfig(data="d", methods=methods, **given).check_used()
 
 
 def test_what_reorder_passes_on_is_offered_to_it(small_checkpoint):

@@ -134,11 +134,10 @@ def test_candidates_may_come_from_a_run(tmp_path, small_data, reader):
     ]
     run.write_text("".join(lines))
 
-    def labelled(**settings):
-        out = tmp_path / "labels.parquet"
-        return read_questions(label(config_of(small_data, out, splits="test", run=str(run), **settings)))[0]
+    def labelled(out):
+        return read_questions(label(config_of(small_data, tmp_path / out, splits="test", run=str(run))))[0]
 
-    first = labelled()[0]
+    first = labelled("labels.parquet")[0]
     # The scores of the run are no cosines; the agent's features are.
     texts = {row["id"]: f"{row['title']}\n{row['text']}" for row in DOCUMENTS}
     query, *vectors = corag.embedder().embed([first["question"], *(texts[one] for one in QUERIES[9]["candidates"][:3])])
@@ -146,7 +145,9 @@ def test_candidates_may_come_from_a_run(tmp_path, small_data, reader):
     assert first["num_candidates"] == 3
     # Labels of another run are other work.
     run.write_text("".join(lines[::3] + lines[1::3]))
-    assert labelled()[0]["num_candidates"] == 2
+    with pytest.raises(DataError, match="made with other settings, data or versions"):
+        labelled("labels.parquet")
+    assert labelled("others.parquet")[0]["num_candidates"] == 2
 
 
 COUNTERS = {
@@ -244,7 +245,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, small_data, reade
 
 
 @pytest.mark.slow
-def test_a_complete_table_is_not_made_again_unless_something_changed(tmp_path, reader, caplog):
+def test_a_complete_table_is_neither_made_again_nor_overwritten(tmp_path, reader, caplog):
     data, out = write_folder(tmp_path / "data"), tmp_path / "labels.parquet"
 
     def run(**settings):
@@ -257,9 +258,14 @@ def test_a_complete_table_is_not_made_again_unless_something_changed(tmp_path, r
     assert made
     assert run() == (False, first)
     assert "labels.parquet is complete already" in caplog.text
-    assert run(budget=30)[0]
-    assert run()[0]
+    content = out.read_bytes()
+    with pytest.raises(DataError, match="holds labels made with other settings, data or versions; choose"):
+        run(budget=30)
     write_folder(data, [*DOCUMENTS[:-1], DOCUMENTS[-1] | {"text": "Salt bread is made of other things."}])
+    with pytest.raises(DataError, match="or delete it to label anew"):
+        run()
+    assert out.read_bytes() == content
+    out.unlink()
     assert run()[0]
     assert not run()[0]
     out.write_bytes(out.read_bytes()[:100])
