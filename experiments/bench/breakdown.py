@@ -24,6 +24,7 @@ from corag.checks import check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
 from corag.index import ChunkIndex, Retrieval, update_index
+from corag.memory import forget
 from corag.models.vectors import vectors_by
 from corag.naming import PartName, Spelling, Spellings, parse, split_parts
 from corag.registry import RERANKERS, SELECTORS
@@ -146,7 +147,8 @@ class Chain:
     retrieval: Retrieval = "hybrid"
 
     def ask(self, question: str, timing: Timing) -> dict[str, float]:
-        """Return the seconds of each of `STEPS`; `read` is 0 without a reader."""
+        """Return the seconds of each of `STEPS`, all texts being new; `read` is 0 without a reader."""
+        forget()
         watch = Watch(timing.now, dict.fromkeys(("all", *STEPS), 0.0))
         if self.reranker is not None:
             self.reranker.watch = watch

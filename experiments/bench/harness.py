@@ -87,6 +87,15 @@ def peak_mb() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
+def memory_mb() -> float:
+    """Return the memory that this process has to itself now; the most that it ever had where that is not known."""
+    try:
+        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
+    except OSError:
+        return peak_mb()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private")) / 2**10
+
+
 def demo_chunks(max_tokens: int, content: demo.Demo | None = None) -> list[Chunk]:
     """Return the chunks of the demo corpus."""
     documents = (content or demo.load()).documents

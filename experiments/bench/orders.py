@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import corag
 import search
 from corag.errors import InputError, ModelError
+from corag.memory import forget
 from corag.naming import PartName, split_parts
 from corag.progress import counted
 from corag.selectors.problem import SelectionProblem
@@ -114,6 +115,7 @@ def _searches(reranker: Reranker, candidates: Sequence[Candidate], clock: Clock)
     now = CLOCKS[clock]
     own = (reranker.search_policy if isinstance(reranker, PolicyReranker) else None) or "bayesian"
     found: list[_Search] = []
+    forget()
     for policy in dict.fromkeys(("paper", own)):
         problem = SelectionProblem(QUESTION, candidates, corag.tokens(), BUDGET_TOKENS)
         config = search.SearchConfig(policy=policy, max_scored=MAX_SCORED)

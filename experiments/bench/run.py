@@ -15,7 +15,19 @@ from corag.models.runtime import Runtime, in_runtime
 from corag.naming import Spelling, Spellings, split_parts
 from corag.registry import RERANKERS, SELECTORS
 from corag.text.chunking import DEFAULT_BUDGET
-from experiments.bench import agent, breakdown, growth, orders, real, scoring, search, selectors, units
+from experiments.bench import (
+    agent,
+    breakdown,
+    growth,
+    latency,
+    orders,
+    real,
+    scoring,
+    search,
+    selectors,
+    throughput,
+    units,
+)
 from experiments.bench.harness import Clock, Timing
 from experiments.evaluation.methods import ALL
 from experiments.run.journal import versions, write_atomically
@@ -39,33 +51,50 @@ class BenchConfig(Runtime):
             sentences beside one with passages to choose from, part by part; some minutes. `breakdown`: where a
             question's time goes, from its embedding to the answer, by chunk size, selector and reranker. `growth`:
             retrieval and selection as the corpus grows, with memory and recall; a million chunks take half an hour.
+            `throughput`: many questions through a selector, beside the bare encoder on the same batches, with what the
+            caches save and the memory of the process. `latency`: the first selection of a warm process beside the bare
+            encoder, and `corag ask` stage by stage.
         rounds: Interleaved runs of each timed setting; the median counts. By default 51 for `search`, 3 for
-            `scoring`, `orders`, `units` and `breakdown`, 11 for `selectors` and `agent`, and 1 for `growth`.
+            `scoring`, `orders`, `units` and `breakdown`, 5 for `latency`, 11 for `selectors` and `agent`, and 1 for
+            `growth` and `throughput`.
         seeds: Sets of 60 problems on which policies are compared; `search` only.
-        questions: Questions asked with every setting; by default 2 for `scoring`, 10 for `breakdown` and 20 for
-            `growth`.
+        questions: Questions asked with every setting; by default 2 for `scoring`, 10 for `breakdown`, 20 for
+            `growth`, 100 for `latency` and 200 for `throughput`.
         queries: Questions that `select_many` gets at once; `scoring` only.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine; not for `search` and `real`,
             best with one thread.
         data: Folder of the data folders hotpotqa and 2wikimultihopqa, or squad, for `real` and `units`; by default
-            found by name. Data folder, by path or name, for `breakdown` and `growth`; by default the demo corpus.
+            found by name. Data folder, by path or name, for `breakdown`, `growth`, `latency`, and `throughput`, which
+            takes several, separated by commas; by default the demo corpus.
         model: Folder of a cross-encoder for `scoring` and `orders`; by default one of MiniLM's size with random weights
             in its head.
         rerankers: What `orders` and `breakdown` measure, separated by commas: names, folders, `name(key=value)`. For
             `orders` `all`, the default, stands for those that need no download and the cross-encoder, and others may be
             named beside it. By default `minilm-multihop,minilm-maxsim` for `breakdown`.
-        methods: Selectors, separated by commas; by default `top-k,naive,corag` for `breakdown`, and `top-k,corag` for
-            `growth`.
+        methods: Selectors, separated by commas; by default `top-k,naive,corag` for `breakdown`, `top-k,corag` for
+            `growth`, and `corag` with three rerankers for `latency` and `throughput`.
         chunk_tokens: Sizes of chunks; `breakdown` only.
         reader: Reader that answers; `breakdown` only.
-        budget: Token budget; `breakdown` and `growth` only.
+        budget: Token budget; `breakdown`, `growth` and `throughput` only.
         num_candidates: Chunks that the index offers; `breakdown` and `growth` only.
         sizes: Numbers of chunks; `growth` only.
-        indexes: Folder that keeps the indexes of `breakdown` and `growth`; by default `indexes` in `out`.
+        indexes: Folder that keeps the indexes of `breakdown`, `growth` and `latency`; by default `indexes` in `out`.
         out: Folder for `bench-<part>.json` and `bench-<part>.svg`.
     """
 
-    part: Literal["search", "scoring", "real", "selectors", "orders", "agent", "units", "breakdown", "growth"]
+    part: Literal[
+        "search",
+        "scoring",
+        "real",
+        "selectors",
+        "orders",
+        "agent",
+        "units",
+        "breakdown",
+        "growth",
+        "latency",
+        "throughput",
+    ]
     rounds: int | None = None
     seeds: int = 5
     questions: int | None = None
@@ -100,7 +129,7 @@ class BenchConfig(Runtime):
 
 PARTS: dict[str, Any] = {
     "search": search, "scoring": scoring, "real": real, "selectors": selectors, "orders": orders, "agent": agent,
-    "units": units, "breakdown": breakdown, "growth": growth,
+    "units": units, "breakdown": breakdown, "growth": growth, "latency": latency, "throughput": throughput,
 }  # fmt: skip
 """Each module has `bench_PART`, which returns `rows`, the lines of the table, and what the figure shows; the table's
 `COLUMNS` and `TITLE`, the default `ROUNDS`, and `plot`, which draws the figure."""
@@ -149,5 +178,7 @@ def _settings(config: BenchConfig, folder: Path) -> dict[str, Any]:
         "breakdown": chain
         | {"chunk_tokens": config.chunk_tokens, "rerankers": config.rerankers, "reader": config.reader},
         "growth": chain | {"sizes": config.sizes},
+        "latency": {name: chain[name] for name in ("data", "num_questions", "methods", "indexes")},
+        "throughput": {name: chain[name] for name in ("data", "num_questions", "methods", "budget")},
     }  # fmt: skip
     return {name: value for name, value in settings.get(config.part, {}).items() if value is not None}

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import search
+from corag.memory import forget
 from corag.models.minilm import TextEncoder, minilm_encoder
 from corag.progress import counted
 from corag.rerankers.evidence import parts
@@ -22,7 +23,6 @@ from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.selector import Corag
 from corag.text.data import DataFolder, Query
 from corag.text.documents import passage
-from corag.text.units import _pieces
 from corag.types import Candidate
 from experiments.bench.harness import Timing, Watch, finished, stacked_bars
 from experiments.run.drawing import new_figure
@@ -129,7 +129,7 @@ def _ask(
     select = watch.timed("cold", selector.select)
     choose = selector._choose_many
     problem, scorer = selector.problem, ranker.scorer
-    _pieces.cache_clear()
+    forget()
     with (
         _watching(watch, encoder),
         patch.object(selector, "problem", watch.timed("units", problem)),

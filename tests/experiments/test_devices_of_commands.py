@@ -1,4 +1,4 @@
-"""The four settings of the runtime: on every command that runs a model, and on the training of agents."""
+"""The settings of the runtime: on every command that runs a model, and on the training of agents."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from corag.models import runtime
 from corag.models.runtime import Runtime
 from corag.optional import load
 
-FLAGS = {"device", "precision", "trust_remote_code", "batch_tokens"}
+FLAGS = {"device", "precision", "trust_remote_code", "batch_tokens", "cache_mb"}
 WITHOUT_MODELS = {"report", "data-list", "data-get", "list", "doctor", "completion"}
 
 

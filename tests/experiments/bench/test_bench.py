@@ -9,10 +9,24 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError, InputError
+from corag import Candidate, Chunk
+from corag.errors import CoragError, DataError, InputError
 from corag.models.engine.replicas import Replicas
+from corag.models.minilm import minilm_encoder
 from corag.text.data import Query
-from experiments.bench import agent, breakdown, growth, orders, real, scoring, search, selectors, units
+from experiments.bench import (
+    agent,
+    breakdown,
+    growth,
+    latency,
+    orders,
+    real,
+    scoring,
+    search,
+    selectors,
+    throughput,
+    units,
+)
 from experiments.bench.harness import Timing, Watch
 from experiments.bench.run import BenchConfig, bench
 from tests.corag.worlds import HashReranker
@@ -54,11 +68,15 @@ def tiny(tmp_path, monkeypatch):
             "methods": "top-k,naive,corag(max_scored=3,reranker=bm25)", "questions": 1, "reader": "extractive",
         },
         "growth": {"data": str(tmp_path / "small"), "sizes": (1200,), "questions": 1, "methods": "top-k,naive"},
+        "throughput": {"data": str(tmp_path / "small"), "questions": 3, "methods": "top-k,naive"},
+        "latency": {"data": str(tmp_path / "small"), "questions": 2, "methods": "corag,top-k"},
     }  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["search", "agent", "selectors", "orders", "real", "units", "breakdown", "growth"])
+@pytest.mark.parametrize(
+    "part", ["search", "agent", "selectors", "orders", "real", "units", "breakdown", "growth", "latency", "throughput"]
+)
 def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, capsys):
     result = bench(BenchConfig(part, rounds=1, seeds=1, out=str(tmp_path), **tiny.get(part, {})))
     assert json.loads((tmp_path / f"bench-{part}.json").read_text()) == result
@@ -119,8 +137,25 @@ def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, caps
     if part == "growth":
         assert [(row["chunks"], row["method"]) for row in rows] == [(1200, "top-k"), (1200, "naive")]
         assert all(row["recall"] == 1 and row["peak_mb"] > 50 and row["disk_mb"] > 1 for row in rows)
+        assert all(row["build_s"] > 0 and row["peak_mb"] > row["index_mb"] > 0 < row["build_mb"] for row in rows)
         assert rows[1]["ratio"] == pytest.approx(rows[1]["ms"] / rows[0]["ms"])
         assert all(0 < row["select_ms"] < row["ms"] for row in rows)
+    if part == "throughput":
+        plain, naive = rows
+        assert "of_bare" not in plain and plain["per_s"] > 0
+        assert 0 < naive["of_bare"] == pytest.approx(naive["tokens_per_s"] / naive["bare_per_s"], rel=0.01)
+        assert 0 < naive["hit_rate"] < 1 and 0 < naive["cache_mb"] < naive["memory_mb"]
+        assert result["curve"][1]["questions"] == [naive["questions"]]
+        assert throughput._questions("", 2) == scoring.demo_questions()[:2]
+    if part == "latency":
+        stages = [row for row in rows if row["setting"].startswith("ask: ")]
+        assert [row["setting"].removeprefix("ask: ") for row in stages] == list(latency.ask.STAGES)
+        assert [row["setting"] for row in rows[:3]] == ["corag", "top-k", latency.ENCODER]
+        assert [row["times"] for row in rows] == [2] * 3 + [1] * (len(stages) + 1)
+        assert all(0 < row["p50_ms"] <= row["p95_ms"] for row in rows)
+        assert by_name["top-k"]["ratio"] < 1 == by_name[latency.ENCODER]["ratio"]
+        assert sum(row["ratio"] for row in stages) == pytest.approx(1)
+        assert sum(row["p50_ms"] for row in stages) == pytest.approx(by_name["ask"]["p50_ms"])
     if part == "real":
         assert all(0 < row["worst"] <= row["value"] <= 1 + 1e-6 for row in rows)
         assert all(row["total_share"] == pytest.approx(row["orders"] / row["feasible"]) for row in rows)
@@ -151,6 +186,27 @@ def test_an_index_of_made_chunks_is_built_once(tmp_path, monkeypatch):
     growth._build(tmp_path / "index", made, 20, quiet=True)
     monkeypatch.setattr(growth.ChunkIndex, "build", lambda *_, **__: pytest.fail("built again"))
     growth._build(tmp_path / "index", made, 20, quiet=True)
+
+
+def test_candidates_of_equal_length():
+    class Offered:
+        embedder_name = "minilm"
+
+        def retrieve(self, question, vector, number):
+            assert (question, vector.shape, number) == ("Which?", (384,), 20)
+            texts = ["one two three", " ".join(["word"] * 300)]
+            return [Candidate(Chunk(f"c{place}", text), 0.5) for place, text in enumerate(texts)]
+
+    encoder = minilm_encoder()
+    ((question, found),) = latency.first.equal_pools(Offered(), ["Which?"], encoder)
+    assert (question, [one.chunk.id for one in found]) == ("Which?", ["c0", "c1"])
+    assert [len(ids) for ids in encoder.tokenize([one.chunk.text for one in found]).ids] == [128, 128]
+    assert found[0].chunk.text.startswith("one two three word")
+
+
+def test_a_question_that_fails_says_why(tmp_path):
+    with pytest.raises(CoragError, match=r"corag ask failed: .*there is no index at"):
+        latency.ask.seconds_of_ask(tmp_path / "nowhere", ["Which?"], 1)
 
 
 def test_spread_questions_by_hand():
