@@ -150,7 +150,15 @@ def tried(number: int, figures: Figures) -> None:
         figures.counts[f"counted by {case.tokens.name}"] += 1
         figures.counts[f"chosen by {case.name}"] += 1
         figures.counts["empty" if not selection.chunks else "with chunks"] += 1
-        same_again(case, selection, rng.choice((0, 0, 1, 3, 4, 4, 4, 4, 4, 2 if rng.random() < 0.1 else 4)))
+        how = rng.choice((0, 0, 1, 3, 4, 4, 4, 4, 4, 2 if rng.random() < 0.1 else 4))
+        try:
+            same_again(case, selection, how)
+        except (ModelError, ScoringError) as error:
+            # Other candidates, or less room, ask a broken model for other values.
+            if how not in (1, 3):
+                raise
+            one_line(error)
+            figures.counts["refused once more"] += 1
     except Exception as error:  # noqa: BLE001  (whatever comes is a finding)
         exceeded = isinstance(error, BudgetError)
         figures.counts["budget exceeded" if exceeded else "broken"] += 1

@@ -261,7 +261,7 @@ PYTHON = {
     "counts below 0": (lambda: select(tokens=lambda text: -1), ["returned -1", "at least 0"]),
     "counts of a text": (lambda: select(tokens=lambda text: "many"), ["returned 'many'", "whole number"]),
     "counts of a fraction": (lambda: select(tokens=lambda text: 1.5), ["returned 1.5"]),
-    "another number of counts": (lambda: select(tokens=Counts(np.array([1]))), ["odd", "3"]),
+    "another number of counts": (lambda: select(tokens=Counts(np.array([1]))), ["odd", "2 texts"]),
     "counts that are none": (lambda: select(tokens=Counts(None)), ["odd"]),
     "counts in a table": (lambda: select(tokens=Counts(np.ones((3, 2), dtype=np.int64))), ["odd"]),
     "counts of NaN": (lambda: select(tokens=Counts(np.full(3, np.nan))), ["odd"]),

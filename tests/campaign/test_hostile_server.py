@@ -1,18 +1,21 @@
 """Servers that answer in every bad way: an answer or one clear error, soon, in little memory, and fit for the next."""
 
+import hashlib
+import re
 import resource
 import time
 
 import pytest
 
-from corag.errors import CoragError, InputError
+from corag.errors import CoragError, DataError, InputError
 from corag.models.chat import served_tokens
 from corag.models.chat.served_tokens import counting_server, ollama_tokens
 from corag.readers.chat import OllamaReader, OpenAIReader
 from corag.summarizers.chat import OllamaSummarizer
 from corag.text.visible import visible
 from corag.types import SummaryRequest
-from tests.campaign.hostile_server import GOOD, MODES, HostileServer
+from experiments.data.sources.fetch import from_web
+from tests.campaign.hostile_server import GOOD, MODES, HostileServer, whole
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +23,8 @@ LIMITS = {"timeout_s": 0.5, "max_reply_s": 0.5, "max_reply_mb": 4.0, "retries": 
 SOON_S = 10.0
 # The vocabulary of a model may have up to 128 MB.
 MOST_MB = 300
+CONTENT = b"What was asked for."
+MD5 = hashlib.md5(CONTENT).hexdigest()
 REQUEST = SummaryRequest(("A text.",), ("a",), 50)
 
 
@@ -92,3 +97,29 @@ def test_a_hostile_server(hostile, readers, calls, figure, mode):
     hostile.mode = GOOD
     for reader in readers:
         assert "Paris" in map(answer_of, [reader] * 5)
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if not re.search("endless|drop by drop|for ever", mode)])
+def test_a_hostile_server_of_files(hostile, monkeypatch, tmp_path, figure, mode):
+    import huggingface_hub.constants as constants
+    from huggingface_hub.utils import close_session
+
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.1)
+    # Between one try and the next.
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    hostile.mode = MODES[mode]
+    for md5 in ("", MD5):
+        try:
+            assert from_web(f"{hostile.host}/{md5}f.bin", md5, quiet=True).stat().st_size > 0 == len(md5)
+            figure("hostile files: taken as they came", 1)
+        except DataError as error:
+            assert "\n" not in str(error) and visible(str(error)) == str(error) and len(str(error)) < 1000
+            assert hostile.host in str(error)
+            figure("hostile files: one clear error", 1)
+    hostile.mode = whole(lambda path: CONTENT)
+    # A connection that the server has closed meanwhile is not taken up again.
+    close_session()
+    assert from_web(f"{hostile.host}/{MD5}f.bin", MD5, quiet=True).read_bytes() == CONTENT
+    assert not list(tmp_path.rglob(f"*{MD5}f.bin.part"))

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import yaml
 from safetensors import SafetensorError, safe_open
 
 from agent.training.fit import RESUME_FILE
 from corag.index import ChunkIndex
 from corag.text.data import DataFolder
+from experiments.agents.sweep import SUMMARY_FILE
 from tests.effort import CAMPAIGN
 from tests.experiments.labels.label_tables import tables
 from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder, write_labels
@@ -149,6 +151,45 @@ def test_train(tmp_path, figure):
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         weights = "checkpoint/model.safetensors"
         assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+def test_train_adapter(tmp_path, small_data, figure):
+    source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
+    training = {
+        "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
+        "tests": [{"source": source, "budgets": [48]}], "max_size": 2, "folds": 3,
+        "fit": {"hidden": 4, "epochs": 1, "members": 2},
+    }  # fmt: skip
+    config = tmp_path / "adapter.yaml"
+    config.write_text(yaml.safe_dump({"evidence": training}))
+    task = Task(
+        lambda folder: ["train-adapter", "--config", config, "--evidence.out", folder / "a"],
+        lambda folder: len(list(folder.glob("a/members/*/*.safetensors"))),
+        5,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        for name in ("model.safetensors", "config.json"):
+            found, expected = ((folder / "a" / "adapter" / name).read_bytes() for folder in (broken, whole))
+            assert found == expected
+
+
+def test_sweep(tmp_path, figure):
+    labels = write_labels(tmp_path / "labels.parquet")
+    settings = ["--base.training.logger", "none", "--base.training.epochs", 4, "--quiet", "true"]
+    vary = '{"training.margin": [0.5, 1.0]}'
+    task = Task(
+        lambda folder: ["sweep", "--base.labels", labels, "--base.out", folder / "s", "--vary", vary, *settings],
+        lambda folder: len(list(folder.glob("s/*/run.json"))),
+        6,
+    )
+    for broken, whole in task.broken_and_whole(tmp_path, figure):
+        found, expected = (
+            {path.relative_to(folder): path.read_bytes() for path in folder.rglob("model.safetensors")}
+            for folder in (broken, whole)
+        )
+        assert found == expected and len(found) == 6
+        runs = [untimed(json.loads((folder / "s" / SUMMARY_FILE).read_text())) for folder in (broken, whole)]
+        assert same(*runs)
 
 
 def test_evaluate(tmp_path, small_data, figure):

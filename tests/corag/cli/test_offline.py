@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from tests.experiments.worlds import save_small_agent, write_labels
+from tests.experiments.worlds import QUERIES, save_small_agent, write_folder, write_labels
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -78,10 +78,23 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     save_small_agent(tmp_path / "agent")
     write_labels(tmp_path / "labels.parquet")
     data = ["--data", str(small_data), "--quiet"]
+    many = write_folder(
+        tmp_path / "many",
+        queries=[{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)],
+    )
     labels = ["--labels", "labels.parquet", "--quiet"]
     grid = ["--rerankers", "bm25", "--iterations", "2"]
+    source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
+    adapter = {
+        "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
+        "tests": [{"source": source, "budgets": [48]}], "max_size": 2, "folds": 3,
+        "fit": {"hidden": 4, "epochs": 1, "members": 1},
+    }  # fmt: skip
+    (tmp_path / "adapter.yaml").write_text(json.dumps({"evidence": adapter}))
+    unanswered = write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
+    vary = ["--vary", '{"training.margin": [0.5, 1.0]}', "--seeds", "[0]"]
     commands = [
-        ["list"],
+        ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"], ["completion", "bash"],
         ["index", *data, "--out", "index", "--max_tokens", "24"],
         ["ask", "How deep is the lake?", "--index", "index"],
         ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
@@ -95,6 +108,10 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
             "evaluate", *data, "--methods", "top-k,corag,mmr,crag", "--out", "result.json",
             "--logger", "wandb", "--wandb.project", "mine", "--wandb.entity", "me", "--wandb.tags", "a,b",
         ],
+        ["sweep", "--base.labels", "labels.parquet", "--base.training.epochs", "2", "--base.out", "swept", *vary],
+        ["train-adapter", "--config", "adapter.yaml"],
+        ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, text > top-k(k=1)", "--out", "tuned"],
+        ["references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
         ["report", "--results", "result.json", "--out", "report.html"],
         ["bench", "search", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip
@@ -104,4 +121,4 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     assert list((tmp_path / "trained" / "wandb").glob("offline-run-*"))
     assert list((tmp_path / "result.log").rglob("offline-run-*"))
     # W&B itself says nothing; how to send each run is said once.
-    assert "wandb:" not in done.stderr and done.stderr.count("W&B") == 2
+    assert "wandb:" not in done.stderr and done.stderr.count("W&B") == 5
