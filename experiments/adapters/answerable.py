@@ -183,6 +183,8 @@ def fit(rows: Sequence[dict[str, Any]]) -> Answerable:
     x = np.array([[getattr(_signals(row), name) for name in names] for row in learned])
     y = np.array([row["variant"] == "answerable" for row in learned])
     mean, spread = x.mean(axis=0), x.std(axis=0)
+    # A signal that is the same everywhere tells nothing.
+    spread[spread == 0] = 1
     found = LogisticRegression(C=10, class_weight="balanced").fit((x - mean) / spread, y)
     weights = found.coef_[0] / spread
     rounded = dict(zip(names, np.round(weights, 4).tolist(), strict=True))

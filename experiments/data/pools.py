@@ -21,7 +21,7 @@ from corag.index.search import check_retrieval
 from corag.models.minilm import cache_folder
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25
-from corag.selectors.raptor.corpus import tree_file
+from corag.selectors.raptor.place import tree_file
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage

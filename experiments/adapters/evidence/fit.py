@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from corag.models.engine.engine import Float32
 from corag.rerankers.evidence.hypotheses import Sets, features, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
@@ -55,8 +56,8 @@ class Table:
 
     example: Example
     num_true: int
-    features: NDArray[np.float32]  # [H, F]
-    corrections: NDArray[np.float32]  # [H]
+    features: Float32  # [H, F]
+    corrections: Float32  # [H]
 
 
 def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | None:
@@ -66,8 +67,8 @@ def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | 
         return None
     rng = np.random.default_rng(int.from_bytes(hashlib.sha256(example.id.encode()).digest()[:8], "big"))
     num_candidates = len(example.signals.singles)
-    true: list[FloatArray] = []
-    others: list[FloatArray] = []
+    true: list[Float32] = []
+    others: list[Float32] = []
     corrections = [np.zeros(len(golds))]
     for size in range(1, min(max_size, num_candidates) + 1):
         of_size = [gold for gold in golds if len(gold) == size]
@@ -77,8 +78,7 @@ def tabulate(example: Example, max_size: int, settings: FitSettings) -> Table | 
         if total:
             others.append(features(example.signals, sets))
             corrections.append(np.full(len(sets), np.log(total / len(sets))))
-    rows = np.concatenate([*true, *others]).astype(np.float32)
-    return Table(example, len(golds), rows, np.concatenate(corrections).astype(np.float32))
+    return Table(example, len(golds), np.concatenate([*true, *others]), np.concatenate(corrections).astype(np.float32))
 
 
 def _other_sets(

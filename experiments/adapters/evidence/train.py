@@ -156,6 +156,11 @@ def _fitted(config: EvidenceTraining, training: Training, tracker: Logger | None
         return ensemble
 
     folds = np.array([_fold(pooled.id, config) for pooled, _ in training])
+    if len(set(folds.tolist())) == 1:
+        raise DataError(
+            f"the {len(folds)} questions to learn from all fall into one of {config.folds} folds; give more questions, "
+            "or raise folds"
+        )
     predicted: dict[int, Hypotheses] = {}
     members: list[Ensemble] = []
     with progress("fit", quiet=config.quiet) as told:
@@ -209,8 +214,8 @@ def _training_questions(config: EvidenceTraining, encoder: TextEncoder, rarity: 
 def _signals(
     config: EvidenceTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
 ) -> Signals:
-    passages = read.of_chunks(chunks)
-    known = places(question, chunks, passages, read.sources(chunks)) if config.units else None
+    passages, sources = read.with_sources(chunks)
+    known = places(question, chunks, passages, sources) if config.units else None
     return signals(question, passages, with_pairs=config.max_size > 1, places=known)
 
 

@@ -251,6 +251,9 @@ def _transfer(
                 # Nothing is left to fetch: the last run was stopped after the last byte.
                 if not begun or error.response.status_code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     raise
+        if not part.stat().st_size and size != 0:
+            part.unlink()
+            raise UnfetchedError(f"{url} cannot be fetched: the server sent an empty file", remote)
         if difference := checksum.difference(part):
             part.unlink()
             raise DataError(

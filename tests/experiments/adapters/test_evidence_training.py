@@ -213,7 +213,7 @@ def test_without_hidden_units_the_network_is_linear():
     assert ensemble.hidden.shape == (1, 0, len(mean))
     rows = np.random.default_rng(0).normal(size=(3, len(mean))) * scale + mean
     expected = np.clip((rows - mean) / scale, -8, 8) @ ensemble.linear[0] + ensemble.bias[0]
-    np.testing.assert_allclose(ensemble(rows), expected)
+    np.testing.assert_allclose(ensemble(rows), expected, rtol=1e-5, atol=1e-6)  # in single precision
 
 
 def test_a_table_stands_for_all_sets():
@@ -388,6 +388,13 @@ def test_evidence_larger_than_any_hypothesis_cannot_be_learnt(config, monkeypatc
     source = replace(config.sources[0], unanswerable=0.0)
     with pytest.raises(DataError, match="at most 1 passages"):
         training.train_evidence(replace(config, max_size=1, sources=(source,)))
+
+
+def test_questions_that_all_fall_into_one_fold_are_refused(config, monkeypatch):
+    monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
+    source = replace(config.sources[0], unanswerable=0.0, limit=1)
+    with pytest.raises(DataError, match="the 1 questions to learn from all fall into one of 2 folds; give more"):
+        training.train_evidence(replace(config, sources=(source,)))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)

@@ -1,8 +1,14 @@
 import json
 
+import numpy as np
 import pytest
 
+import corag
+from experiments.labels.table import questions_path, read_questions
 from experiments.protocol.sealed import main, read_register
+from experiments.routing import prepare as prepare_module
+from experiments.routing.arrays import times_path
+from experiments.routing.prepare import main as prepare
 from experiments.tune.label import main as label
 from experiments.tune.table import read_labels
 from tests.experiments.worlds import QUERIES, write_folder
@@ -89,3 +95,28 @@ def test_the_register_is_one_json_object_a_line(sealed, tmp_path):
     sealed("--why", "with\na line break")
     [line] = (tmp_path / "register").read_text().splitlines()
     assert json.loads(line)["why"] == "with\na line break"
+
+
+def test_what_a_router_needs_stands_beside_the_labels_and_is_made_once(world, tmp_path, capsys, monkeypatch):
+    configurations = ["naive(reranker=bm25)", "text > top-k(k=2)"]
+    labelled(world, tmp_path, "--configurations", ", ".join(configurations), "--training", "2", "--choosing", "1")
+    flags = ["--labels", str(tmp_path / "labels"), *world[:2], "--timed", "1", "--quiet", "true"]
+    assert prepare(flags) == 0
+    rows, metadata = read_questions(tmp_path / "labels")
+    assert {row["query"] for row in rows} == {row["query"] for row in read_labels(tmp_path / "labels")}
+    asked = {query["id"]: query["question"] for query in QUERIES}
+    for row in rows:
+        [vector] = corag.embedder().embed([asked[row["query"]]])
+        np.testing.assert_allclose(row["query_vector"], vector, atol=1e-3)
+        assert 0 < np.linalg.norm(row["candidates_vector"]) <= 1
+    seconds = json.loads(times_path(tmp_path / "labels").read_text())["island"]
+    # What retrieves by itself is not timed with the others.
+    assert seconds.keys() == {"naive(reranker=bm25)"} and seconds["naive(reranker=bm25)"] > 0
+    before = questions_path(tmp_path / "labels").read_bytes()
+    monkeypatch.setattr(prepare_module, "embedded", None)  # whoever embeds again fails
+    assert prepare(flags) == 0
+    assert questions_path(tmp_path / "labels").read_bytes() == before and metadata["embedder"] == "minilm"
+    write_folder(tmp_path / "island", queries=QUERIES[:1])
+    capsys.readouterr()
+    assert prepare(flags) == 2
+    assert "of 'island', which" in capsys.readouterr().err
