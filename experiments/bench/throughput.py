@@ -124,7 +124,6 @@ def _measured(name: str, asked: Asked, budget: int, timing: Timing) -> tuple[dic
     assert isinstance(selector, BudgetedSelector)
     next(selector.select_each(asked, budget))  # loads and compiles
     forget()
-    before = {use.kind: use for use in usage()}
     seconds = bare = tokens = 0.0
     curve: dict[str, list[float]] = {"questions": [], "mb": []}
     for block in counted("blocks", list(_blocks(asked, selector.queries_at_once))):
@@ -145,9 +144,8 @@ def _measured(name: str, asked: Asked, budget: int, timing: Timing) -> tuple[dic
     for _ in selector.select_each(again, budget):
         pass
     known = timing.now() - started
-    uses = [use for use in usage() if use.found + use.missing > 0]
-    found = sum(use.found - (before[use.kind].found if use.kind in before else 0) for use in uses)
-    missing = sum(use.missing - (before[use.kind].missing if use.kind in before else 0) for use in uses)
+    uses = usage()
+    found, missing = sum(use.found for use in uses), sum(use.missing for use in uses)
     row = {
         "setting": name,
         "questions": len(asked),

@@ -182,7 +182,8 @@ def test_use_is_counted():
     assert all(use.kind for use in usage())
     forget()
     assert (memory.get("abc"), network.get("a")) == ({}, {"a": "A"})
-    assert [(use.entries, use.nbytes, use.found) for use in store.uses()] == [(0, 0, 2)]
+    [use] = store.uses()
+    assert (use.found, use.missing, use.entries, use.nbytes) == (0, 3, 0, 0)
 
 
 @pytest.mark.slow
