@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval, Where
+from corag.index.states import stored_states
 from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
@@ -230,7 +231,8 @@ def ask(
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
-    with recording() as models:
+    known = stored_states(source) if isinstance(source, ChunkIndex) else nullcontext()
+    with recording() as models, known:
         if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):
                 vector = vectors_by(embedding, [question])[0]

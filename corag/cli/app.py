@@ -64,6 +64,7 @@ def run(config: AppConfig) -> None:
     import webbrowser
 
     from corag.cli.console import say, stderr
+    from corag.index.states import stored_states
     from corag.optional import require
 
     uvicorn = require("uvicorn", "app")
@@ -80,7 +81,8 @@ def run(config: AppConfig) -> None:
         server = uvicorn.Server(
             uvicorn.Config(make_app(workbench, host=config.host), log_level="warning", access_log=False, ws="none")
         )
-        with contextlib.suppress(KeyboardInterrupt):
+        states = contextlib.nullcontext() if config.index is None else stored_states(config.index)
+        with states, contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[sock])
 
 

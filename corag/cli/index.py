@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from corag.cli.console import progress, say, stderr
-from corag.cli.show import show_tree, show_update
+from corag.cli.show import show_states, show_tree, show_update
 from corag.models.cluster import ClusterEmbedder, ClusterSettings, cluster_workers, embedding_by
 from corag.models.cluster import Engine as Engine
 from corag.models.runtime import Runtime, in_runtime
@@ -37,6 +37,9 @@ class IndexConfig(Runtime, ClusterSettings):
             up to date. It can be stopped, and goes on where it stopped.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
         summary_tokens: Most tokens of a summary in the tree.
+        states: Keep the token states of all chunks beside the index, so that a question need not wait for the shipped
+            rerankers to read its candidates; 768 bytes a token. Once made they are kept up to date; to be rid of them,
+            delete states.sqlite.
         quiet: Show no progress.
     """
 
@@ -51,6 +54,7 @@ class IndexConfig(Runtime, ClusterSettings):
     tree: bool = False
     tree_summarizer: Spelling = "extractive"
     summary_tokens: int = 100
+    states: bool = False
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -63,6 +67,7 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
+    from corag.index.states import has_states, update_states
     from corag.registry import SUMMARIZERS
     from corag.selectors.raptor.build import RaptorConfig
     from corag.selectors.raptor.corpus import is_current, update_tree
@@ -88,6 +93,9 @@ def run(config: IndexConfig) -> None:
         show_tree(tree, built=built)
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
+    if config.states or has_states(config.out):
+        with progress("states", quiet=config.quiet) as report:
+            show_states(update_states(update.index, report=report))
     say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
 
 

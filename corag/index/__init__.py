@@ -10,6 +10,12 @@ from corag.index.where import Where as Where
 if typing.TYPE_CHECKING:
     from corag.index.build import IndexUpdate as IndexUpdate
     from corag.index.build import update_index as update_index
+    from corag.index.states import stored_states as stored_states
 
-# Reading documents takes longer to import than an index takes to open.
-__getattr__, __dir__ = optional.lazily(__name__, dict.fromkeys(("IndexUpdate", "update_index"), "corag.index.build"))
+_LATER = {
+    "IndexUpdate": "corag.index.build",
+    "update_index": "corag.index.build",
+    "stored_states": "corag.index.states",
+}
+# Reading documents, and models, take longer to import than an index takes to open.
+__getattr__, __dir__ = optional.lazily(__name__, _LATER)

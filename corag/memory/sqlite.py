@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -56,6 +56,16 @@ class SQLiteTable:
         """Add entries, all or none of them; the value of a key that is there stays."""
         with self._connection() as connection, connection:
             connection.executemany(f'INSERT OR IGNORE INTO "{self._kind}" VALUES (?, ?)', entries.items())
+
+    def keys(self) -> set[bytes]:
+        """Return all keys."""
+        with self._connection() as connection:
+            return {key for (key,) in connection.execute(f'SELECT key FROM "{self._kind}"')}
+
+    def delete(self, keys: Iterable[bytes]) -> None:
+        """Delete entries, all or none of them."""
+        with self._connection() as connection, connection:
+            connection.executemany(f'DELETE FROM "{self._kind}" WHERE key = ?', ((key,) for key in keys))
 
     def unusable(self, reason: str) -> DataError:
         """Return the error for a file that cannot be used."""

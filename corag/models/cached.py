@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
@@ -17,6 +16,7 @@ from corag.memory import Codec, Memory, Store, megabytes, shared_store
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
 from corag.models.runtime import current, holding
+from corag.models.states import states_key
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
 from corag.registry import embedder as make_embedder
@@ -141,7 +141,7 @@ class CachedEncoder:
 
     def states(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return the last layer of each text, special tokens included, one read-only `[length + 2, 384]` per text."""
-        keys = [hashlib.sha256(row.astype("<i8").tobytes()).digest() for row in ids]
+        keys = list(map(states_key, ids))
         rows = dict(zip(keys, ids, strict=True))
         tokens_run, seconds_run = 0, 0.0
 

@@ -27,6 +27,7 @@ from corag.models.engine.engine import Engine, Float32, Forward, Source, quiet
 from corag.models.engine.openvino import cache_folder as cache_folder
 from corag.models.engine.replicas import Replicas
 from corag.models.runtime import Backend, Place, Precision, place
+from corag.models.states import STATES
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
 from corag.text.tokens.files import MINILM_FOLDER
@@ -91,7 +92,8 @@ class TextEncoder(Protocol):
 class MiniLMEncoder:
     """The encoder: texts to token ids, token ids to sentence and token embeddings.
 
-    Obtain it from `minilm_encoder`, which loads the model once per process and place.
+    Obtain it from `minilm_encoder`, which loads the model once per process and place. What `corag.models.states` has
+    stored does not run through the model again.
 
     Attributes:
         place: Where and how it runs.
@@ -124,8 +126,11 @@ class MiniLMEncoder:
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, DIMENSION]`."""
         vectors = np.zeros((len(ids), DIMENSION), dtype=np.float32)
-        for batch in self._engine.run(_framed(ids), reduction="mean"):
-            vectors[batch.rows] = batch.output
+        known, new = _stored(ids)
+        for row, states in known.items():
+            vectors[row] = states.mean(axis=0)
+        for batch in self._engine.run(_framed([ids[row] for row in new]), reduction="mean"):
+            vectors[new[batch.rows]] = batch.output
         return unit(vectors)
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
@@ -138,11 +143,19 @@ class MiniLMEncoder:
 
     def _each(self, ids: Sequence[NDArray[np.int64]], read: Callable[[Float32], Float32]) -> list[Float32]:
         """Return what is read from the states of each text, special tokens included."""
-        found: dict[int, Float32] = {}
-        for batch in self._engine.run(_framed(ids)):
-            for row, states in zip(batch.rows.tolist(), batch.output, strict=True):
+        known, new = _stored(ids)
+        found = {row: read(states) for row, states in known.items()}
+        for batch in self._engine.run(_framed([ids[row] for row in new])):
+            for row, states in zip(new[batch.rows].tolist(), batch.output, strict=True):
                 found[row] = read(states[: len(ids[row]) + 2])
         return [found[row] for row in range(len(ids))]
+
+
+def _stored(ids: Sequence[NDArray[np.int64]]) -> tuple[dict[int, Float32], NDArray[np.intp]]:
+    """Return states that are stored, by row, and the other rows."""
+    stored = STATES.get()
+    known = {} if stored is None else stored.get(ids)
+    return known, np.array([row for row in range(len(ids)) if row not in known], dtype=np.intp)
 
 
 def _framed(ids: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:

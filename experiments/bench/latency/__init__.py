@@ -48,9 +48,9 @@ def bench_latency(
         indexes: Folder that keeps the index, which is brought up to date.
 
     Returns:
-        `rows`: 50th and 95th percentile, in ms, of each selector, of the encoder alone on the same candidates, of each
-        stage of `corag ask` and of all of it. `ratio` is the median of a selector over that of the encoder, and the
-        mean share of a stage.
+        `rows`: 50th and 95th percentile, in ms, of each selector, without and with stored token states, of the encoder
+        alone on the same candidates, of each stage of `corag ask` and of all of it. `ratio` is the median of a selector
+        over that of the encoder, and the mean share of a stage.
     """
     folder = data_folder(data, Path(indexes))
     place = Path(indexes) / f"{folder.path.resolve().name}-{NUM_TOKENS}"

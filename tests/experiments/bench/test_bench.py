@@ -150,8 +150,9 @@ def test_a_part_prints_a_table_and_writes_its_figures(part, tiny, tmp_path, caps
     if part == "latency":
         stages = [row for row in rows if row["setting"].startswith("ask: ")]
         assert [row["setting"].removeprefix("ask: ") for row in stages] == list(latency.ask.STAGES)
-        assert [row["setting"] for row in rows[:3]] == ["corag", "top-k", latency.ENCODER]
-        assert [row["times"] for row in rows] == [2] * 3 + [1] * (len(stages) + 1)
+        methods = [f"{method}{states}" for method in ("corag", "top-k") for states in ("", latency.first.STORED)]
+        assert [row["setting"] for row in rows[:5]] == [*methods, latency.ENCODER]
+        assert [row["times"] for row in rows] == [2] * 5 + [1] * (len(stages) + 1)
         assert all(0 < row["p50_ms"] <= row["p95_ms"] for row in rows)
         assert by_name["top-k"]["ratio"] < 1 == by_name[latency.ENCODER]["ratio"]
         assert sum(row["ratio"] for row in stages) == pytest.approx(1)
