@@ -67,11 +67,13 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.index.states import has_states, update_states
+    from corag.index.states import has_states, states_file, update_states
     from corag.registry import SUMMARIZERS
     from corag.selectors.raptor.build import RaptorConfig
     from corag.selectors.raptor.corpus import is_current, update_tree
 
+    if config.states:
+        states_file(config.out)  # refuses object storage before any work
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     settings = RaptorConfig(summary_tokens=config.summary_tokens)
     summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None

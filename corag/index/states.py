@@ -15,7 +15,7 @@ from corag.errors import DataError, InputError
 from corag.index.lock import index_lock
 from corag.index.search import ChunkIndex
 from corag.index.store import local_folder
-from corag.models.minilm import NAME_ON_HUB, minilm_encoder, weights_sha256
+from corag.models.minilm import DIMENSION, NAME_ON_HUB, minilm_encoder, weights_sha256
 from corag.models.states import STATES, StoredStates, states_key
 from corag.optional import warn_once
 
@@ -38,9 +38,17 @@ class StatesUpdate:
     nbytes: int
 
 
+def states_file(uri: str | Path) -> Path:
+    """Return where the token states of an index lie, or would lie; `InputError` for an index on object storage."""
+    folder = local_folder(uri)
+    if folder is None:
+        raise InputError(f"the index at {uri} is on object storage; token states need one in a local folder")
+    return folder / _FILE
+
+
 def has_states(uri: str | Path) -> bool:
     """Return whether token states are kept beside an index."""
-    return (path := _path(uri)) is not None and path.is_file()
+    return local_folder(uri) is not None and states_file(uri).is_file()
 
 
 @contextmanager
@@ -72,8 +80,7 @@ def update_states(index: ChunkIndex, *, report: Callable[[int, int], None] | Non
         InputError: The index lies on object storage.
         DataError: The file cannot be used.
     """
-    if (path := _path(index.uri)) is None:
-        raise InputError(f"the index at {index.uri} is on object storage; token states need one in a local folder")
+    path = states_file(index.uri)
     encoder = minilm_encoder(role="reranker")
     wanted: set[bytes] = set()
     num_encoded = num_done = 0
@@ -94,12 +101,5 @@ def update_states(index: ChunkIndex, *, report: Callable[[int, int], None] | Non
         return StatesUpdate(len(wanted), num_encoded, path.stat().st_size)
 
 
-def _path(uri: str | Path) -> Path | None:
-    folder = local_folder(uri)
-    return None if folder is None else folder / _FILE
-
-
 def _open(uri: str | Path) -> StoredStates:
-    path = _path(uri)
-    assert path is not None
-    return StoredStates(path, f"{NAME_ON_HUB} {weights_sha256()}")
+    return StoredStates(states_file(uri), f"{NAME_ON_HUB} {weights_sha256()}", DIMENSION)

@@ -1,6 +1,6 @@
 """Token states that were computed before, read from a file in place of a pass of the encoder.
 
-    with STATES.set(StoredStates(path, model)):
+    with STATES.set(StoredStates(path, model, width)):
         encoder.states(ids)  # runs the model for those texts only that the file does not know
 
 They are stored in half precision, 768 bytes a token, so values that rest on them differ in the fourth digit.
@@ -28,12 +28,14 @@ class StoredStates:
     Args:
         path: SQLite file, made when missing.
         model: Names the model; states of another one, or of other weights, are not seen.
+        width: Numbers of a token's state.
 
     Raises:
         DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
     """
 
-    def __init__(self, path: Path, model: str) -> None:
+    def __init__(self, path: Path, model: str, width: int) -> None:
+        self._width = width
         self._table = SQLiteTable(path, f"states of {model}")
 
     def get(self, ids: Sequence[NDArray[np.int64]]) -> dict[int, Float32]:
@@ -57,7 +59,7 @@ class StoredStates:
 
     def _decoded(self, data: bytes, num_tokens: int) -> Float32:
         try:
-            return np.frombuffer(data, _STORED).reshape(num_tokens + 2, -1).astype(np.float32)
+            return np.frombuffer(data, _STORED).reshape(num_tokens + 2, self._width).astype(np.float32)
         except ValueError as error:
             raise self._table.unusable(f"it holds a damaged value ({error})") from error
 

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from corag.index import ChunkIndex
 from corag.memory import forget
-from corag.models.minilm import MiniLMEncoder
+from corag.models.minilm import DIMENSION, MiniLMEncoder
 from corag.models.states import STATES, StoredStates
 from corag.models.vectors import vectors_by
 from corag.progress import counted
@@ -54,7 +54,7 @@ def first_selections(
     names = [f"{method}{states}" for method in selectors for states in ("", STORED)]
     seconds: dict[str, list[float]] = {name: [] for name in (*names, ENCODER)}
     with TemporaryDirectory() as folder:
-        stored = StoredStates(Path(folder) / "states.sqlite", "encoder")
+        stored = StoredStates(Path(folder) / "states.sqlite", "encoder", DIMENSION)
         # The first question loads and compiles, and does not count.
         for number, (question, candidates) in enumerate(counted("first selections", [*asked[:1], *asked])):
             ids = encoder.tokenize([candidate.chunk.text for candidate in candidates]).ids

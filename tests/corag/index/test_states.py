@@ -9,7 +9,7 @@ import corag.index.states as keeping
 from corag.cli.main import main
 from corag.errors import InputError
 from corag.index import ChunkIndex, stored_states
-from corag.index.states import has_states, update_states
+from corag.index.states import has_states, states_file, update_states
 from corag.memory import forget
 from corag.models.engine.engine import Engine
 from corag.models.minilm import minilm_encoder
@@ -101,7 +101,7 @@ def test_a_block_of_ones_own(index, monkeypatch):
 
 
 def test_a_file_of_another_kind_is_left_alone(index, caplog):
-    place = keeping._path(index.uri)
+    place = states_file(index.uri)
     place.write_text("no database, but long enough to be taken for one" * 99)
     reply = corag.ask(QUESTION, index, reader=Silent(), budget_tokens=64)
     assert reply.selection.chunks

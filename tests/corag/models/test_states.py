@@ -24,7 +24,7 @@ def made(num_tokens: int, seed: int) -> np.ndarray:
 
 @pytest.fixture
 def stored(tmp_path):
-    return StoredStates(tmp_path / "states.sqlite", "made")
+    return StoredStates(tmp_path / "states.sqlite", "made", DIMENSION)
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def ids(encoder):
 
 @given(st.sets(st.integers(0, len(TEXTS) - 1)))
 def test_what_is_stored_is_read_and_the_rest_encoded(encoder, ids, tmp_path_factory, known):
-    stored = StoredStates(tmp_path_factory.mktemp("states") / "states.sqlite", "made")
+    stored = StoredStates(tmp_path_factory.mktemp("states") / "states.sqlite", "made", DIMENSION)
     states = {row: made(len(ids[row]), len(ids[row])) for row in known}
     stored.put([ids[row] for row in known], list(states.values()))
     # Equal texts have equal states.
@@ -71,7 +71,7 @@ def test_nothing_runs_for_what_is_stored(encoder, ids, stored, monkeypatch):
 
 def test_states_of_another_model_are_not_seen(ids, stored):
     stored.put(ids[:1], [made(0, 0)])
-    other = StoredStates(stored._table.path, "another")
+    other = StoredStates(stored._table.path, "another", DIMENSION)
     assert set(stored.get(ids)) == {0} and other.get(ids) == {} and other.keys() == set()
 
 
@@ -82,7 +82,8 @@ def test_what_is_deleted_is_gone(ids, stored):
     assert set(stored.get(ids)) == {0, 2}
 
 
-def test_a_damaged_value_is_one_clear_error(ids, stored):
-    SQLiteTable(stored._table.path, "states of made").put({states_key(ids[2]): b"odd"})
+@pytest.mark.parametrize("data", [b"odd", b"", b"a few" * 2])
+def test_a_damaged_value_is_one_clear_error(ids, stored, data):
+    SQLiteTable(stored._table.path, "states of made").put({states_key(ids[2]): data})
     with pytest.raises(DataError, match=r"states\.sqlite cannot be used: it holds a damaged value .* delete it"):
         stored.get(ids)
