@@ -39,7 +39,7 @@ class IndexConfig(Runtime, ClusterSettings):
         summary_tokens: Most tokens of a summary in the tree.
         states: Keep the token states of all chunks beside the index, so that a question need not wait for the shipped
             rerankers to read its candidates; 768 bytes a token. Once made they are kept up to date; to be rid of them,
-            delete states.sqlite.
+            delete states.sqlite in the index's folder.
         quiet: Show no progress.
     """
 

@@ -55,7 +55,7 @@ def has_states(uri: str | Path) -> bool:
 def stored_states(index: ChunkIndex | str | Path) -> Iterator[None]:
     """Let MiniLM encoders inside the block read the states kept beside an index; without such, they run as ever.
 
-    `corag.ask` does so by itself.
+    `corag.ask` does so by itself. A file that cannot be used is left alone, with a warning.
     """
     uri = index.uri if isinstance(index, ChunkIndex) else index
     try:

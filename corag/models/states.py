@@ -3,7 +3,8 @@
     with STATES.set(StoredStates(path, model, width)):
         encoder.states(ids)  # runs the model for those texts only that the file does not know
 
-They are stored in half precision, 768 bytes a token, which changes values that rest on them by at most 1e-4.
+They are stored in half precision, 768 bytes a token, which changed values that rest on them by less than 1e-4
+on 120 questions.
 """
 
 from __future__ import annotations
