@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory import Codec, Memory, Store, megabytes, shared_store
+from corag.memory import LRU, Capacity, DiskStore, megabytes, shared_capacity
 from corag.models.engine.engine import Float32
 from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
 from corag.models.runtime import current, holding
@@ -23,9 +23,9 @@ from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
 
-def room(cache_mb: float | None) -> int | Store:
+def room(cache_mb: float | None) -> int | Capacity:
     """Return how much a part keeps: megabytes of its own, or by default what `corag.runtime` lets all parts keep."""
-    return shared_store(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
+    return shared_capacity(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
 
 
 class CachedEmbedder:
@@ -45,7 +45,7 @@ class CachedEmbedder:
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: Memory[str, FloatArray] = Memory(room(cache_mb), kind="vectors")
+        self._vectors: LRU[str, FloatArray] = LRU(room(cache_mb), kind="vectors")
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -130,9 +130,8 @@ class CachedEncoder:
         on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.place.kind == "cpu"
         self._batch = 1 if batch is None and on_cpu else batch
         self._dtype = np.dtype("<f4" if path is None else "<f2")
-        self._states: Memory[bytes, tuple[NDArray[np.floating], float]] = Memory(
-            room(cache_mb), kind="states", path=path, codec=_STATES
-        )
+        self._states: LRU[bytes, tuple[NDArray[np.floating], float]] = LRU(room(cache_mb), kind="states")
+        self._file = None if path is None else DiskStore(path, "states")
         self.counts = EncoderCounts()
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
@@ -154,7 +153,7 @@ class CachedEncoder:
             seconds_run += seconds
             return [(states.astype(self._dtype, copy=False), seconds / len(found)) for states in found]
 
-        found = self._states.get_many(keys, run, self._batch)
+        found = self._states.get_many(keys, partial(self._through_file, run=run), self._batch)
         self.counts = EncoderCounts(
             self.counts.tokens_asked + sum(len(states) for states, _ in found),
             self.counts.tokens_run + tokens_run,
@@ -165,6 +164,18 @@ class CachedEncoder:
         for states in asked:
             states.flags.writeable = False
         return asked
+
+    def _through_file(
+        self, keys: list[bytes], run: Callable[[list[bytes]], list[tuple[NDArray[np.floating], float]]]
+    ) -> list[tuple[NDArray[np.floating], float]]:
+        """Return the states of texts that are not in RAM."""
+        if self._file is None:
+            return run(keys)
+        stored = self._file.get_many(keys, lambda new: map(_encode_states, run(new)))
+        try:
+            return list(map(_decode_states, stored))
+        except (ValueError, struct.error) as error:
+            raise self._file.damaged(f"a value in it is damaged ({error})") from error
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return unit vectors of every token in its context, one `[length, 384]` per text."""
@@ -185,7 +196,7 @@ class CachedTokenEmbeddings:
 
     def __init__(self, encoder: TextEncoder, cache_mb: float | None = None) -> None:
         self._encoder = encoder
-        self._cache: Memory[str, tuple[Float32, bool]] = Memory(room(cache_mb), kind="token embeddings", owner=encoder)
+        self._cache: LRU[str, tuple[Float32, bool]] = LRU(room(cache_mb), kind="token embeddings", owner=encoder)
 
     def __call__(self, texts: Sequence[str]) -> tuple[list[Float32], NDArray[np.bool_]]:
         """Return unit vectors of the tokens of each text, `[tokens, d]`, and which texts were cut, `[len(texts)]`."""
@@ -209,6 +220,3 @@ def _encode_states(entry: tuple[NDArray[np.floating], float]) -> bytes:
 def _decode_states(data: bytes) -> tuple[NDArray[np.floating], float]:
     states = np.frombuffer(data, dtype="<f2", offset=8).reshape(-1, DIMENSION)
     return states, struct.unpack_from("<d", data)[0]
-
-
-_STATES = Codec("states", _encode_states, _decode_states)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.ambient import Ambient
-from corag.memory.sqlite import SQLiteTable
+from corag.memory import DiskStore
 from corag.models.engine.engine import Float32
 
 _STORED = np.dtype("<f2")
@@ -37,7 +37,7 @@ class StoredStates:
 
     def __init__(self, path: Path, model: str, width: int) -> None:
         self._width = width
-        self._table = SQLiteTable(path, f"states of {model}")
+        self._table = DiskStore(path, f"states of {model}")
 
     def get(self, ids: Sequence[NDArray[np.int64]]) -> dict[int, Float32]:
         """Return the states of those texts that are stored, special tokens included, by their places in `ids`."""
@@ -62,7 +62,7 @@ class StoredStates:
         try:
             return np.frombuffer(data, _STORED).reshape(num_tokens + 2, self._width).astype(np.float32)
         except ValueError as error:
-            raise self._table.unusable(f"it holds a damaged value ({error})") from error
+            raise self._table.damaged(f"it holds a damaged value ({error})") from error
 
 
 STATES: Ambient[StoredStates | None] = Ambient(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corag.memory import Memory, megabytes
+from corag.memory import LRU, megabytes
 from corag.naming import spelling
 from corag.types import Answer, BatchReader, Reader
 
@@ -20,7 +20,7 @@ class CachedReader:
     def __init__(self, reader: Reader, *, cache_mb: float = 16) -> None:
         self.name = reader.name
         self._reader = reader
-        self._answers: Memory[tuple[str, str], Answer] = Memory(megabytes(cache_mb), kind="answers")
+        self._answers: LRU[tuple[str, str], Answer] = LRU(megabytes(cache_mb), kind="answers")
 
     def __str__(self) -> str:
         return spelling(self._reader)

@@ -14,7 +14,6 @@ from typing import Any
 
 from corag.checks import check_range
 from corag.errors import InputError, ModelError
-from corag.memory import Memory
 from corag.models.cached import CachedEmbedder
 from corag.models.engine.backends import load_replicas
 from corag.models.engine.engine import Engine, Forward, Source
@@ -129,7 +128,7 @@ class MiniLMReader(Part):
 
 
 # Loaded networks by weights, place and folder of the encoder; at most two of them.
-_NETWORKS: Memory[tuple[str, Place, Path], Replicas[Forward]] = Memory(2, kind="", nbytes=lambda *_: 1)
+_NETWORKS: dict[tuple[str, Place, Path], Replicas[Forward]] = {}
 
 
 def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:
@@ -142,14 +141,17 @@ def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None
             f"window_tokens must be a whole number from {2 * MIN_ROOM} to 512, got {settings.window_tokens!r}"
         )
 
-    def load(_: object) -> list[Replicas[Forward]]:
+    key = adapter.weights_sha256, where, model_folder()
+    replicas = _NETWORKS.get(key)
+    if replicas is None:
         base = weights_sha256()
         # The published encoder goes without saying.
         parts = adapter.weights_sha256 if base == WEIGHTS_SHA256 else f"{base[:8]}-{adapter.weights_sha256}"
         source = Source(NAME, parts, INPUTS, lambda: load_network(adapter))
-        return [load_replicas(source, where)]
-
-    (replicas,) = _NETWORKS.get_many([(adapter.weights_sha256, where, model_folder())], load)
+        replicas = load_replicas(source, where)
+        while len(_NETWORKS) > 1:
+            _NETWORKS.pop(next(iter(_NETWORKS)), None)
+        _NETWORKS[key] = replicas
     engine = Engine(replicas, PAD, where.batch_tokens)
     return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 

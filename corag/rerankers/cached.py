@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, cast
@@ -10,13 +11,13 @@ from typing import Any, Self, cast
 import numpy as np
 
 from corag.errors import InputError
-from corag.memory import Memory, structs
+from corag.memory import DiskStore
 from corag.naming import spelling
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
 from corag.types import Chunk, FloatArray, IdentifiedReranker, LimitedReranker, Order, Reranker, Scorer
 
-_VALUES = structs("values", "<d?")
+_VALUE = struct.Struct("<d?")
 
 
 class CachedReranker:
@@ -29,7 +30,7 @@ class CachedReranker:
         reranker: Must have an `identity`: a text that changes whenever its values may (name, hash of the weights,
             precision, window). A reranker whose values depend on more than question and texts, such as `bm25`, whose
             values depend on the other candidates, must not have one.
-        path: The SQLite file; see `corag.memory.Memory`.
+        path: The SQLite file; see `corag.memory.DiskStore`.
 
     Raises:
         InputError: The reranker has no identity.
@@ -49,7 +50,7 @@ class CachedReranker:
         self.output = getattr(reranker, "output", None)
         self._reranker = reranker
         # The scorers keep values in RAM; here are those of earlier questions and runs.
-        self._values: Memory[bytes, tuple[Any, ...]] = Memory(0, kind="reranker values", path=path, codec=_VALUES)
+        self._values = DiskStore(path, "values")
 
     def __str__(self) -> str:
         return spelling(self._reranker)
@@ -73,7 +74,7 @@ class CachedReranker:
             for order, key in keys.items():
                 owners.setdefault(key, (number, order))
 
-        def compute(new: list[bytes]) -> list[tuple[Any, ...]]:
+        def compute(new: list[bytes]) -> list[bytes]:
             orders: list[list[Order]] = [[] for _ in requests]
             for number, order in map(owners.__getitem__, new):
                 orders[number].append(order)
@@ -83,9 +84,13 @@ class CachedReranker:
                 for number, (asked, values) in enumerate(zip(orders, found, strict=True))
                 for order, value in zip(asked, values.tolist(), strict=True)
             }
-            return [known[owners[key]] for key in new]
+            return [_VALUE.pack(*known[owners[key]]) for key in new]
 
-        entries = dict(zip(owners, self._values.get_many(list(owners), compute), strict=True))
+        stored = self._values.get_many(list(owners), compute)
+        try:
+            entries = dict(zip(owners, map(_VALUE.unpack, stored), strict=True))
+        except struct.error as error:
+            raise self._values.damaged(f"a value in it is damaged ({error})") from error
         return [{order: entries[key] for order, key in keys.items()} for _, keys in requests]
 
 

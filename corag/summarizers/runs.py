@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
-from corag.memory import TEXT, Memory
+from corag.memory import DiskStore
 from corag.text.chunking import cut_to_tokens
 from corag.text.visible import well_formed
 from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
 
-SummaryStore = Memory[bytes, str]
-"""Summaries under the hash of what they were made from."""
+SummaryStore = DiskStore
+"""Summaries in UTF-8 under the hash of what they were made from."""
 
 _JOINT = "\n\n"
 # Summaries of parts are at most this share of the window, so that several of them are summarized together.
@@ -47,7 +47,7 @@ def summary_store(path: str | Path | None) -> SummaryStore | None:
     """Return the summaries in a SQLite file, made when missing; None without a path."""
     if not isinstance(path, str | Path | None):
         raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
-    return None if path is None else SummaryStore(0, path=path, codec=TEXT)
+    return None if path is None else DiskStore(path, "text")
 
 
 def request_key(summarizer: Summarizer, request: SummaryRequest) -> bytes:
@@ -106,7 +106,7 @@ def _summarized(
 def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: SummaryStore | None) -> list[Summary]:
     keys = [request_key(summarizer, request) for request in requests]
     known = {} if store is None else store.get(keys)
-    made = {key: Summary(text, ()) for key, text in known.items()}
+    made = {key: Summary(text.decode("utf-8", "replace"), ()) for key, text in known.items()}
     new = {key: request for key, request in zip(keys, requests, strict=True) if key not in known}
 
     def make(key: bytes, request: SummaryRequest) -> Summary:
@@ -123,7 +123,7 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
             return Summary("", request.sources, str(error) or type(error).__name__, 1)
         text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
         if store is not None:
-            store.put({key: text})
+            store.put({key: text.encode("utf-8", "replace")})
         return Summary(text, request.sources, num_calls=1)
 
     with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(new)))) as pool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from corag.memory import Memory
+from corag.memory import LRU
 from corag.text.data import Query, passage_at, passage_of
 from corag.text.documents import Document, passage
 from corag.text.units import SENTENCE, Span, units
@@ -116,7 +116,7 @@ def _sentences(document: Document) -> tuple[Span, ...]:
     return tuple((int(one.metadata["start"]), int(one.metadata["end"])) for one in found if document.text.strip())
 
 
-_SENTENCES: Memory[Document, tuple[Span, ...]] = Memory(16 * 10**6, kind="sentences")
+_SENTENCES: LRU[Document, tuple[Span, ...]] = LRU(16 * 10**6, kind="sentences")
 
 
 def _gold(query: Query, documents: Mapping[str, Document]) -> list[Document]:

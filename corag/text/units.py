@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from corag.errors import InputError
-from corag.memory import Memory
+from corag.memory import LRU
 from corag.text.documents import SEPARATOR, with_title
 from corag.text.visible import well_formed
 from corag.types import Chunk
@@ -235,7 +235,7 @@ def _cut_up(text: str, body: int) -> tuple[Piece, ...]:
     return tuple(piece for piece in blocks.found if piece.span[0] < piece.span[1])
 
 
-_PIECES: Memory[tuple[str, int], tuple[Piece, ...]] = Memory(16 * 10**6, kind="units")
+_PIECES: LRU[tuple[str, int], tuple[Piece, ...]] = LRU(16 * 10**6, kind="units")
 """About 5,000 texts of 128 tokens."""
 
 

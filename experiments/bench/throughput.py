@@ -15,7 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from corag.errors import DataError
-from corag.memory import forget, usage
+from corag.memory import forget, usages
 from corag.models.engine.engine import Batch, Engine, Float32, Int64, Reduction
 from corag.models.engine.replicas import Replicas
 from corag.naming import Spellings, split_parts
@@ -144,8 +144,8 @@ def _measured(name: str, asked: Asked, budget: int, timing: Timing) -> tuple[dic
     for _ in selector.select_each(again, budget):
         pass
     known = timing.now() - started
-    uses = usage()
-    found, missing = sum(use.found for use in uses), sum(use.missing for use in uses)
+    uses = usages()
+    found, missing = sum(use.hits for use in uses), sum(use.misses for use in uses)
     row = {
         "setting": name,
         "questions": len(asked),

@@ -22,7 +22,7 @@ import corag
 from corag.checks import check_choice
 from corag.cli.console import progress, say
 from corag.errors import InputError
-from corag.memory import TEXT, Memory
+from corag.memory import DiskStore
 from corag.models.chat.base import Chat
 from corag.models.chat.prompts import prompt
 from corag.text.chunking import sentence_spans
@@ -111,7 +111,7 @@ class ChatRewriter:
 
     def __init__(self, chat: Chat, store: str | Path) -> None:
         self._chat = chat
-        self._store: Memory[bytes, str] = Memory(0, path=store, codec=TEXT)
+        self._store = DiskStore(store, "text")
         self._prompt = prompt("rewrite", "experiments/prompts", needs=["passage"])
 
     def __call__(self, text: str, number: int) -> str:
@@ -121,7 +121,8 @@ class ChatRewriter:
         # The number keeps a greedy model from giving the same rewriting twice.
         [asked] = self._prompt.messages(passage=text)
         asked["content"] += f"\n\nThis is rewriting number {number}."
-        return self._store.get_many([key], lambda _: [self._chat.ask([asked]).text.strip()])[0]
+        kept = self._store.get_many([key], lambda _: [self._chat.ask([asked]).text.strip().encode()])
+        return kept[0].decode()
 
 
 @dataclass(frozen=True)

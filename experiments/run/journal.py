@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from agent.files import replace_file
 from corag.errors import DataError
 from corag.text.visible import to_json
+from corag.writing import write_atomically as write_atomically
 
 PACKAGES = (
     "corag", "numpy", "torch", "transformers", "openvino", "lancedb", "rouge-score", "ir-measures", "bm25s",
@@ -170,11 +170,3 @@ def write_data(folder: Path, corpus: Iterable[Mapping[str, Any]], queries: Itera
     for name, rows in (("corpus", corpus), ("queries", queries)):
         lines = "".join(to_json(row) + "\n" for row in rows)
         write_atomically(folder / f"{name}.jsonl", lines)
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file in one step; a kill leaves the old file or the new one, a failed write the old one: `DataError`."""
-    try:
-        replace_file(path, content)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error

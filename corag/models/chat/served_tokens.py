@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError, ReaderError
-from corag.memory import Memory, megabytes
+from corag.memory import LRU, megabytes
 from corag.models.chat import loop
 from corag.text.tokens import TokenizerCounter
 from corag.text.tokens.gguf import tokenizer_of
@@ -73,7 +73,7 @@ class ServerTokens:
         parts = urlsplit(base_url)
         self._url = parts._replace(path=parts.path.rstrip("/").removesuffix("/v1") + "/tokenize").geturl()
         self._model, self._headers = model, {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._known: Memory[str, int] = Memory(megabytes(16), kind="token counts")
+        self._known: LRU[str, int] = LRU(megabytes(16), kind="token counts")
         self.name = f"{self._url} of {model}"
 
     def count(self, texts: Sequence[str]) -> NDArray[np.int64]:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.memory import Memory, Store
-from corag.memory.memory import ENTRY_BYTES
+from corag.memory import ENTRY_BYTES, LRU, Capacity
 from corag.models.cached import room
 from corag.models.engine.engine import Float32
 from corag.models.minilm import TextEncoder, lengths, unit
@@ -92,15 +91,15 @@ class PassageReader:
             `corag.runtime` lets all parts keep together.
     """
 
-    def __init__(self, encoder: TextEncoder, keeps: int | Store | None = None) -> None:
+    def __init__(self, encoder: TextEncoder, keeps: int | Capacity | None = None) -> None:
         self._encoder = encoder
         keeps = room(None) if keeps is None else keeps
-        self._cache: Memory[Key, Passage] = Memory(
+        self._cache: LRU[Key, Passage] = LRU(
             keeps, kind="passages", owner=encoder, nbytes=lambda key, passage: passage.nbytes + getsizeof(key[0])
         )
         # Units of a text are asked for after the text itself, or the other way round, or by another question.
-        self._encoded: Memory[str, _Encoded] = Memory(
-            self._cache.store, kind="token states", owner=encoder, nbytes=lambda _, encoded: encoded.nbytes
+        self._encoded: LRU[str, _Encoded] = LRU(
+            self._cache.capacity, kind="token states", owner=encoder, nbytes=lambda _, encoded: encoded.nbytes
         )
 
     def __call__(self, texts: Sequence[str]) -> list[Passage]:

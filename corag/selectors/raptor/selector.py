@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
-from corag.memory import Memory
+from corag.memory import LRU
 from corag.selectors.base import Choice, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
@@ -61,7 +61,7 @@ class Raptor(WithSummarizer):
         check_count("top_k", self.top_k, "5 is usual")
         check_count("num_nodes", self.num_nodes, "100 are usual")
         self.builder = RaptorBuilder(self._embedder, self._summarizer, self.config, self._store)
-        self._trees: Memory[tuple[tuple[str, str], ...], RaptorTree] = Memory(_TREE_BYTES, kind="trees")
+        self._trees: LRU[tuple[tuple[str, str], ...], RaptorTree] = LRU(_TREE_BYTES, kind="trees")
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the nodes of a given tree, best first, or the candidates."""

@@ -7,8 +7,7 @@ import pytest
 
 import corag
 from corag.errors import InputError
-from corag.memory import usage
-from corag.memory.memory import ENTRY_BYTES, size_of
+from corag.memory import ENTRY_BYTES, size_of, usages
 from corag.models.cached import CachedEmbedder, room
 from corag.models.engine.engine import Engine
 from tests.corag.rerankers.evidence_worlds import WordEncoder
@@ -72,13 +71,13 @@ def test_all_that_a_selector_keeps_is_within_the_bound():
     for start in range(0, 36, 4):
         offered = [corag.Candidate(corag.Chunk(text, text)) for text in TEXTS[start : start + 4]]
         selector.select("How deep is lake 1?", offered, 60)
-        uses = {use.kind: use for use in store.uses()}
-        taken = sum(size_of(key[1]) + size_of(value) + ENTRY_BYTES for key, (value, _) in store._entries.items())
+        kept = {usage.kind: usage for usage in usages() if usage.max_bytes == 1_500_000}
+        taken = sum(size_of(key) + size_of(value) + ENTRY_BYTES for (*_, key), (value, _) in store.entries.items())
         # The sizes of words are estimated.
-        assert taken == pytest.approx(sum(use.nbytes for use in uses.values()), rel=0.1)
-        assert sum(use.nbytes for use in uses.values()) <= 1_500_000
-    assert uses["passages"].missing > uses["passages"].entries > 0
-    assert len(texts_read() - before) <= sum(use.entries for use in uses.values()) + 4
+        assert taken == pytest.approx(sum(usage.nbytes for usage in kept.values()), rel=0.1)
+        assert sum(usage.nbytes for usage in kept.values()) <= 1_500_000
+    assert kept["passages"].misses > kept["passages"].entries > 0
+    assert len(texts_read() - before) <= sum(usage.entries for usage in kept.values()) + 4
 
 
 def test_a_vector_that_is_kept_keeps_no_others():
@@ -87,5 +86,5 @@ def test_a_vector_that_is_kept_keeps_no_others():
     kept = embedder._vectors.get(TEXTS[:3]).values()
     assert len(kept) == 3
     assert all(vector.base is None for vector in kept)
-    assert any(use.kind == "vectors" and use.nbytes >= 3 * 384 * 8 for use in usage())
+    assert any(usage.kind == "vectors" and usage.nbytes >= 3 * 384 * 8 for usage in usages())
     assert np.isfinite(list(kept)).all()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from corag.memory.sqlite import SQLiteTable
+from corag.memory import DiskStore
 from corag.models.engine.engine import Engine
 from corag.models.minilm import DIMENSION, minilm_encoder
 from corag.models.states import STATES, StoredStates, states_key
@@ -84,6 +84,6 @@ def test_what_is_deleted_is_gone(ids, stored):
 
 @pytest.mark.parametrize("data", [b"odd", b"", b"a few" * 2])
 def test_a_damaged_value_is_one_clear_error(ids, stored, data):
-    SQLiteTable(stored._table.path, "states of made").put({states_key(ids[2]): data})
+    DiskStore(stored._table.path, "states of made").put({states_key(ids[2]): data})
     with pytest.raises(DataError, match=r"states\.sqlite cannot be used: it holds a damaged value .* delete it"):
         stored.get(ids)

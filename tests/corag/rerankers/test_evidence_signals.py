@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.memory.memory import size_of
+from corag.memory import size_of
 from corag.models.minilm import unit
 from corag.rerankers.evidence.passages import PassageReader, plain, split_title
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, _links, _same_title, read_question, signals

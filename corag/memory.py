@@ -1,0 +1,361 @@
+"""Values that are computed once: a byte-bounded LRU in memory, shared or private, and a store in a SQLite file.
+
+Knows neither models nor texts.
+
+    for usage in corag.memory.usages():
+        print(usage)          # passages: 5,120 of 6,400 hits (80%), 1,310 entries, 262.4 of 400 MB
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from corag.errors import DataError, InputError
+
+ENTRY_BYTES = 256
+"""Overhead of an entry beside key and value, measured on 50,000 small ones."""
+
+_VERSION = 2
+_BUSY_TIMEOUT_S = 60.0
+_PAUSE_S = 0.01
+# SQLite's primary result code: what is wrong. The higher bits say where.
+_PRIMARY = 0xFF
+# Parameters of one statement; SQLite allows at least 999.
+_MOST_PARAMETERS = 500
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Cache(ABC, Generic[Key, Value]):
+    """Keys to values that are computed if they are missing."""
+
+    @abstractmethod
+    def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return those of the keys that are present, with their values."""
+
+    @abstractmethod
+    def put(self, entries: Mapping[Key, Value]) -> None:
+        """Keep entries."""
+
+    def get_many(
+        self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
+    ) -> list[Value]:
+        """Return the value of each key, computing and keeping the missing ones.
+
+        Args:
+            keys: Keys, in any order and number.
+            compute_missing: Gets distinct missing keys in the order of `keys` and returns their values.
+            batch: Maximum keys it gets at once; each batch is kept before the next. None passes them together.
+        """
+        values = self.get(keys)
+        missing = [key for key in dict.fromkeys(keys) if key not in values]
+        for start in range(0, len(missing), batch or max(1, len(missing))):
+            block = missing[start : start + (batch or len(missing))]
+            fresh = dict(zip(block, compute_missing(block), strict=True))
+            self.put(fresh)
+            values |= fresh
+        return [values[key] for key in keys]
+
+
+class Capacity:
+    """The bytes that one or more `LRU` caches keep together; the least recently used entries of all go first.
+
+    Raises:
+        InputError: The number is negative.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        if max_bytes < 0:
+            raise InputError(f"a cache of {max_bytes} bytes is impossible; 0 turns it off")
+        self.max_bytes = max_bytes
+        self.used_bytes = 0
+        # (kind, owner, key) -> (value, bytes), the least recently used first.
+        self.entries: OrderedDict[tuple[str, Any, Hashable], tuple[Any, int]] = OrderedDict()
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self.lock = threading.Lock()
+        with _REGISTERING:
+            _CAPACITIES.add(self)
+
+
+class LRU(Cache[Key, Value]):
+    """The most recently used entries, in memory. Threads may share it.
+
+    Args:
+        capacity: Maximum bytes of keys and values, 0 for no cache; or a `Capacity` that this cache shares with others.
+        kind: What the values are, for `usages`.
+        owner: Caches of one capacity, kind and owner share their entries. By default each has its own.
+        nbytes: Returns the size of an entry, given key and value; by default arrays and texts in both are added up.
+    """
+
+    def __init__(
+        self,
+        capacity: int | Capacity,
+        *,
+        kind: str = "values",
+        owner: object = None,
+        nbytes: Callable[[Key, Value], int] | None = None,
+    ) -> None:
+        self.capacity = capacity if isinstance(capacity, Capacity) else Capacity(capacity)
+        self._kind = kind
+        # A dead reference equals only itself, so entries of an owner that is gone are nobody's, and age out.
+        self._owner = weakref.ref(self if owner is None else owner)
+        hash(self._owner)  # which it remembers
+        self._nbytes = nbytes or (lambda key, value: size_of(key) + size_of(value) + ENTRY_BYTES)
+
+    def get(self, keys: Iterable[Key]) -> dict[Key, Value]:
+        """Return those of the keys that are present, with their values, and mark them as used."""
+        pool, present, wanted = self.capacity, {}, dict.fromkeys(keys)
+        with pool.lock:
+            for key in wanted:
+                entry = pool.entries.get(address := (self._kind, self._owner, key))
+                if entry is not None:
+                    present[key] = entry[0]
+                    pool.entries.move_to_end(address)
+            pool.hits[self._kind] += len(present)
+            pool.misses[self._kind] += len(wanted) - len(present)
+        return present
+
+    def put(self, entries: Mapping[Key, Value]) -> None:
+        """Keep entries, replacing those of the same key."""
+        pool = self.capacity
+        if not pool.max_bytes:
+            return
+        sized = {key: (value, self._nbytes(key, value)) for key, value in entries.items()}
+        with pool.lock:
+            for key, (value, nbytes) in sized.items():
+                address = self._kind, self._owner, key
+                pool.used_bytes += nbytes - pool.entries.pop(address, (None, 0))[1]
+                pool.entries[address] = value, nbytes
+            while pool.used_bytes > pool.max_bytes:
+                pool.used_bytes -= pool.entries.popitem(last=False)[1][1]
+
+
+_CAPACITIES: weakref.WeakSet[Capacity] = weakref.WeakSet()
+_SHARED: weakref.WeakValueDictionary[int, Capacity] = weakref.WeakValueDictionary()
+_REGISTERING = threading.RLock()
+
+
+def shared_capacity(max_bytes: int) -> Capacity:
+    """Return the capacity that all callers with this size share, for as long as one of them keeps it."""
+    with _REGISTERING:
+        capacity = _SHARED.get(max_bytes)
+        if capacity is None:
+            capacity = _SHARED[max_bytes] = Capacity(max_bytes)
+        return capacity
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How the cache of one kind of values was used.
+
+    Attributes:
+        kind: What they are.
+        hits: Keys that were asked for and present.
+        misses: Keys that were asked for and absent.
+        entries: Values that are kept.
+        nbytes: Bytes of these and of their keys.
+        max_bytes: Capacity, which other kinds may share.
+    """
+
+    kind: str
+    hits: int
+    misses: int
+    entries: int
+    nbytes: int
+    max_bytes: int
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of hits, in [0, 1]; 0 if nothing was asked for."""
+        return self.hits / max(1, self.hits + self.misses)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind}: {self.hits:,} of {self.hits + self.misses:,} hits ({self.hit_rate:.0%}), "
+            f"{self.entries:,} entries, {self.nbytes / 1e6:,.1f} of {self.max_bytes / 1e6:,.0f} MB"
+        )
+
+
+def usages() -> list[Usage]:
+    """Return how the caches of this process were used, those with the most bytes first; unused ones are left out."""
+    listed: list[Usage] = []
+    for capacity in _capacities():
+        with capacity.lock:
+            sizes: dict[str, list[int]] = {kind: [] for kind in {*capacity.hits, *capacity.misses}}
+            for (kind, _, _), (_, nbytes) in capacity.entries.items():
+                sizes.setdefault(kind, []).append(nbytes)
+            listed += [
+                Usage(kind, capacity.hits[kind], capacity.misses[kind], len(kept), sum(kept), capacity.max_bytes)
+                for kind, kept in sizes.items()
+            ]
+    return sorted(listed, key=lambda usage: (-usage.nbytes, usage.kind))
+
+
+def forget() -> None:
+    """Empty all caches of this process and count from zero, so that a benchmark can measure a first question."""
+    for capacity in _capacities():
+        with capacity.lock:
+            capacity.entries.clear()
+            capacity.hits.clear()
+            capacity.misses.clear()
+            capacity.used_bytes = 0
+
+
+def _capacities() -> list[Capacity]:
+    with _REGISTERING:
+        return list(_CAPACITIES)
+
+
+class DiskStore(Cache[bytes, bytes]):
+    """Bytes by key in a table of a SQLite file, which threads and processes may share.
+
+    The first value of a key stays. The file grows without bound, and may be deleted while nobody uses it. Every call
+    opens it anew, so it survives a fork. (`diskcache` would serve, but reads pickles out of a file that holds any.)
+
+    Args:
+        path: The file; made, with its folder, if it is missing.
+        kind: Name of the table; one file may hold several.
+
+    Raises:
+        DataError: The file is damaged, of another program or version, or cannot be used; the methods raise it, too.
+    """
+
+    def __init__(self, path: str | Path, kind: str) -> None:
+        self.path = Path(path)
+        self._kind = kind
+        with self._connection() as connection:
+            version, tables = self._contents(connection)
+            if version != _VERSION or self._kind not in tables:
+                self._create(connection)
+            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+                self._write_ahead(connection)
+
+    def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
+        """Return those of the keys that are present, with their values."""
+        wanted = list(dict.fromkeys(keys))
+        present: dict[bytes, bytes] = {}
+        with self._connection() as connection:
+            for start in range(0, len(wanted), _MOST_PARAMETERS):
+                block = wanted[start : start + _MOST_PARAMETERS]
+                marks = ",".join("?" * len(block))
+                rows = connection.execute(f'SELECT key, value FROM "{self._kind}" WHERE key IN ({marks})', block)
+                present.update(rows)
+        return present
+
+    def put(self, entries: Mapping[bytes, bytes]) -> None:
+        """Add entries, all or none of them; the value of a key that is present stays."""
+        with self._connection() as connection, connection:
+            connection.executemany(f'INSERT OR IGNORE INTO "{self._kind}" VALUES (?, ?)', entries.items())
+
+    def keys(self) -> set[bytes]:
+        """Return all keys."""
+        with self._connection() as connection:
+            return {key for (key,) in connection.execute(f'SELECT key FROM "{self._kind}"')}
+
+    def delete(self, keys: Iterable[bytes]) -> None:
+        """Delete entries, all or none of them."""
+        with self._connection() as connection, connection:
+            connection.executemany(f'DELETE FROM "{self._kind}" WHERE key = ?', ((key,) for key in keys))
+
+    def damaged(self, reason: str) -> DataError:
+        """Return the error for a file that cannot be used."""
+        return DataError(
+            f"the cache file {self.path} cannot be used: {reason}; delete it, which only costs computing its values "
+            "again, or give another path"
+        )
+
+    @staticmethod
+    def _contents(connection: sqlite3.Connection) -> tuple[int, set[str]]:
+        """Return the version of the file, and the names of its tables."""
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        return version, {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+
+    def _create(self, connection: sqlite3.Connection) -> None:
+        # An exclusive transaction: of several processes that open a new file, one makes the table.
+        connection.execute("BEGIN IMMEDIATE")
+        with connection:
+            version, tables = self._contents(connection)
+            if version != _VERSION and (version or tables):
+                raise self.damaged("it is another program's database, or one of another version")
+            if self._kind not in tables:
+                connection.execute(f'CREATE TABLE "{self._kind}" (key BLOB PRIMARY KEY, value BLOB NOT NULL)')
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _write_ahead(self, connection: sqlite3.Connection) -> None:
+        """Let readers go on while another process writes; the file remembers it.
+
+        The busy timeout does not cover this change: SQLite refuses it at once while another process makes it.
+        """
+        deadline = time.monotonic() + _BUSY_TIMEOUT_S
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S)) as connection:
+                # A power cut may lose the last values, which are then computed again, but not damage the file.
+                connection.execute("PRAGMA synchronous = NORMAL")
+                yield connection
+        except (sqlite3.Error, OSError) as error:
+            raise self.damaged(str(error)) from error
+
+
+def megabytes(number: float, name: str = "cache_mb") -> int:
+    """Return megabytes (1e6 bytes) as bytes.
+
+    Raises:
+        InputError: The number is negative.
+    """
+    if not number >= 0:
+        raise InputError(f"{name} must be at least 0, got {number!r}; 0 turns the cache off")
+    return int(number * 1e6)
+
+
+def size_of(value: object) -> int:
+    """Return the bytes of a value: of its arrays, texts and numbers, and of what it contains."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return sys.getsizeof(value)
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple | list | set | frozenset):
+        # A question has thousands of words, and a call for each would show.
+        inside = sys.getsizeof if _PLAIN.issuperset(map(type, value)) else size_of
+        return sys.getsizeof(value) + sum(map(inside, value))
+    if isinstance(value, Mapping):
+        return sys.getsizeof(value) + sum(size_of(key) + size_of(held) for key, held in value.items())
+    if is_dataclass(kind):
+        return sum(size_of(getattr(value, name)) for name in _field_names(kind))
+    return sys.getsizeof(value)
+
+
+@lru_cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))

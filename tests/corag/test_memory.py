@@ -1,0 +1,276 @@
+"""Caches: bounded by bytes, computed once, shared by threads and processes; a damaged file is refused."""
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Barrier
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corag.errors import DataError, InputError
+from corag.memory import LRU, Capacity, DiskStore, forget, megabytes, shared_capacity, size_of, usages
+
+
+def usage_of(capacity):
+    return {usage.kind: usage for usage in usages() if usage.max_bytes == capacity.max_bytes}
+
+
+# In memory
+
+
+def test_the_least_recently_used_goes_first():
+    cache = LRU(2, nbytes=lambda key, value: 1)
+    cache.put({"a": 1, "b": 2})
+    assert cache.get(["a"]) == {"a": 1}
+    cache.put({"c": 3})
+    assert cache.get("abc") == {"a": 1, "c": 3}
+    cache.put({"a": 4})
+    assert cache.get("abc") == {"a": 4, "c": 3}
+
+
+def test_entries_are_counted_in_bytes():
+    cache = LRU(10_000)
+    cache.put({"large": np.zeros(2000)})
+    assert cache.get(["large"]) == {}
+    cache.put({number: np.zeros(100) for number in range(50)})
+    kept = cache.get(range(50))
+    assert 8 <= len(kept) <= 9
+    assert set(kept) == set(range(50 - len(kept), 50))
+    cache.put({49: np.zeros(500)})  # a larger value replaces a smaller one
+    assert set(cache.get(range(50))) < set(kept)
+
+
+def test_sizes():
+    @dataclass
+    class Pair:
+        vector: np.ndarray
+        name: str
+
+    assert size_of(np.zeros((3, 4))) == 96
+    assert size_of("a" * 1000) >= 1000
+    assert size_of([b"ab" * 500, {"key": np.zeros(10)}]) >= 1080
+    assert size_of(Pair(np.zeros(10), "x" * 100)) >= 180
+
+
+def test_a_cache_of_no_bytes():
+    cache = LRU(0)
+    cache.put({"a": 1})
+    assert cache.get("a") == {}
+    assert cache.get_many("aba", lambda new: [key.upper() for key in new]) == ["A", "B", "A"]
+    with pytest.raises(InputError):
+        LRU(-1)
+    with pytest.raises(InputError, match="cache_mb"):
+        megabytes(-0.5)
+    assert megabytes(1.5) == 1_500_000
+
+
+@pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"]), (5, ["cb"])])
+def test_only_what_is_missing_is_computed_once_in_order(batch, expected):
+    cache, asked = LRU(10_000), []
+
+    def compute(new):
+        asked.append("".join(new))
+        return [key.upper() for key in new]
+
+    cache.put({"a": "A"})
+    assert cache.get_many("cabca", compute, batch) == ["C", "A", "B", "C", "A"]
+    assert cache.get_many("abc", compute, batch) == ["A", "B", "C"]
+    assert cache.get_many("", compute, batch) == []
+    assert asked == expected
+    with pytest.raises(ValueError, match="zip"):
+        cache.get_many("xy", lambda new: ["X"])
+
+
+class Owner:
+    pass
+
+
+def test_caches_of_one_capacity_share_its_bytes():
+    capacity, owner = Capacity(8), Owner()
+    words, others = (
+        LRU(capacity, kind=kind, owner=owner, nbytes=lambda key, value: len(value)) for kind in ("words", "others")
+    )
+    words.put({"a": "aaaa", "b": "bb"})
+    others.put({"a": "AA"})
+    assert (words.get("ab"), others.get("ab")) == ({"a": "aaaa", "b": "bb"}, {"a": "AA"})
+    words.get("a")
+    others.put({"c": "CC"})  # `b` is the least recently used
+    assert (words.get("ab"), others.get("ac")) == ({"a": "aaaa"}, {"a": "AA", "c": "CC"})
+    assert capacity.used_bytes == 8
+    others.put({"d": "d" * 9})
+    assert (capacity.used_bytes, len(capacity.entries)) == (0, 0)
+
+
+def test_entries_are_shared_by_kind_and_owner():
+    capacity, owner = Capacity(1000), Owner()
+    LRU(capacity, kind="words", owner=owner).put({"a": "A"})
+    assert LRU(capacity, kind="words", owner=owner).get("a") == {"a": "A"}
+    for other in (LRU(capacity, kind="words"), LRU(capacity, kind="words", owner=Owner())):
+        assert other.get("a") == {}
+    assert LRU(capacity, kind="numbers", owner=owner).get("a") == {}
+
+
+def test_entries_of_an_owner_that_is_gone_age_out():
+    capacity = Capacity(4)
+    for number in range(20):
+        cache = LRU(capacity, kind="numbers", nbytes=lambda key, value: 1)
+        cache.put({"a": number, "b": number})
+        assert cache.get("ab") == {"a": number, "b": number}
+    assert (capacity.used_bytes, len(capacity.entries)) == (4, 4)
+
+
+def test_a_capacity_is_shared_by_size_while_somebody_keeps_it():
+    held = shared_capacity(12_345)
+    assert shared_capacity(12_345) is held
+    assert shared_capacity(12_346) is not held
+    LRU(held, kind="remnants").get("a")
+    assert any(usage.kind == "remnants" for usage in usages())
+    del held
+    assert not any(usage.kind == "remnants" for usage in usages())
+
+
+def test_usage_is_counted():
+    capacity = Capacity(10_000_017)
+    cache = LRU(capacity, kind="things", nbytes=lambda key, value: 1_000_000)
+    assert usage_of(capacity) == {}
+    cache.get_many("abc", lambda new: [key.upper() for key in new])
+    cache.get_many("aabx", lambda new: [key.upper() for key in new])
+    usage = usage_of(capacity)["things"]
+    assert (usage.hits, usage.misses, usage.entries, usage.nbytes) == (2, 4, 4, 4_000_000)
+    assert usage.hit_rate == pytest.approx(1 / 3)
+    assert str(usage) == "things: 2 of 6 hits (33%), 4 entries, 4.0 of 10 MB"
+    forget()
+    assert cache.get("abc") == {}
+    usage = usage_of(capacity)["things"]
+    assert (usage.hits, usage.misses, usage.entries, usage.nbytes) == (0, 3, 0, 0)
+
+
+def test_threads_share_a_capacity():
+    capacity = Capacity(50)
+    caches = [LRU(capacity, kind=str(kind), nbytes=lambda key, value: value) for kind in range(4)]
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(500):
+            cache = caches[rng.integers(4)]
+            values = cache.get_many(rng.integers(0, 40, 3).tolist(), lambda new: [1 + key % 7 for key in new])
+            assert all(1 <= value <= 7 for value in values)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    kept = [value for cache in caches for value in cache.get(range(40)).values()]
+    assert (sum(kept), len(kept)) == (capacity.used_bytes, len(capacity.entries))
+    assert sum(kept) <= 50
+
+
+# On disk
+
+keys = st.binary(min_size=1, max_size=8)
+
+
+@pytest.mark.slow
+@given(st.lists(st.dictionaries(keys, st.binary(max_size=8), max_size=5), max_size=4), st.lists(keys, max_size=5))
+def test_a_file_is_a_dictionary_that_keeps_the_first_value(tmp_path_factory, batches, others):
+    path = tmp_path_factory.mktemp("memory") / "values.sqlite"
+    expected = {}
+    for batch in batches:
+        DiskStore(path, "values").put(batch)
+        expected = {**batch, **expected}
+    store = DiskStore(path, "values")
+    present = store.get([*expected, *others])
+    assert present == {key: expected[key] for key in [*expected, *others] if key in expected}
+
+
+def test_batches_before_a_failure_are_kept(tmp_path):
+    def compute(new):
+        if new == [b"c"]:
+            raise RuntimeError
+        return [b"1"] * len(new)
+
+    with pytest.raises(RuntimeError):
+        DiskStore(tmp_path / "file", "values").get_many([b"a", b"b", b"c", b"d"], compute, 1)
+    assert set(DiskStore(tmp_path / "file", "values").get([b"a", b"b", b"c", b"d"])) == {b"a", b"b"}
+
+
+def test_more_keys_than_a_statement_takes(tmp_path):
+    store = DiskStore(tmp_path / "new" / "folder" / "file", "values")
+    store.put({b"%d" % number: b"%d" % number for number in range(2100)})
+    present = store.get([b"%d" % number for number in range(3000)])
+    assert present == {b"%d" % number: b"%d" % number for number in range(2100)}
+
+
+def test_kinds_of_values_stay_apart_in_one_file(tmp_path):
+    texts, numbers = (DiskStore(tmp_path / "file", kind) for kind in ("texts", "numbers"))
+    texts.put({b"a": b"text"})
+    assert numbers.get([b"a"]) == {}
+    numbers.put({b"a": b"number"})
+    assert (texts.get([b"a"]), numbers.get([b"a"])) == ({b"a": b"text"}, {b"a": b"number"})
+
+
+@pytest.mark.parametrize("content", [b"not a database, but long enough to be read as one " * 50, b"\x00" * 5000])
+def test_a_file_of_another_kind_is_refused(tmp_path, content):
+    path = tmp_path / "values.sqlite"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"values\.sqlite"):
+        DiskStore(path, "values")
+    assert path.read_bytes() == content
+    with pytest.raises(DataError):
+        DiskStore(tmp_path, "values")
+
+
+@pytest.mark.parametrize("statement", ["CREATE TABLE mine (a)", "PRAGMA user_version = 1"])
+def test_another_database_is_left_alone(tmp_path, statement):
+    path = tmp_path / "values.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.close()
+    content = path.read_bytes()
+    with pytest.raises(DataError):
+        DiskStore(path, "values")
+    assert path.read_bytes() == content
+
+
+def test_a_file_damaged_later(tmp_path):
+    path = tmp_path / "values.sqlite"
+    store = DiskStore(path, "values")
+    store.put({bytes([row]) * 32: b"value" for row in range(200)})
+    content = bytearray(path.read_bytes())
+    content[4096:] = b"\xff" * (len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        store.get([bytes([7]) * 32])
+    with pytest.raises(DataError):
+        store.put({b"new": b"value"})
+
+
+@pytest.mark.slow
+def test_processes_share_a_file(tmp_path):
+    path = tmp_path / "values.sqlite"
+    code = (
+        "import sys\n"
+        "from corag.memory import DiskStore\n"
+        "first = int(sys.argv[2])\n"
+        "for row in range(first, first + 20):\n"
+        "    DiskStore(sys.argv[1], 'text').put({b'%d' % row: b'%d' % row})\n"
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(20 * number)]) for number in range(4)]
+    assert [worker.wait(timeout=60) for worker in workers] == [0] * 4
+    assert len(DiskStore(path, "text").get([b"%d" % row for row in range(80)])) == 80
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path):
+    together = Barrier(8)
+
+    def opened(row, path):
+        together.wait()
+        DiskStore(path, "values").put({b"%d" % row: b""})
+
+    with ThreadPoolExecutor(8) as pool:
+        for path in (tmp_path / f"{number}.sqlite" for number in range(15)):
+            list(pool.map(opened, range(8), [path] * 8))
+            assert len(DiskStore(path, "values").get([b"%d" % row for row in range(8)])) == 8
