@@ -42,8 +42,7 @@ fix: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/corag bench search --out runs/bench
 	$(BIN)/corag bench scoring --out runs/bench
-	$(BIN)/corag bench selectors --out runs/bench
-	$(BIN)/corag bench agent --out runs/bench
+	$(BIN)/corag bench selection --out runs/bench
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

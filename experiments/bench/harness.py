@@ -1,16 +1,17 @@
-"""What all benchmarks share: interleaved timings, chunks, a model, and figures of one style."""
+"""What benchmarks share: interleaved timings, questions of the demo, a cross-encoder, and batches without padding."""
 
 from __future__ import annotations
 
-import resource
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from time import perf_counter, process_time
 from typing import Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from corag.models.engine.engine import quiet
 from corag.optional import require
@@ -19,14 +20,16 @@ from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.documents import Document
 from corag.text.tokens import model_folder
-from corag.types import Chunk
+from corag.types import Candidate
 from experiments import demo
-from experiments.run.drawing import COLORS, new_figure, to_svg
 
 T = TypeVar("T")
 Clock = Literal["wall", "cpu"]
 CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 """`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
+
+Question = tuple[str, Sequence[Candidate]]
+"""A question with its candidates."""
 
 
 @dataclass(frozen=True)
@@ -48,123 +51,76 @@ class Timing:
         """
         now = self.now
         times: dict[str, list[float]] = {name: [] for name in runs}
-        found: dict[str, T] = {}
+        results: dict[str, T] = {}
         for _ in counted("rounds", range(self.rounds)):
             for name, run in runs.items():
                 started = now()
-                found[name] = run()
+                results[name] = run()
                 times[name].append(now() - started)
-        return {name: median(values) for name, values in times.items()}, found
-
-    def medians(self, runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-        """Return the median seconds of each setting."""
-        return self.run(runs)[0]
+        return {name: median(values) for name, values in times.items()}, results
 
 
-@dataclass
-class Watch:
-    """Adds up the seconds of steps by name."""
-
-    now: Callable[[], float]
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    def timed(self, name: str, run: Callable[..., T]) -> Callable[..., T]:
-        """Return a function that does what `run` does and adds its seconds to a step."""
-
-        def timed(*args: Any, **kwargs: Any) -> T:
-            started = self.now()
-            try:
-                return run(*args, **kwargs)
-            finally:
-                self.seconds[name] = self.seconds.get(name, 0.0) + self.now() - started
-
-        return timed
+def demo_questions(num_candidates: int, chunk_tokens: int) -> list[Question]:
+    """Return the demo's questions; the candidates of each are the chunks from the start of its evidence's topic on."""
+    content, counter = demo.load(), make_tokens()
+    documents = [Document(row["id"], row["text"], row["title"]) for row in content.documents]
+    chunks = [chunk for one in documents for chunk in chunk_document(one, counter, ChunkConfig(chunk_tokens))]
+    starts: dict[str, int] = {}
+    for row, chunk in enumerate(chunks):
+        starts.setdefault(chunk.metadata["document"], row)
+    pools = [(chunks + chunks)[starts[query["topics"][0]] :][:num_candidates] for query in content.queries]
+    return [
+        (query["question"], [Candidate(chunk, 1 / rank) for rank, chunk in enumerate(pool, 1)])
+        for query, pool in zip(content.queries, pools, strict=True)
+    ]
 
 
-def peak_mb() -> float:
-    """Return the most memory that this process had so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
+def save_cross_encoder(folder: Path, **shape: int) -> Path:
+    """Save a BERT cross-encoder with MiniLM's tokenizer, in the layout of a hub checkpoint; its head is random.
 
-
-def memory_mb() -> float:
-    """Return the memory that this process has to itself now; the most that it ever had where that is not known."""
-    try:
-        text = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
-    except OSError:
-        return peak_mb()
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Private")) / 2**10
-
-
-def demo_chunks(max_tokens: int, content: demo.Demo | None = None) -> list[Chunk]:
-    """Return the chunks of the demo corpus."""
-    documents = (content or demo.load()).documents
-    cut = [Document(row["id"], row["text"], row["title"]) for row in documents]
-    return [chunk for one in cut for chunk in chunk_document(one, make_tokens(), ChunkConfig(max_tokens))]
-
-
-def make_model(folder: Path) -> Path:
-    """Save MiniLM with a seeded head of one label, and its tokenizer, in the layout of a hub checkpoint."""
+    Args:
+        folder: Where to save it.
+        shape: Fields of `transformers.BertConfig`. With any, all weights are random; without, those of MiniLM stay.
+    """
     torch, transformers = require("torch", "models"), require("transformers", "models")
     source = model_folder()
     with torch.random.fork_rng(devices=[]), quiet():
         torch.manual_seed(0)
         settings = {"num_labels": 1, "local_files_only": True}
-        transformers.BertForSequenceClassification.from_pretrained(source, **settings).save_pretrained(folder)
-    for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
-        shutil.copy(source / file, folder / file)
+        if shape:
+            # Initialised wider than usual, so that values of different texts differ.
+            config = transformers.BertConfig.from_pretrained(source, initializer_range=0.05, **shape, **settings)
+            model = transformers.BertForSequenceClassification(config)
+        else:
+            model = transformers.BertForSequenceClassification.from_pretrained(source, **settings)
+        model.save_pretrained(folder)
+    for file in source.glob("tokenizer*.json"):
+        shutil.copy(file, folder / file.name)
     return folder
 
 
-def bar_plot(
-    bars: Mapping[str, float], xlabel: str, *, texts: str, colors: Sequence[str] | str = COLORS[0], log: bool = False
-) -> str:
-    """Return an SVG of horizontal bars, each labelled with its value in the format `texts`."""
-    figure = new_figure(7.2, 0.4 * len(bars) + 1.1)
-    panel = figure.subplots()
-    drawn = panel.barh(list(bars), list(bars.values()), color=colors, height=0.62)
-    panel.bar_label(drawn, [format(value, texts) for value in bars.values()], padding=3, fontsize=9)
-    panel.invert_yaxis()
-    panel.set_xlabel(xlabel)
-    panel.margins(x=0.15)
-    if log:
-        panel.set_xscale("log")
-    return finished(figure, grid=False)
+def perfect_batches(lengths: Sequence[int], max_batch_tokens: int) -> list[dict[str, NDArray[np.int64]]]:
+    """Return inputs with about the tokens of the given rows, in full batches of rows of one length.
+
+    Rows go by length into batches as large as allowed, and each takes its batch's mean length, so that nothing is
+    padded: what no packing of the real rows can beat.
+    """
+    rng = np.random.default_rng(0)
+    batches: list[dict[str, NDArray[np.int64]]] = []
+    waiting = sorted(lengths, reverse=True)
+    while waiting:
+        size = max(1, max_batch_tokens // waiting[0])
+        batch, waiting = waiting[:size], waiting[size:]
+        ids = rng.integers(1000, 2000, (len(batch), round(fmean(batch))))
+        batches.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
+    return batches
 
 
-def stacked_bars(panel: Any, names: Sequence[str], parts: Mapping[str, Sequence[float]]) -> None:
-    """Draw a horizontal bar for each name, from the first down, made of parts that stand side by side."""
-    left = [0.0] * len(names)
-    for (part, widths), color in zip(parts.items(), COLORS * 2, strict=False):
-        panel.barh(list(names), widths, left=left, label=part, color=color, height=0.62)
-        left = [begin + width for begin, width in zip(left, widths, strict=True)]
-    panel.invert_yaxis()
-
-
-def lines(panel: Any, curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> None:
-    """Draw curves, given by name as their places and heights."""
-    for (name, (xs, ys)), color in zip(curves.items(), COLORS, strict=False):
-        panel.plot(xs, ys, marker="o", label=name, color=color, linewidth=1.6, markersize=4)
-
-
-def log_axes(panel: Any, xs: Sequence[int], xlabel: str, ylabel: str) -> None:
-    """Give a panel logarithmic axes with the measured numbers as its only ticks."""
-    panel.set_xscale("log")
-    panel.set_yscale("log")
-    panel.set_xticks(xs, [f"{number:,}" for number in xs])
-    panel.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-    panel.set_xlabel(xlabel)
-    panel.set_ylabel(ylabel)
-
-
-def finished(figure: Any, *, grid: bool = True, legend_size: int = 9, top_inches: float = 0) -> str:
-    """Return a figure as SVG, in the style of all benchmarks; each panel has a legend unless the figure has one."""
-    for panel in figure.axes:
-        panel.spines[["top", "right"]].set_visible(False)
-        if grid:
-            panel.grid(alpha=0.3)
-        if panel.get_legend_handles_labels()[1] and not figure.legends:
-            panel.legend(frameon=False, fontsize=legend_size)
-    # `top_inches` stay free for the legend of the whole figure.
-    figure.tight_layout(rect=(0, 0, 1, 1 - top_inches / figure.get_figheight()))
-    return to_svg(figure)
+def run_batches(module: Any, batches: Sequence[Mapping[str, Any]]) -> None:
+    """Run a PyTorch module on batches of tensors, and wait until it is done."""
+    torch = require("torch", "models")
+    with torch.inference_mode():
+        for batch in batches:
+            module(**batch)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -100,8 +100,6 @@ def needs_of(study: Study, cells: list[Cell] | None = None) -> list[Need]:
     """Return what a study, or some of its cells, needs; with its own parts, not with those that stand in."""
     if study.includes:
         return list(dict.fromkeys(need for name in study.includes for need in needs_of(find_study(name))))
-    if study.work == "bench":
-        return []
     cells = cells_of(study) if cells is None else cells
     found: dict[tuple[str, str], Need] = {}
     splits: dict[str, set[str]] = {}

@@ -32,7 +32,7 @@ from experiments.papers.standins import described, reduced, standins, stood_in
 from experiments.papers.study import METHOD, Study, find_study, study_files
 from experiments.papers.tables import markdown
 from experiments.papers.track import track
-from experiments.run.journal import fingerprint, finished_record, versions, write_atomically
+from experiments.run.journal import fingerprint, versions, write_atomically
 from experiments.run.track import Tracking, tracked
 from experiments.run.track import Wandb as Wandb
 
@@ -142,7 +142,7 @@ class _Driver:
         started = time.perf_counter()
         study = self._study
         measured = Measured(study, self._config.standin, stood_in(study) if self._config.standin else {})
-        work = {"comparison": self._compare, "statistics": self._count, "bench": self._bench}
+        work = {"comparison": self._compare, "statistics": self._count}
         say(f"{study.name}: {measured.title}", stderr())
         work[study.work](measured)
         measured.seconds = time.perf_counter() - started
@@ -225,25 +225,6 @@ class _Driver:
         else:
             measured.remarks += described(cells, counted)
         measured.lines = count_sets(counted, self._root)
-
-    def _bench(self, measured: Measured) -> None:
-        from experiments.bench.run import PARTS, BenchConfig, bench
-
-        given = self._study.bench.items()
-        settings: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given}
-        work = fingerprint([settings, self._study.name])
-        kept = self._folder / "bench.json"
-        if settings["part"] not in PARTS:
-            raise InputError(f"{self._study.name}: bench has no part {settings['part']!r}; it has {', '.join(PARTS)}")
-        result = finished_record(kept, work)
-        if result is None:
-            made = bench(BenchConfig(**{**where_of(self._config), **settings, "out": str(self._folder)}))
-            result = {"work": work, "rows": made["rows"]}
-            write_atomically(kept, to_json(result) + "\n")
-        columns = PARTS[settings["part"]].COLUMNS
-        measured.lines = [{columns[name]: row.get(name) for name in columns} for row in result["rows"]]
-        drawn = self._folder / f"bench-{settings['part']}.svg"
-        measured.svg = drawn.read_text(encoding="utf-8") if drawn.exists() else ""
 
     def _write(self, measured: Measured) -> None:
         svg, text = draw(measured), markdown(measured)

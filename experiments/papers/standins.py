@@ -29,7 +29,7 @@ DEMO = "demo"
 """The data set that is always at hand."""
 PASSAGE_TOKENS = 96
 """Of its passages, where candidates hold given shares of noise or of rewritings."""
-STANDIN_SETTINGS = ("base", "axes", "methods", "bench", "limit", "remarks")
+STANDIN_SETTINGS = ("base", "axes", "methods", "limit", "remarks")
 """What a study may say under `standin`."""
 LANGUAGE_MODELS = ("openai", "ollama", "transformers")
 ROLES = {
@@ -151,7 +151,6 @@ def reduced(study: Study) -> Study:
         base={**study.base, **given.get("base", {})},
         axes=axes,
         methods={label: str(parse(text)) for label, text in methods.items() if text is not None},
-        bench={**study.bench, **given.get("bench", {})},
         remarks=(*study.remarks, *given.get("remarks", ())),
     )
 

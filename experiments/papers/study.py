@@ -39,7 +39,7 @@ METHOD, FIGURE = "method", "figure"
 """What tables and plots may be divided by beside the axes."""
 
 Paper = Literal["corag", "adaptive-k", "car", "crag", "edc2"]
-Work = Literal["comparison", "statistics", "bench"]
+Work = Literal["comparison", "statistics"]
 Kind = Literal["lines", "bars", "histogram", "cases"]
 
 
@@ -130,7 +130,7 @@ class Study:
         paper: Where it is from; None for an ablation of our own.
         claim: What the paper says that it shows.
         work: `comparison`: cells are measured by the one comparison of `corag evaluate`; `statistics`: the data sets
-            are counted; `bench`: a part of `corag bench`.
+            are counted.
         needs: What a full run takes.
         base: Settings of `corag evaluate` that all cells share. A name that is no such setting is one of the methods,
             and is set in each that takes it; so in axes. Beside these, `references`, `references_reader`, `noise`,
@@ -148,8 +148,7 @@ class Study:
         published: The paper's own figures.
         agent: Settings of `corag label` and `corag train`, under `label` and `train`, for the agent that `agent:
             trained` stands for; or the name of the study that has them.
-        bench: Settings of `corag bench`, `part` among them.
-        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `bench`, `limit`.
+        standin: What a run with `--standin` changes: `base`, `axes`, `methods`, `limit`.
         includes: Studies that this one consists of.
         remarks: Lines below the table.
     """
@@ -170,7 +169,6 @@ class Study:
     plot: Plot | None = None
     published: Published = field(default_factory=Published)
     agent: Mapping[str, Any] = field(default_factory=dict)
-    bench: Mapping[str, Any] = field(default_factory=dict)
     standin: Mapping[str, Any] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -185,8 +183,6 @@ class Study:
             return
         if self.work == "comparison" and not (self.methods and self.figures):
             raise InputError("a comparison has methods and figures; give both, or includes")
-        if self.work == "bench" and "part" not in self.bench:
-            raise InputError("bench names no part; give bench: {part: ...}, one of `corag bench --help`")
         if isinstance(self.baseline, Mapping) and len(self.baseline) != 1:
             raise InputError(f"baseline is {dict(self.baseline)}; give a method, or one value of one axis")
         if self.against is not None:

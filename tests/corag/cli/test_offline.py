@@ -20,7 +20,7 @@ import json, sys
 from functools import partial
 from corag.cli.main import main
 from experiments.bench import search
-search.TREE_ITERATIONS, search.problems = {"1k": 21}, partial(search.problems, sizes=(4, 5), per_size=2)
+search.LARGE_TREE, search.problems = 21, partial(search.problems, sizes=(4, 5), per_size=2)
 for command in json.loads(sys.argv[1]):
     assert main(command) == 0, command
 """

@@ -51,7 +51,6 @@ def small(**changes):
         ({"axes": {"budget": 64}}, "axis 'budget' is 64"),
         ({"axes": {"data": {"a": 3}}}, "'a' has no settings"),
         ({"methods": {}}, "methods and figures"),
-        ({"work": "bench"}, "bench names no part"),
     ],
 )
 def test_what_a_study_says_wrong_is_named(changes, said):
@@ -202,7 +201,7 @@ def test_stand_ins_change_axes_methods_and_base():
 @pytest.mark.parametrize("name", study_files())
 def test_a_shipped_study_is_whole(name):
     study = find_study(name)
-    assert study.title and (study.includes or study.work == "bench" or cells_of(study))
+    assert study.title and (study.includes or cells_of(study))
     assert all(find_study(one) for one in study.includes)
     assert all(need.command and need.kind in ("data", "model", "LLM") for need in needs_of(study))
     reduced(study)

@@ -11,8 +11,8 @@ from experiments.papers.study import find_study, study_files
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 NAMES = tuple(study_files())
-MEASURED = tuple(name for name in NAMES if not find_study(name).includes and find_study(name).work != "bench")
-"""Studies that compare or count; the others are parts of a benchmark, or consist of these."""
+MEASURED = tuple(name for name in NAMES if not find_study(name).includes)
+"""Studies that compare or count; the others consist of these."""
 COPIES = 12
 MANY_CANDIDATES = ("hotpotqa", "musique")
 """Sets whose candidates are drawn with a share of noise."""
