@@ -1,4 +1,4 @@
-"""The configuration agent: predicts reranker and search settings from a feature vector.
+"""The configuration agent: names a configuration, a selector's spelling, from a feature vector.
 
 It sees vectors and labels, never text. Importing it, loading a checkpoint and predicting need no torch;
 training does, and is imported when first asked for.
@@ -10,9 +10,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from agent.config import AgentConfig as AgentConfig
+from agent.config import Fallback as Fallback
+from agent.config import Ranges as Ranges
 from agent.config import TrainConfig as TrainConfig
-from agent.configurations import FixedConfiguration as FixedConfiguration
-from agent.configurations import Ranges as Ranges
 from agent.errors import AgentError as AgentError
 from agent.errors import CheckpointError as CheckpointError
 from agent.predict import AgentPrediction as AgentPrediction

@@ -1,24 +1,162 @@
-"""What rebuilds an agent (`AgentConfig`) and what trains one (`TrainConfig`)."""
+"""What rebuilds an agent (`AgentConfig`) and what trains one (`TrainConfig`). NumPy only.
+
+Letters: `n` rows. The columns of a settings array are always `SETTINGS`, in that order.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from agent.configurations import SETTINGS, FixedConfiguration, Ranges
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from agent.errors import AgentError, require_choice, require_int, require_names, require_number, require_text
 
 Optimizer = Literal["adam", "adamw"]
 Precision = Literal["32-true", "bf16-mixed"]
 Tracker = Literal["wandb", "csv", "none"]
 Keep = Literal["best", "last"]
-Choice = Literal["value", "value-minus-cost"]
+FloatArray = NDArray[np.float64]
 
+SETTINGS = ("iterations", "exploration", "cost_weight")
+"""Columns of every settings array: paper 5.1, the number of iterations, c and lambda of eq. 5."""
 DESCRIPTIONS = "descriptions"
 """The tensor of the descriptions' vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Lowest and highest value of each search setting that the agent may predict.
+
+    Attributes:
+        iterations: Search iterations, integers of at least 1; regressed on a log scale, since ten iterations more
+            matter at 10 and not at 1000.
+        exploration: c of eq. 5, at least 0; linear scale.
+        cost_weight: lambda of eq. 5, at least 0; linear scale.
+    """
+
+    iterations: tuple[int, int]
+    exploration: tuple[float, float]
+    cost_weight: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        for name in SETTINGS:
+            bounds = getattr(self, name)
+            if not isinstance(bounds, tuple) or len(bounds) != 2:
+                raise AgentError(f"ranges.{name} must be a pair (low, high), got {bounds!r}")
+            for bound in bounds:
+                _check_setting(f"each end of ranges.{name}", name, bound)
+            if bounds[0] > bounds[1]:
+                raise AgentError(f"ranges.{name} must have low <= high, got {bounds!r}; swap the two")
+
+    def to_unit(self, settings: ArrayLike) -> FloatArray:
+        """Return settings `[n, 3]` in natural units on the scale [0, 1]; a range of one value maps to 0."""
+        low, high = _scaled(self._bounds())
+        span = np.where(high > low, high - low, 1.0)
+        return np.asarray((_scaled(settings) - low) / span)
+
+    def from_unit(self, unit: ArrayLike) -> FloatArray:
+        """Return settings `[n, 3]` in natural units for values in [0, 1]; iterations are whole numbers.
+
+        The result is clipped to the ranges, because exp(log x) may miss x by a rounding error.
+        """
+        low, high = _scaled(self._bounds())
+        settings = low + np.asarray(unit, dtype=np.float64) * (high - low)
+        settings[:, 0] = np.rint(np.exp(settings[:, 0]))
+        return np.asarray(np.clip(settings, *self._bounds()))
+
+    def contains(self, settings: ArrayLike) -> NDArray[np.bool_]:
+        """Return for each row of settings `[n, 3]` whether all three lie within the ranges, `[n]`."""
+        low, high = self._bounds()
+        # A float32 table may round a bound such as 0.3 to just outside.
+        slack = 1e-6 * np.maximum(np.abs(low), np.abs(high))
+        values = np.asarray(settings, dtype=np.float64)
+        return np.asarray(((values >= low - slack) & (values <= high + slack)).all(axis=1))
+
+    def _bounds(self) -> FloatArray:
+        return np.array([self.iterations, self.exploration, self.cost_weight], dtype=np.float64).T
+
+
+def _scaled(settings: ArrayLike) -> FloatArray:
+    scaled = np.array(settings, dtype=np.float64)
+    scaled[:, 0] = np.log(scaled[:, 0])
+    return scaled
+
+
+def _check_setting(label: str, name: str, value: object) -> None:
+    if name == "iterations":
+        require_int(label, value, 1)
+    else:
+        require_number(label, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback:
+    """The best single configuration, which the agent has to beat; `str` spells the selector.
+
+    Attributes:
+        configuration: One of the agent's configurations.
+        iterations: Search iterations; None, like the next two, where the configuration says all.
+        exploration: c of eq. 5.
+        cost_weight: lambda of eq. 5.
+    """
+
+    configuration: str
+    iterations: int | None = None
+    exploration: float | None = None
+    cost_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        require_text("fallback.configuration", self.configuration)
+        values = self.settings
+        if any(value is None for value in values) and any(value is not None for value in values):
+            raise AgentError(f"fallback must give all of {', '.join(SETTINGS)} or none, got {values}")
+        for name, value in zip(SETTINGS, values, strict=True):
+            if value is not None:
+                _check_setting(f"fallback.{name}", name, value)
+
+    @property
+    def settings(self) -> tuple[float | None, ...]:
+        """The search settings, in the order of `SETTINGS`."""
+        return (self.iterations, self.exploration, self.cost_weight)
+
+    def __str__(self) -> str:
+        return spelled(self.configuration, *self.settings)
+
+
+def spelled(
+    configuration: str,
+    iterations: float | None = None,
+    exploration: float | None = None,
+    cost_weight: float | None = None,
+) -> str:
+    """Return a configuration's spelling with the settings of the paper's search put in, as far as they are given."""
+    search = {"policy": "paper", "iterations": iterations, "exploration": round(exploration or 0.0, 4)}
+    extra = [] if iterations is None else [f"search={json.dumps(search)}"]
+    extra += [] if cost_weight is None else [f"cost_weight={round(cost_weight, 4)}"]
+    if not extra:
+        return configuration
+    name, _, given = configuration.partition("(")
+    return f"{name}({', '.join(filter(None, [given.removesuffix(')'), *extra]))})"
+
+
+def setting_of(configuration: str, name: str) -> str | None:
+    """Return the text of one setting in a configuration's spelling, such as `unit`; None where it is not set."""
+    _, _, rest = configuration.partition("(")
+    parts, depth = [""], 0
+    for character in rest.removesuffix(")"):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += character
+    values = {key.strip(): value.strip() for key, _, value in (part.partition("=") for part in parts)}
+    return values.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,83 +164,93 @@ class AgentConfig:
     """Everything needed to rebuild an agent around its weights, and to feed it.
 
     Attributes:
-        feature_dim: Length of a feature vector.
-        rerankers: Names of the rerankers in label order.
-        ranges: Lowest and highest value of each search setting.
+        configurations: Spellings of the selectors that it chooses among, in label order.
+        fallback: The best single one of them.
+        feature_dim: Length of a feature vector; 0 for an agent without a network, which always names its fallback.
         embedder: Name of the embedder of the queries.
         features: Recipe of the feature vector: names of its parts in order. The agent only keeps them
             for whoever builds the vectors.
         hidden: Sizes of the hidden layers (paper 5.1).
         map_dim: Size of the feature map on which the contrastive loss works (paper 5.1).
-        fixed: The best single configuration on the questions for training and validation, if known.
-        min_lead: How much more probable than the reranker of `fixed` another has to be for the agent to depart from
-            `fixed`, from 0 (it goes by its own prediction always) to 1 (never). Needs `fixed`. Not in the paper.
-        choice: How searches picked their answers when the labels were made, and so should with these settings: by
-            value, where lambda only guides the search, or by value minus lambda * cost / budget.
-        described: Rerankers whose descriptions the agent knows as vectors (paper 5.1), in the order of the vectors.
-            Those not in `rerankers` were never labelled; see `ConfigurationAgent.with_reranker`.
+        ranges: Ranges of the search settings that the second head predicts; None without such a head.
+        min_lead: How much more probable than the fallback another configuration has to be for the agent to depart from
+            the fallback, from 0 (it goes by its own prediction always) to 1 (never). Not in the paper.
+        described: Configurations whose descriptions the agent knows as vectors (paper 5.1), in the order of the
+            vectors. Those not in `configurations` were never labelled; see `ConfigurationAgent.with_configuration`.
+        priors: What labels of many kinds of questions say a configuration gains over `corag` on a kind that they do
+            not hold: `mean`, `variance` of that, and variance `within` a kind. `corag tune` starts from them.
     """
 
-    feature_dim: int
-    rerankers: tuple[str, ...]
-    ranges: Ranges
-    embedder: str
+    configurations: tuple[str, ...]
+    fallback: Fallback
+    feature_dim: int = 0
+    embedder: str = ""
     features: tuple[str, ...] = ("query",)
     hidden: tuple[int, ...] = (512, 256)
     map_dim: int = 128
-    fixed: FixedConfiguration | None = None
+    ranges: Ranges | None = None
     min_lead: float = 0.0
-    choice: Choice = "value"
     described: tuple[str, ...] = ()
+    priors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_int("feature_dim", self.feature_dim, 1)
-        require_names("rerankers", self.rerankers)
-        if not isinstance(self.ranges, Ranges):
-            raise AgentError(f"ranges must be a Ranges, got {self.ranges!r}")
-        require_text("embedder", self.embedder)
-        require_names("features", self.features)
+        require_names("configurations", self.configurations)
+        if not isinstance(self.fallback, Fallback):
+            raise AgentError(f"fallback must be a Fallback, got {self.fallback!r}")
+        require_choice("fallback.configuration", self.fallback.configuration, self.configurations)
+        if self.ranges is not None and not isinstance(self.ranges, Ranges):
+            raise AgentError(f"ranges must be a Ranges or None, got {self.ranges!r}")
+        require_int("feature_dim", self.feature_dim, 0)
+        if self.feature_dim:
+            require_text("embedder", self.embedder)
+            require_names("features", self.features)
         if not isinstance(self.hidden, tuple):
             raise AgentError(f"hidden must be a tuple of layer sizes, got {self.hidden!r}")
         for size in self.hidden:
             require_int("every size in hidden", size, 1)
         require_int("map_dim", self.map_dim, 1)
-        if self.fixed is not None:
-            require_choice("fixed.reranker", self.fixed.reranker, self.rerankers)
         require_number("min_lead", self.min_lead)
         if self.min_lead > 1:
             raise AgentError(f"min_lead must be between 0 and 1, got {self.min_lead}; it is a lead in probability")
-        if self.min_lead and self.fixed is None:
-            raise AgentError(f"min_lead is {self.min_lead}, but there is no fixed configuration to keep to; give fixed")
-        require_choice("choice", self.choice, get_args(Choice))
+        if (self.fallback.iterations is None) != (self.ranges is None):
+            raise AgentError("fallback names search settings exactly where ranges do; give both or neither")
         if self.described != ():
             require_names("described", self.described)
-        if self.described and not set(self.described) & set(self.rerankers):
+        if self.described and not set(self.described) & set(self.configurations):
             raise AgentError(
-                f"none of the described rerankers {', '.join(self.described)} is among those labelled, "
-                f"{', '.join(self.rerankers)}; describe these, too"
+                f"none of the described configurations {', '.join(self.described)} is among those labelled, "
+                f"{', '.join(self.configurations)}; describe these, too"
             )
+        for name, prior in self.priors.items():
+            if not isinstance(prior, Mapping) or set(prior) != {"mean", "variance", "within"}:
+                raise AgentError(f"priors of {name!r} must be mean, variance and within, got {prior!r}")
+            for part, value in prior.items():
+                require_number(f"priors.{name}.{part}", value, -1.0 if part == "mean" else 0.0)
 
     @property
     def unlabelled(self) -> tuple[str, ...]:
-        """Rerankers known by their description alone."""
-        return tuple(name for name in self.described if name not in self.rerankers)
+        """Configurations known by their description alone."""
+        return tuple(name for name in self.described if name not in self.configurations)
 
     @property
-    def all_rerankers(self) -> tuple[str, ...]:
-        """All rerankers that can be chosen: those labelled, in label order, then the others."""
-        return self.rerankers + self.unlabelled
+    def all_configurations(self) -> tuple[str, ...]:
+        """All configurations that can be chosen: those labelled, in label order, then the others."""
+        return self.configurations + self.unlabelled
 
     @property
     def encoder_shapes(self) -> tuple[tuple[int, int], ...]:
-        """(inputs, outputs) of each encoder layer, from features to feature map."""
-        return tuple(pairwise((self.feature_dim, *self.hidden, self.map_dim)))
+        """(inputs, outputs) of each encoder layer, from features to feature map; none without a network."""
+        return tuple(pairwise((self.feature_dim, *self.hidden, self.map_dim))) if self.feature_dim else ()
 
     @property
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every weight tensor by name; weights are `[outputs, inputs]`."""
+        if not self.feature_dim:
+            return {}
         layers = {f"encoder.{i}": shape for i, shape in enumerate(self.encoder_shapes)}
-        heads = {"reranker": (self.map_dim, len(self.rerankers)), "settings": (self.map_dim, len(SETTINGS))}
+        heads = {"choice": (self.map_dim, len(self.configurations))}
+        if self.ranges is not None:
+            heads["settings"] = (self.map_dim, len(SETTINGS))
         shapes: dict[str, tuple[int, ...]] = {
             f"{name}.{kind}": shape
             for name, (inputs, outputs) in (layers | heads).items()
@@ -121,14 +269,12 @@ class AgentConfig:
         Raises:
             AgentError: A key is unknown or missing, or a value breaks a rule.
         """
-        if isinstance(values, Mapping):
-            # Older checkpoints call min_lead caution, or have none; their labels were picked by value.
-            values = {"min_lead": values.get("caution", 0.0), "choice": "value", "described": (), **values}
-            values.pop("caution", None)
         fields = _fields(cls, "config", values)
-        fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
-        if fields["fixed"] is not None:
-            fields["fixed"] = FixedConfiguration(**_fields(FixedConfiguration, "fixed", fields["fixed"]))
+        fields["fallback"] = Fallback(**_fields(Fallback, "fallback", fields["fallback"]))
+        if fields["ranges"] is not None:
+            fields["ranges"] = Ranges(**_fields(Ranges, "ranges", fields["ranges"]))
+        if not isinstance(fields["priors"], Mapping):
+            raise AgentError(f"priors must be a mapping, got {fields['priors']!r}")
         return cls(**fields)
 
 
@@ -155,25 +301,22 @@ class TrainConfig:
         epochs: Passes over the training questions.
         margin: Distance beyond which a negative pair adds no loss.
         contrastive_weight: Weight of the contrastive loss in the total.
-        reranker_weight: Weight of the classification loss in the total.
+        choice_weight: Weight of the classification loss in the total.
         settings_weight: Weight of the regression loss in the total.
-        description_weight: Weight of the loss that brings questions to the description of their best reranker; counts
-            where the agent knows descriptions.
+        description_weight: Weight of the loss that brings questions to the description of their best configuration;
+            counts where the agent knows descriptions.
         regret_weight: Weight of the expected regret in the total; not in the paper.
         temperature: Above 0, the classification learns the distribution softmax(quality / temperature) over the
-            rerankers instead of the label of the best one.
+            configurations instead of the label of the best one.
         standardize: Scale every feature to mean 0 and standard deviation 1 / sqrt(features) on the training questions,
             so that a vector has a length of about 1, as an embedding has, and no part dominates. The scaling is folded
             into the first layer of the trained agent, so its inputs stay as they are.
-        balanced: Weight rerankers by the inverse of their frequency in the classification loss.
         seed: Seed of the initial weights and of the order of the questions.
         optimizer: Adam or AdamW with PyTorch's defaults for all but the learning rate.
         patience: Stop after this many epochs without a better one; None trains all epochs.
         keep: Which epoch's weights are the result: those of the best or of the last; None is `best`.
         accelerator: Lightning accelerator: "cpu", "gpu", ...; "auto" takes a GPU if there is one.
         devices: Number of devices, or the numbers that they have; the batch is divided among them.
-        strategy: Lightning strategy for several devices: "ddp", "ddp_spawn", ...
-        num_nodes: Number of machines.
         precision: Arithmetic of the training steps; weights are always float32.
         logger: Where the figures of each epoch are logged besides the report.
     """
@@ -183,41 +326,37 @@ class TrainConfig:
     epochs: int = 60
     margin: float = 1.0
     contrastive_weight: float = 1.0
-    reranker_weight: float = 1.0
+    choice_weight: float = 1.0
     settings_weight: float = 1.0
     description_weight: float = 1.0
     regret_weight: float = 0.0
     temperature: float = 0.0
     standardize: bool = False
-    balanced: bool = False
     seed: int = 0
     optimizer: Optimizer = "adam"
     patience: int | None = None
     keep: Keep | None = None
     accelerator: str = "auto"
     devices: int | tuple[int, ...] = 1
-    strategy: str = "auto"
-    num_nodes: int = 1
     precision: Precision = "32-true"
     logger: Tracker = "csv"
 
     def __post_init__(self) -> None:
         for name in ("lr", "margin"):
             require_number(name, getattr(self, name), above=True)
-        weights = ("contrastive_weight", "reranker_weight", "settings_weight", "regret_weight")
+        weights = ("contrastive_weight", "choice_weight", "settings_weight", "regret_weight")
         for name in (*weights, "description_weight", "temperature"):
             require_number(name, getattr(self, name))
         if not any(getattr(self, name) for name in weights):
             raise AgentError("all loss weights are 0, so there is nothing to learn; raise one")
-        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0, "num_nodes": 1}.items():
+        for name, least in {"batch_size": 2, "epochs": 1, "seed": 0}.items():
             require_int(name, getattr(self, name), least)
         for number in self.devices if isinstance(self.devices, tuple) else ():
             require_int("every number in devices", number, 0)
         require_int("devices", len(self.devices) if isinstance(self.devices, tuple) else self.devices, 1)
         if self.patience is not None:
             require_int("patience", self.patience, 1)
-        for name in ("accelerator", "strategy"):
-            require_text(name, getattr(self, name))
+        require_text("accelerator", self.accelerator)
         if self.keep is not None:
             require_choice("keep", self.keep, get_args(Keep))
         for name, choices in {"optimizer": Optimizer, "precision": Precision, "logger": Tracker}.items():

@@ -7,7 +7,7 @@ import glob
 import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 
@@ -32,12 +32,14 @@ def replace_file(path: Path, content: str | bytes) -> None:
         raise
 
 
-def replace_folder(path: str | Path, files: Mapping[str, str | bytes], what: str) -> None:
+def replace_folder(
+    path: str | Path, files: Mapping[str, str | bytes], what: str, optional: Collection[str] = ()
+) -> None:
     """Write a folder of files in one step.
 
     The folder is built as `.<name>.tmp` beside `path` and renamed, so an existing one is replaced only by a complete
     one; between two renames the existing one waits as `.<name>.old`. `files` are written in their order; `what` says in
-    errors what the folder is, such as `a checkpoint`.
+    errors what the folder is, such as `a checkpoint`; `optional` are names that an earlier one of its kind may have.
 
     Raises:
         FileExistsError: `path` holds other files, which would be lost.
@@ -46,7 +48,7 @@ def replace_folder(path: str | Path, files: Mapping[str, str | bytes], what: str
     path = Path(path).absolute()
     if path.exists():
         names = {file.name for file in path.iterdir()} if path.is_dir() else {path.name}
-        if others := sorted(names - set(files)):
+        if others := sorted(names - set(files) - set(optional)):
             raise FileExistsError(
                 f"{path} holds {others[0]!r}, which is no part of {what} and would be deleted; choose another path"
             )

@@ -1,9 +1,9 @@
 """The three losses of the paper (5.2), the alignment with descriptions (5.1), the regret itself, and their sum.
 
-Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` rerankers, `K` descriptions. Arguments:
-feature `maps`, `[b, M]`; unnormalised log-probabilities `logits`, `[b, R]`; best `reranker` and `weight` of each row,
-`[b]`; `quality` with each reranker, `[b, R]`. A row of weight 0 counts neither for the reranker label nor for pairs;
-where nothing counts, a loss is 0.
+Pure functions. Letters: `b` rows of a batch, `M` size of the feature map, `R` configurations, `K` descriptions.
+Arguments: feature `maps`, `[b, M]`; unnormalised log-probabilities `logits`, `[b, R]`; `label`, the best configuration,
+and `weight` of each row, `[b]`; `quality` with each configuration, `[b, R]`. A row of weight 0 counts neither for the
+label nor for pairs; where nothing counts, a loss is 0.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class Losses(NamedTuple):
     """The parts of the total loss, scalars."""
 
     contrastive: Tensor
-    reranker: Tensor
+    choice: Tensor
     settings: Tensor
     descriptions: Tensor
     expected_regret: Tensor
 
 
-def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: float) -> Tensor:
-    """Eq. 10: pull questions with the same best reranker together, push the others apart.
+def contrastive_loss(maps: Tensor, label: Tensor, weight: Tensor, margin: float) -> Tensor:
+    """Eq. 10: pull questions with the same best configuration together, push the others apart.
 
     The paper leaves F_con open; this is the usual margin form on the Euclidean distance D (Hadsell et al.
     2006): D^2 for a positive pair, max(0, margin - D)^2 for a negative one. All pairs of the batch count, each with the
@@ -34,19 +34,19 @@ def contrastive_loss(maps: Tensor, reranker: Tensor, weight: Tensor, margin: flo
     positives.
     """
     pair_weight = torch.triu(weight[:, None] * weight[None, :], diagonal=1)
-    return _pair_loss(maps, maps, reranker[:, None] == reranker[None, :], pair_weight, margin)
+    return _pair_loss(maps, maps, label[:, None] == label[None, :], pair_weight, margin)
 
 
 def description_loss(
-    maps: Tensor, reranker: Tensor, weight: Tensor, described_maps: Tensor, described: Tensor, margin: float
+    maps: Tensor, label: Tensor, weight: Tensor, described_maps: Tensor, described: Tensor, margin: float
 ) -> Tensor:
-    """Bring each question near the description of its best reranker, and away from the others.
+    """Bring each question near the description of its best configuration, and away from the others.
 
     The paper (5.1) embeds descriptions so that the network aligns questions with their best reranker, and leaves open
     how. This is eq. 10 with a description as the other half of each pair: `described_maps`, `[K, M]`, are the maps of
-    the descriptions by the same encoder, `described`, `[K]`, the rerankers that they describe.
+    the descriptions by the same encoder, `described`, `[K]`, the labels that they describe.
     """
-    same = reranker[:, None] == described[None, :]
+    same = label[:, None] == described[None, :]
     return _pair_loss(maps, described_maps, same, weight[:, None].expand(same.shape), margin)
 
 
@@ -58,34 +58,30 @@ def _pair_loss(first: Tensor, second: Tensor, same: Tensor, pair_weight: Tensor,
     return positive + negative
 
 
-def reranker_loss(
+def choice_loss(
     logits: Tensor,
-    reranker: Tensor,
+    label: Tensor,
     weight: Tensor,
-    class_weight: Tensor | None = None,
     target: Tensor | None = None,
 ) -> Tensor:
-    """Eq. 8: cross-entropy of the reranker label, a weighted mean over the rows.
+    """Eq. 8: cross-entropy of the label, a weighted mean over the rows.
 
-    `class_weight` holds a weight for each reranker, `[R]`; `target` a distribution in place of the label, `[b, R]`, as
-    `soft_target` returns it.
+    `target` is a distribution in place of the label, `[b, R]`, as `soft_target` returns it.
     """
-    if class_weight is not None:
-        weight = weight * class_weight[reranker]
-    wanted = reranker if target is None else target
+    wanted = label if target is None else target
     return _weighted_mean(functional.cross_entropy(logits.float(), wanted, reduction="none"), weight)
 
 
 def soft_target(quality: Tensor, temperature: float) -> Tensor:
-    """Return the softmax of quality `[b, R]` / temperature, `[b, R]`: a label that shows how close the rerankers are.
+    """Return the softmax of quality `[b, R]` / temperature, `[b, R]`: a label that shows how close they are.
 
-    A temperature near 0 gives the best reranker alone, a high one no preference; its unit is that of quality.
+    A temperature near 0 gives the best one alone, a high one no preference; its unit is that of quality.
     """
     return (quality.float() / temperature).softmax(dim=1)
 
 
 def regret_loss(logits: Tensor, quality: Tensor) -> Tensor:
-    """Expected loss of quality against the best reranker under the predicted probabilities, a mean over the rows.
+    """Expected loss of quality against the best configuration under the predicted probabilities, a mean over the rows.
 
     It is differentiable, needs no label and weighs each question by what is at stake.
     """

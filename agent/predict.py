@@ -1,6 +1,6 @@
 """The trained agent: feature vectors in, configurations out. NumPy only, so that loading needs no torch.
 
-Letters: `b` rows, `d` features, `M` size of the feature map, `R` labelled rerankers, `K` descriptions.
+Letters: `b` rows, `d` features, `M` size of the feature map, `R` labelled configurations, `K` descriptions.
 """
 
 from __future__ import annotations
@@ -13,32 +13,44 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agent.config import DESCRIPTIONS, AgentConfig
-from agent.configurations import SETTINGS, FloatArray
+from agent.config import DESCRIPTIONS, SETTINGS, AgentConfig, FloatArray, setting_of, spelled
 from agent.errors import AgentError
 
 
 @dataclass(frozen=True, slots=True)
 class AgentPrediction:
-    """The configuration for one question.
+    """The configuration for one question; `str` spells a selector.
 
     Attributes:
-        reranker: The most probable reranker, among those available; the fixed configuration's where the agent keeps
-            to that, settings included (`AgentConfig.min_lead`).
-        iterations: Search iterations.
+        configuration: The most probable configuration, among those available; the fallback's where the agent keeps to
+            that, settings included (`AgentConfig.min_lead`).
+        iterations: Search iterations; None, like the next two, where the agent does not predict them.
         exploration: c of the paper's eq. 5.
         cost_weight: lambda of the paper's eq. 5.
-        probabilities: Probability of every reranker the agent knows, in label order, then of those that it knows by
-            their description alone; they sum to 1.
-        unsure: Whether the most probable reranker leads by too little, so that the fixed configuration stands here.
+        probabilities: Probability of every configuration that the agent knows, in label order, then of those that it
+            knows by their description alone; they sum to 1.
+        unsure: Whether the most probable configuration leads by too little, so that this is the fallback.
     """
 
-    reranker: str
-    iterations: int
-    exploration: float
-    cost_weight: float
+    configuration: str
+    iterations: int | None
+    exploration: float | None
+    cost_weight: float | None
     probabilities: Mapping[str, float]
     unsure: bool = False
+
+    @property
+    def unit(self) -> str | None:
+        """The unit that the configuration names."""
+        return setting_of(self.configuration, "unit")
+
+    @property
+    def reranker(self) -> str | None:
+        """The reranker that the configuration names."""
+        return setting_of(self.configuration, "reranker")
+
+    def __str__(self) -> str:
+        return spelled(self.configuration, self.iterations, self.exploration, self.cost_weight)
 
 
 TEMPERATURE = 0.1
@@ -47,26 +59,32 @@ than at distance 0. The odds follow distances learned with another margin in pro
 
 
 class ConfigurationAgent:
-    """Predicts reranker and search settings from a feature vector.
+    """Predicts a configuration, and search settings where it has a head for them, from a feature vector.
 
-    The classification head divides probability among the rerankers that questions were labelled with, as in the paper.
-    Those known by their description alone (`config.unlabelled`) first take the share that a softmax of the negative
-    squared distances from the question's map to the maps of all descriptions gives them; the paper leaves open how
-    predictions use descriptions.
+    The classification head divides probability among the configurations that questions were labelled with, as in the
+    paper. Those known by their description alone (`config.unlabelled`) first take the share that a softmax of the
+    negative squared distances from the question's map to the maps of all descriptions gives them; the paper leaves open
+    how predictions use descriptions.
 
-    Its weights are the float32 tensors named in `config.tensor_shapes`. An `AgentError` says that one is missing,
-    unknown, of the wrong shape or type, or not finite.
+    Its weights are the float32 tensors named in `config.tensor_shapes`; without a network there are none, and every
+    question gets the fallback. An `AgentError` says that one is missing, unknown, of the wrong shape or type, or not
+    finite.
     """
 
-    def __init__(self, config: AgentConfig, weights: Mapping[str, NDArray[np.float32]]) -> None:
+    def __init__(self, config: AgentConfig, weights: Mapping[str, NDArray[np.float32]] = MappingProxyType({})) -> None:
         _check_weights(config, weights)
         self.config = config
         self.weights = MappingProxyType(dict(weights))
         # In float64 no finite float32 feature can overflow to infinity on its way through.
         self._encoder = [self._layer(f"encoder.{i}") for i in range(len(config.encoder_shapes))]
-        self._reranker = self._layer("reranker")
-        self._settings = self._layer("settings")
+        self._choice = self._layer("choice") if weights else None
+        self._settings = self._layer("settings") if weights and config.ranges is not None else None
         self._nearness = self.nearness() if config.unlabelled else None
+
+    @property
+    def has_network(self) -> bool:
+        """Whether predictions depend on the features."""
+        return bool(self.weights)
 
     def predict(
         self, features: ArrayLike, available: Collection[str] | None = None
@@ -75,47 +93,54 @@ class ConfigurationAgent:
 
         Args:
             features: One vector `[d]` or several `[b, d]`, made by `config.embedder` with the recipe `config.features`.
-            available: Names of the rerankers to choose from; None for all. Ties go to the first in label order.
+            available: Configurations to choose from; None for all. Ties go to the first in label order.
 
         Returns:
             One prediction for `[d]`, a list of `b` for `[b, d]`.
 
         Raises:
-            AgentError: The features have another dimension or are not finite, or no available reranker is known.
+            AgentError: The features have another dimension or are not finite, or no available configuration is known.
         """
         rows, single = self._rows(features)
-        names = self.config.all_rerankers
+        names, ranges = self.config.all_configurations, self.config.ranges
         allowed = np.array([available is None or name in available for name in names])
         if not allowed.any():
             raise AgentError(
-                f"none of the available rerankers {sorted(available or ())} is known to the agent; "
+                f"none of the available configurations {sorted(available or ())} is known to the agent; "
                 f"it knows {', '.join(names)}"
             )
+        probabilities, unit = self._outputs(rows)
+        labels, settings, unsure = decide(self.config, probabilities, unit, allowed)
+        predictions = []
+        for row, (label, is_unsure) in enumerate(zip(labels.tolist(), unsure.tolist(), strict=True)):
+            iterations, exploration, cost_weight = (None,) * 3 if ranges is None else settings[row].tolist()
+            odds = dict(zip(names, probabilities[row].tolist(), strict=True))
+            count = None if iterations is None else int(iterations)
+            predictions.append(AgentPrediction(names[label], count, exploration, cost_weight, odds, is_unsure))
+        return predictions[0] if single else predictions
+
+    def _outputs(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return probabilities, `[b, R + K]`, and settings on the scale [0, 1], `[b, 3]`."""
+        if self._choice is None:
+            certain = np.array([name == self.config.fallback.configuration for name in self.config.configurations])
+            return np.tile(certain.astype(np.float64), (len(rows), 1)), np.zeros((len(rows), len(SETTINGS)))
         maps = self._maps(rows)
-        probabilities = _softmax(maps @ self._reranker[0] + self._reranker[1])
+        probabilities = _softmax(maps @ self._choice[0] + self._choice[1])
         if self._nearness is not None:
             near = _softmax(maps @ self._nearness[0] + self._nearness[1])
             labelled, others = self.described_rows
             share = near[:, labelled].sum(axis=1, keepdims=True)
             probabilities = np.hstack([probabilities * share, near[:, others]])
+        if self._settings is None:
+            return probabilities, np.zeros((len(rows), len(SETTINGS)))
         # The logistic function through tanh, because exp(-x) overflows for large negative x.
-        unit = 0.5 * (1.0 + np.tanh(0.5 * (maps @ self._settings[0] + self._settings[1])))
-        decided = decide(self.config, probabilities, unit, allowed)
-        predictions = [
-            AgentPrediction(
-                names[label], int(iterations), exploration, cost_weight, dict(zip(names, row, strict=True)), unsure
-            )
-            for label, (iterations, exploration, cost_weight), unsure, row in zip(
-                *(column.tolist() for column in (*decided, probabilities)), strict=True
-            )
-        ]
-        return predictions[0] if single else predictions
+        return probabilities, 0.5 * (1.0 + np.tanh(0.5 * (maps @ self._settings[0] + self._settings[1])))
 
-    def with_reranker(self, name: str, description: ArrayLike) -> ConfigurationAgent:
-        """Return an agent that can also choose a reranker that it was never trained on, by its description.
+    def with_configuration(self, name: str, description: ArrayLike) -> ConfigurationAgent:
+        """Return an agent that can also choose a configuration that it was never trained on, by its description.
 
         Args:
-            name: Name of the reranker.
+            name: The configuration, such as `corag(unit=passage, reranker=my-reranker)`.
             description: Vector of the description, `[d]`, made as those of the agent's own were; see `config.embedder`.
 
         Raises:
@@ -124,11 +149,11 @@ class ConfigurationAgent:
         config = self.config
         if not config.described:
             raise AgentError(
-                f"the agent was trained without descriptions of its rerankers, so that of {name!r} has nothing to be "
-                "compared with; train it with: corag train --recipe paper"
+                f"the agent was trained without descriptions, so that of {name!r} has nothing to be compared with; "
+                "train it with: corag train --recipe paper"
             )
-        if name in config.all_rerankers:
-            raise AgentError(f"the agent knows {name!r} already; its rerankers are {', '.join(config.all_rerankers)}")
+        if name in config.all_configurations:
+            raise AgentError(f"the agent knows {name!r} already; it knows {', '.join(config.all_configurations)}")
         rows, single = self._rows(description)
         if not single:
             raise AgentError(f"the description must be one vector [{config.feature_dim}], got {list(rows.shape)}")
@@ -154,7 +179,7 @@ class ConfigurationAgent:
         except (TypeError, ValueError) as error:
             raise AgentError(f"features must be an array of numbers: {error}") from error
         dim = self.config.feature_dim
-        if rows.ndim not in (1, 2) or rows.shape[-1] != dim:
+        if rows.ndim not in (1, 2) or (dim and rows.shape[-1] != dim):
             raise AgentError(
                 f"features must have shape [{dim}] or [b, {dim}], got {list(rows.shape)}; build them with "
                 f"the embedder {self.config.embedder!r} and the recipe {self.config.features}"
@@ -167,8 +192,8 @@ class ConfigurationAgent:
 
     @cached_property
     def described_rows(self) -> tuple[list[int], list[int]]:
-        """The rows of the descriptions that belong to labelled rerankers, and those of the others."""
-        known, described = self.config.rerankers, list(enumerate(self.config.described))
+        """The rows of the descriptions that belong to labelled configurations, and those of the others."""
+        known, described = self.config.configurations, list(enumerate(self.config.described))
         return [row for row, name in described if name in known], [row for row, name in described if name not in known]
 
     def nearness(self) -> tuple[FloatArray, FloatArray]:
@@ -210,23 +235,27 @@ def _check_weights(config: AgentConfig, weights: Mapping[str, NDArray[np.float32
 def decide(
     config: AgentConfig, probabilities: FloatArray, unit: FloatArray, allowed: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], FloatArray, NDArray[np.bool_]]:
-    """Return the label of the reranker, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
+    """Return the label, `[b]`, the search settings in natural units, `[b, 3]`, and `unsure`, `[b]`.
 
-    Training and prediction share this rule. The most probable reranker, among equals the first in label order, comes
-    with the predicted settings. If it leads the fixed configuration's reranker by less than `config.min_lead`, the
-    row is unsure and gets the fixed configuration, provided that its reranker is allowed.
+    Training and prediction share this rule. The most probable configuration, among equals the first in label order,
+    comes with the predicted settings. If it leads the fallback by less than `config.min_lead`, the row is unsure and
+    gets the fallback, provided that this is allowed.
 
-    `probabilities` are those of `config.all_rerankers`, or of the labelled among them, the settings `unit`, `[b, 3]`,
-    on the scale [0, 1] of `config.ranges`, and `allowed`, one for each probability, has at least one reranker.
+    `probabilities` are those of `config.all_configurations`, or of the labelled among them, the settings `unit`,
+    `[b, 3]`, on the scale [0, 1] of `config.ranges`, and `allowed`, one for each probability, has at least one
+    configuration. Without ranges the settings are as given.
     """
     if allowed is not None:
         probabilities = np.where(allowed, probabilities, -1.0)
     labels = np.asarray(probabilities.argmax(axis=1), dtype=np.int64)
-    settings, unsure = config.ranges.from_unit(unit), np.zeros(len(labels), dtype=bool)
-    if config.min_lead and config.fixed is not None:
-        fixed = config.rerankers.index(config.fixed.reranker)
-        if allowed is None or allowed[fixed]:
-            unsure = probabilities.max(axis=1) - probabilities[:, fixed] < config.min_lead
-            labels[unsure] = fixed
-            settings[unsure] = [getattr(config.fixed, name) for name in SETTINGS]
+    settings = unit if config.ranges is None else config.ranges.from_unit(unit)
+    unsure = np.zeros(len(labels), dtype=bool)
+    fallback = config.configurations.index(config.fallback.configuration)
+    if config.feature_dim and config.min_lead and (allowed is None or allowed[fallback]):
+        unsure = probabilities.max(axis=1) - probabilities[:, fallback] < config.min_lead
+    # Without a network there is nothing but the fallback to go by.
+    kept = unsure if config.feature_dim else labels == fallback
+    labels[kept] = fallback
+    if config.ranges is not None:
+        settings[kept] = config.fallback.settings
     return labels, settings, unsure

@@ -1,28 +1,19 @@
-"""Loggers (W&B, CSV files, or none), and diagnostics of a trained agent on labelled questions.
-
-Training never fails for a logger. Letters: `n` questions, `R` rerankers.
-"""
+"""Lightning's loggers: W&B, CSV files, or none. No work fails for a logger."""
 
 from __future__ import annotations
 
-import csv
 import logging
 import netrc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 
-import numpy as np
 from lightning.pytorch.loggers import CSVLogger, Logger, WandbLogger
-from numpy.typing import NDArray
 
 from agent.config import Tracker
-from agent.configurations import FloatArray
-from agent.predict import ConfigurationAgent
-from agent.training.data import TrainingTable
 
 _log = logging.getLogger(__name__)
 
@@ -70,43 +61,6 @@ def open_logger(
         if isinstance(logger, WandbLogger):
             with tolerated("end"):
                 _finish(logger.experiment)
-
-
-def log_result(logger: Logger | None, diagnostics: Diagnostics, checkpoint: Path) -> None:
-    """Log what a trained agent does: confusion matrix, regret by reranker, the questions before and after the encoder.
-
-    W&B gets tables and plots, and the checkpoint as an artifact; a CSV logger gets `confusion.csv`, `regret.csv` and
-    `projection.csv` beside its figures.
-    """
-    if isinstance(logger, WandbLogger):
-        with tolerated("take the result"):
-            _log_to_wandb(logger, diagnostics, checkpoint)
-    elif isinstance(logger, CSVLogger):
-        for name, rows in diagnostics.tables().items():
-            path = Path(logger.log_dir) / f"{name}.csv"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("w", newline="", encoding="utf-8") as file:
-                csv.writer(file).writerows(rows)
-
-
-def _log_to_wandb(logger: WandbLogger, diagnostics: Diagnostics, checkpoint: Path) -> None:
-    import wandb
-
-    tables = diagnostics.tables()
-    best, predicted = diagnostics.best.tolist(), diagnostics.predicted.tolist()
-    figures: dict[str, Any] = {
-        "confusion": wandb.plot.confusion_matrix(y_true=best, preds=predicted, class_names=list(diagnostics.rerankers)),
-        "regret_by_reranker": wandb.Table(columns=tables["regret"][0], data=tables["regret"][1:]),
-    }
-    for name, x in (("before", 1), ("after", 3)):
-        data = [[*point[x : x + 2], point[0]] for point in tables["projection"][1:]]
-        figures[f"projection_{name}"] = wandb.Table(columns=["x", "y", "best"], data=data)
-    logger.experiment.log(figures)
-    artifact = wandb.Artifact(f"agent-{logger.experiment.id}", type="model")
-    # File by file: of a whole folder W&B prints a line.
-    for file in sorted(checkpoint.iterdir()):
-        artifact.add_file(str(file), name=file.name)
-    logger.experiment.log_artifact(artifact)
 
 
 @contextmanager
@@ -168,67 +122,3 @@ def _wandb(out_dir: Path, project: str, group: str | None, tags: Sequence[str]) 
     run.define_metric("trainer/global_step")
     run.define_metric("*", step_metric="trainer/global_step", step_sync=True)
     return WandbLogger(experiment=run, save_dir=out_dir)
-
-
-class Diagnostics(NamedTuple):
-    """An agent on the questions of a table: best and predicted reranker of each, in label order.
-
-    `regret` is the utility, or else the quality, that each prediction loses to the best, `before` are the features on
-    their two principal axes, `after` the feature maps on theirs.
-    """
-
-    rerankers: tuple[str, ...]
-    best: NDArray[np.int64]  # [n]
-    predicted: NDArray[np.int64]  # [n]
-    regret: FloatArray | None  # [n]
-    before: FloatArray  # [n, 2]
-    after: FloatArray  # [n, 2]
-
-    def tables(self) -> dict[str, list[list[Any]]]:
-        """Return heading and rows of each table.
-
-        `confusion` counts how often each reranker (column) was predicted where another (row) was best, `regret` holds
-        means by the best reranker, and `projection` the points of each question.
-        """
-        names = self.rerankers
-        counts = np.zeros((len(names), len(names)), dtype=np.int64)
-        np.add.at(counts, (self.best, self.predicted), 1)
-        regret: list[list[Any]] = [["reranker", "best", "predicted", "regret"]]
-        for i, name in enumerate(names):
-            lost = None if self.regret is None or not counts[i].any() else float(self.regret[self.best == i].mean())
-            regret.append([name, int(counts[i].sum()), int(counts[:, i].sum()), lost])
-        points = np.hstack([self.before, self.after]).tolist()
-        return {
-            "confusion": [["best", *names], *([name, *row] for name, row in zip(names, counts.tolist(), strict=True))],
-            "regret": regret,
-            "projection": [
-                ["best", "before_x", "before_y", "after_x", "after_y"],
-                *([names[label], *point] for label, point in zip(self.best.tolist(), points, strict=True)),
-            ],
-        }
-
-
-def diagnose(agent: ConfigurationAgent, table: TrainingTable) -> Diagnostics:
-    """Return what an agent does on the questions of a table."""
-    names = agent.config.rerankers
-    # What nobody labelled has no place in the table.
-    predictions = agent.predict(table.features, names)
-    assert isinstance(predictions, list)
-    predicted = np.array([names.index(prediction.reranker) for prediction in predictions], dtype=np.int64)
-    chosen, values = predicted, table.quality
-    if table.grid is not None:
-        settings = [[found.iterations, found.exploration, found.cost_weight] for found in predictions]
-        chosen, values = table.grid.nearest(predicted, settings, agent.config.ranges), table.utility
-    regret = None if values is None else (values.max(axis=1) - values[np.arange(len(table)), chosen]).astype(np.float64)
-    maps = agent.feature_maps(table.features)
-    return Diagnostics(names, table.reranker, predicted, regret, principal_axes(table.features), principal_axes(maps))
-
-
-def principal_axes(vectors: NDArray[np.floating]) -> FloatArray:
-    """Return vectors `[n, d]` on their two principal axes, `[n, 2]`; the largest coordinate of each is positive."""
-    centred = np.asarray(vectors, dtype=np.float64) - np.mean(vectors, axis=0, dtype=np.float64)
-    _, _, axes = np.linalg.svd(centred, full_matrices=False)
-    points = centred @ axes[:2].T
-    points = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-    largest = points[np.abs(points).argmax(axis=0), [0, 1]]
-    return points * np.where(largest < 0, -1.0, 1.0)

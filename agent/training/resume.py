@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from safetensors.numpy import save as save_tensors
 from agent.files import replace_file
 
 Arrays = Mapping[str, NDArray[np.float32]]
-History = tuple[dict[str, float], ...]
 
 _log = logging.getLogger(__name__)
 
@@ -50,37 +48,3 @@ def read_state(path: Path, fingerprint: str) -> tuple[dict[str, Any], dict[str, 
         _log.warning("%s belongs to other data or settings; training starts anew", path)
         return None
     return facts, arrays
-
-
-@dataclass(frozen=True)
-class ResumeState:
-    """The state of an agent's training at the end of an epoch, with the figures of each epoch so far.
-
-    `model` holds the weights after the last epoch, for scaled features where the training scales them; `best` those
-    after the best epoch, for features as they are; `optimizer` its moments and step counts, named `<parameter
-    index>.<name>`.
-    """
-
-    history: History = ()
-    model: Arrays = field(default_factory=dict)
-    best: Arrays = field(default_factory=dict)
-    optimizer: Arrays = field(default_factory=dict)
-
-
-def write_resume(path: Path, fingerprint: str, state: ResumeState) -> None:
-    """Replace the state file of an agent's training."""
-    groups = {"model": state.model, "best": state.best, "optimizer": state.optimizer}
-    arrays = {f"{group}/{name}": array for group, named in groups.items() for name, array in named.items()}
-    write_state(path, fingerprint, {"history": state.history}, arrays)
-
-
-def read_resume(path: Path, fingerprint: str) -> ResumeState | None:
-    """Return the state of an interrupted training of an agent, if any; see `read_state`."""
-    if (state := read_state(path, fingerprint)) is None:
-        return None
-    facts, arrays = state
-    model, best, optimizer = (
-        {name.removeprefix(group): array for name, array in arrays.items() if name.startswith(group)}
-        for group in ("model/", "best/", "optimizer/")
-    )
-    return ResumeState(tuple(facts["history"]), model, best, optimizer)

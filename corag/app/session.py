@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from agent.config import setting_of
 from corag.app.found import Found
 from corag.app.inquiry import (
     ALL_METHODS,
@@ -223,12 +224,13 @@ class Workbench:
             check_choice("reranker", settings.reranker, self.rerankers)
         if settings.unit == "passage" and (prediction := self._predicted(inquiry)) is not None:
             said: dict[str, Any] = {
-                "iterations": min(prediction.iterations, MAX_ITERATIONS),
-                "exploration": round(prediction.exploration, 3),
-                "cost_weight": round(prediction.cost_weight, 3),
+                "iterations": min(prediction.iterations or MAX_ITERATIONS, MAX_ITERATIONS),
+                "exploration": round(prediction.exploration or 0.0, 3),
+                "cost_weight": round(prediction.cost_weight or 0.0, 3),
             }
             settings = replace(settings, **{name: value for name, value in said.items() if given.get(name) is None})
-            by_odds = sorted(prediction.probabilities, key=lambda name: -prediction.probabilities[name])
+            odds = {setting_of(name, "reranker") or "": value for name, value in prediction.probabilities.items()}
+            by_odds = sorted(odds, key=lambda name: -odds[name])
             usable = [name for name in (prediction.reranker, *by_odds) if name in self.rerankers]
             if usable and not settings.reranker and self._reranker is None:
                 settings = replace(settings, reranker=usable[0])

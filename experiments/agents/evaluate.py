@@ -127,7 +127,7 @@ def evaluate_agent(config: EvaluateAgentConfig) -> dict[str, Any]:
     train_config = config.train_config()
     learnt_targets(arrays, config.target, train_config.parts).check_trainable()
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    configurations = [asdict(configuration) for configuration in arrays.configurations]
+    configurations = [configuration._asdict() for configuration in arrays.configurations]
     content = [arrays.ids, configurations, [metadata.get("work") for metadata in arrays.metadata]]
     work = fingerprint([settings, fingerprint(content), versions()])
     if not (parts := list(_parts(arrays, config))):

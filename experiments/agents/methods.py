@@ -33,7 +33,7 @@ from experiments.agents.targets import (
     shrunk,
     utility,
 )
-from experiments.agents.train import TrainAgentConfig, agent_config_of, descriptions_of
+from experiments.agents.train import TrainAgentConfig, agent_config_of, class_of, descriptions_of
 from experiments.labels.arrays import FloatArray, LabelArrays
 
 NEIGHBOURS = (5, 10, 20, 40, 80, 160)
@@ -124,7 +124,7 @@ def best_single_method(fold: Fold) -> Chooser:
 def majority(fold: Fold) -> Chooser:
     """The reranker that is most often the best one, with its best settings, for every question."""
     table = make_targets(fold.known, fold.config.target, fold.config.parts)
-    label = int(np.bincount(table.reranker[table.weight > 0], minlength=len(fold.known.rerankers)).argmax())
+    label = int(np.bincount(table.label[table.weight > 0], minlength=len(fold.known.rerankers)).argmax())
     return lambda arrays: np.full(len(arrays), fold.best_of_rerankers[label])
 
 
@@ -191,7 +191,7 @@ def _classified(fold: Fold, makers: Sequence[Callable[[], Any]]) -> Chooser:
         table = make_targets(known, fold.config.target, fold.config.parts)
         table.check_trainable()
         counts = table.weight > 0
-        model = make().fit(fold.features(known)[counts], table.reranker[counts], sample_weight=table.weight[counts])
+        model = make().fit(fold.features(known)[counts], table.label[counts], sample_weight=table.weight[counts])
         return lambda arrays: fold.best_of_rerankers[model.predict(fold.features(arrays))]
 
     return _tuned(fold, makers, fit)
@@ -225,7 +225,7 @@ def trained_agent(fold: Fold) -> Chooser:
     """The agent: network, losses and inputs as configured."""
     config = fold.config
     descriptions = descriptions_of(fold.known, config)
-    agent_config = agent_config_of(fold.known, config, tuple(descriptions.texts))
+    agent_config = agent_config_of(fold.known, config, tuple(map(class_of, descriptions.texts)))
     report = agent.fit(
         learnt_targets(fold.train, config.target, config.parts),
         make_targets(fold.val, config.target, config.parts),
@@ -238,8 +238,11 @@ def trained_agent(fold: Fold) -> Chooser:
     def choose(arrays: LabelArrays) -> Choices:
         predictions = report.agent.predict(arrays.features(config.parts))
         assert isinstance(predictions, list)
-        labels = [arrays.rerankers.index(found.reranker) for found in predictions]
-        settings = [[found.iterations, found.exploration, found.cost_weight] for found in predictions]
+        labels = [agent_config.configurations.index(found.configuration) for found in predictions]
+        settings = [
+            [found.iterations or 0, found.exploration or 0.0, found.cost_weight or 0.0] for found in predictions
+        ]
+        assert agent_config.ranges is not None
         return arrays.grid.nearest(labels, settings, agent_config.ranges)
 
     return choose
@@ -264,7 +267,7 @@ def ablations(config: TrainAgentConfig) -> dict[str, TrainAgentConfig]:
     """Return the agent without each of its losses and inputs, and the paper's recipe, by name."""
     training, parts = config.training, config.parts
     found = {}
-    losses = ("contrastive", "reranker", "settings", "regret")
+    losses = ("contrastive", "choice", "settings", "regret")
     used = [name for name in losses if getattr(training, f"{name}_weight")]
     for loss in used if len(used) > 1 else ():
         without: dict[str, Any] = {f"{loss}_weight": 0.0}

@@ -114,14 +114,14 @@ def make_targets(arrays: LabelArrays, config: TargetConfig, recipe: Sequence[str
     values = shrunk(measured, arrays.data, config.shrink)
     near = values >= values.max(axis=1, keepdims=True) - (config.noise or 0.0)
     chosen = cheapest(arrays, near)
-    label = arrays.grid.reranker[chosen]
-    tied = near & (arrays.grid.reranker[None] == label[:, None])
-    columns = [values[:, arrays.grid.reranker == label] for label in range(int(arrays.grid.reranker.max()) + 1)]
+    label = arrays.grid.label[chosen]
+    tied = near & (arrays.grid.label[None] == label[:, None])
+    columns = [values[:, arrays.grid.label == label] for label in range(int(arrays.grid.label.max()) + 1)]
     best = config.reranker_value == "best"
     of_reranker = np.stack([column.max(axis=1) if best else column.mean(axis=1) for column in columns], axis=1)
     return agent.TrainingTable(
         features=arrays.features(recipe),
-        reranker=label,
+        label=label,
         settings=(tied @ arrays.grid.settings / tied.sum(axis=1, keepdims=True)).astype(np.float32),
         weight=_weights(of_reranker, config).astype(np.float32),
         quality=of_reranker.astype(np.float32),
@@ -174,7 +174,7 @@ def best_single(arrays: LabelArrays, values: FloatArray) -> int:
 
 def best_of_rerankers(arrays: LabelArrays, values: FloatArray) -> NDArray[np.int64]:
     """Return the best single configuration of each reranker, `[R]`."""
-    rows = [np.flatnonzero(arrays.grid.reranker == label) for label in range(len(arrays.rerankers))]
+    rows = [np.flatnonzero(arrays.grid.label == label) for label in range(len(arrays.rerankers))]
     orders, means = arrays.figures["orders_scored"].mean(axis=0), values.mean(axis=0)
     return np.array([row[np.lexsort((orders[row], -means[row]))[0]] for row in rows], dtype=np.int64)
 

@@ -149,7 +149,7 @@ def train(config: TrainAgentConfig) -> agent.TrainReport:
     if len(learnt) < len(training):
         logger.info("learnt from %s", _said_left(len(learnt), len(training), config.target))
     descriptions = descriptions_of(arrays, config)
-    agent_config = agent_config_of(arrays.of(known), config, tuple(descriptions.texts))
+    agent_config = agent_config_of(arrays.of(known), config, tuple(map(class_of, descriptions.texts)))
     with progress("train", quiet=config.quiet) as report:
         return agent.fit(
             learnt,
@@ -196,19 +196,26 @@ def agent_config_of(known: LabelArrays, config: TrainAgentConfig, described: tup
 
     `described` are the rerankers whose descriptions it knows.
     """
+    reranker, iterations, exploration, cost_weight = known.configurations[
+        best_single(known, utility(known, config.target))
+    ]
     return agent.AgentConfig(
         feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
-        rerankers=known.rerankers,
+        configurations=tuple(map(class_of, known.rerankers)),
         ranges=known.ranges,
         embedder=known.embedder,
         features=config.parts,
         hidden=tuple(config.hidden),
         map_dim=config.map_dim,
-        fixed=known.configurations[best_single(known, utility(known, config.target))],
+        fallback=agent.Fallback(class_of(reranker), iterations, exploration, cost_weight),
         min_lead=config.min_lead,
-        choice=known.choice,
         described=described,
     )
+
+
+def class_of(reranker: str) -> str:
+    """Return the configuration that stands for a reranker."""
+    return f"corag(unit=passage, reranker={reranker})"
 
 
 def parts_of(arrays: LabelArrays, shares: tuple[float, float, float], seed: int) -> NDArray[np.int64]:
@@ -262,7 +269,7 @@ def _facts(
         "divided by": division,
         "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        "best single configuration": agent_config.fixed,
+        "best single configuration": agent_config.fallback,
         "min_lead": agent_config.min_lead,
         "descriptions": "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.texts.items())
         or "none",

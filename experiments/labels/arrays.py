@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import agent
-from agent.configurations import ConfigurationGrid
+from agent.training.data import MeasuredGrid
 from corag.errors import DataError, InputError
 from corag.selectors.corag.features import Float32, feature_vectors
 from experiments.data.config import comma_separated
@@ -28,6 +28,15 @@ logger = logging.getLogger(__name__)
 
 SETTINGS = ("iterations", "exploration", "cost_weight")
 FloatArray = NDArray[np.float64]
+
+
+class LabelledCell(NamedTuple):
+    """A reranker with settings of the search."""
+
+    reranker: str
+    iterations: int
+    exploration: float
+    cost_weight: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +62,7 @@ class LabelArrays:
     data: NDArray[np.str_]
     split: NDArray[np.str_]
     group: NDArray[np.str_]
-    configurations: tuple[agent.FixedConfiguration, ...]
+    configurations: tuple[LabelledCell, ...]
     figures: Mapping[str, FloatArray]
     query_vectors: Float32
     candidates_vectors: Float32
@@ -80,11 +89,11 @@ class LabelArrays:
         return tuple(dict.fromkeys(configuration.reranker for configuration in self.configurations))
 
     @cached_property
-    def grid(self) -> ConfigurationGrid:
+    def grid(self) -> MeasuredGrid:
         """The configurations as the agent knows them."""
         labels = [self.rerankers.index(configuration.reranker) for configuration in self.configurations]
         settings = [[getattr(configuration, name) for name in SETTINGS] for configuration in self.configurations]
-        return ConfigurationGrid(np.array(labels, dtype=np.int64), np.array(settings, dtype=np.float32))
+        return MeasuredGrid(np.array(labels, dtype=np.int64), np.array(settings, dtype=np.float32))
 
     @property
     def ranges(self) -> agent.Ranges:
@@ -174,7 +183,7 @@ def read_labels(paths: str) -> LabelArrays:
         data=np.array([row["data"] for row in whole]),
         split=np.array([row["split"] for row in whole]),
         group=np.array([row["group"] for row in whole]),
-        configurations=tuple(agent.FixedConfiguration(*configuration) for configuration in configurations),
+        configurations=tuple(LabelledCell(*configuration) for configuration in configurations),
         figures=figures,
         query_vectors=_vectors(whole, "query_vector", first_name),
         candidates_vectors=_vectors(whole, "candidates_vector", first_name),

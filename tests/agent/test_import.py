@@ -1,7 +1,6 @@
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 import agent
@@ -9,7 +8,7 @@ from tests.agent.worlds import DIM, random_agent
 
 PUBLIC = (
     "AgentConfig", "AgentError", "AgentModel", "AgentPrediction", "CheckpointError", "ConfigurationAgent",
-    "FixedConfiguration", "HubAgent", "Ranges", "TrainConfig", "TrainReport", "TrainingTable", "export_onnx", "fit",
+    "Fallback", "HubAgent", "Ranges", "TrainConfig", "TrainReport", "TrainingTable", "export_onnx", "fit",
     "load", "model_card", "save", "to_onnx",
 )  # fmt: skip
 
@@ -39,8 +38,3 @@ def test_a_missing_extra_names_the_command(monkeypatch):
     monkeypatch.delitem(sys.modules, "agent.checkpoint", raising=False)
     with pytest.raises(ImportError, match=r"agent\.load needs safetensors; .* pip install 'corag\[agent\]'"):
         _ = agent.load
-
-
-def test_predictions_are_plain_values():
-    prediction = random_agent().predict(np.zeros(DIM))
-    assert [type(value) for value in (prediction.iterations, prediction.exploration)] == [int, float]

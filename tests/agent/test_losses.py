@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from agent.losses import (
     Losses,
+    choice_loss,
     contrastive_loss,
     description_loss,
     regret_loss,
-    reranker_loss,
     settings_loss,
     soft_target,
     total_loss,
@@ -72,16 +72,14 @@ def test_description_loss_worked_by_hand():
     assert description_loss(maps, labels, torch.zeros(3), described, of, 1.0).item() == 0.0
 
 
-def test_reranker_loss_worked_by_hand():
+def test_choice_loss_worked_by_hand():
     # Softmax of (0, ln 3) is (1/4, 3/4); of (0, 0) it is (1/2, 1/2).
     logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 0.0]])
     labels = torch.tensor([1, 0])
     quarter, half = np.log(4 / 3), np.log(2)
-    assert reranker_loss(logits, labels, torch.ones(2)).item() == pytest.approx((quarter + half) / 2)
-    assert reranker_loss(logits, labels, torch.tensor([0.0, 1.0])).item() == pytest.approx(half)
-    assert reranker_loss(logits, labels, torch.zeros(2)).item() == 0.0
-    weighted = reranker_loss(logits, labels, torch.ones(2), class_weight=torch.tensor([3.0, 1.0]))
-    assert weighted.item() == pytest.approx((quarter + 3 * half) / 4)
+    assert choice_loss(logits, labels, torch.ones(2)).item() == pytest.approx((quarter + half) / 2)
+    assert choice_loss(logits, labels, torch.tensor([0.0, 1.0])).item() == pytest.approx(half)
+    assert choice_loss(logits, labels, torch.zeros(2)).item() == 0.0
 
 
 def test_settings_loss_and_total_worked_by_hand():
@@ -98,7 +96,7 @@ def test_soft_targets_and_regret_worked_by_hand():
     torch.testing.assert_close(soft_target(quality, 1.0), torch.tensor([[0.25, 0.75]]))
     torch.testing.assert_close(soft_target(quality, 0.5), torch.tensor([[0.1, 0.9]]))
     logits, half, labels = torch.tensor([[0.0, np.log(3.0)]]), torch.tensor([[0.5, 0.5]]), torch.tensor([1])
-    loss = reranker_loss(logits, labels, torch.ones(1), target=half)
+    loss = choice_loss(logits, labels, torch.ones(1), target=half)
     assert loss.item() == pytest.approx(0.5 * np.log(4) + 0.5 * np.log(4 / 3))
     # Drawn with probabilities (1/4, 3/4) and (1/2, 1/2), of which the second row loses nothing either way.
     logits = torch.tensor([[0.0, np.log(3.0)], [0.0, 0.0]])
@@ -121,7 +119,7 @@ def test_each_loss_reaches_every_layer_of_the_encoder(part):
     output = model(features)
     losses = Losses(
         contrastive_loss(output.maps, labels, weight, 1.0),
-        reranker_loss(output.logits, labels, weight),
+        choice_loss(output.logits, labels, weight),
         settings_loss(output.settings, torch.full((6, 3), 0.9)),
         description_loss(output.maps, labels, weight, model.maps(features[:2] + 1), labels[:2], 1.0),
         regret_loss(output.logits, torch.eye(2)[labels]),

@@ -3,7 +3,8 @@ import pytest
 import torch
 
 from agent import AgentModel, ConfigurationAgent
-from tests.agent.worlds import DIM, random_weights, toy_config
+from agent.training.data import FeatureScaling
+from tests.agent.worlds import DIM, random_weights, toy_config, toy_table
 
 pytestmark = pytest.mark.slow
 
@@ -13,7 +14,7 @@ def test_the_papers_layers_by_default():
     assert shapes["encoder.0.weight"].shape == (512, DIM)
     assert shapes["encoder.1.weight"].shape == (256, 512)
     assert shapes["encoder.2.weight"].shape == (128, 256)
-    assert shapes["reranker.weight"].shape == (2, 128)
+    assert shapes["choice.weight"].shape == (2, 128)
     assert shapes["settings.bias"].shape == (3,)
 
 
@@ -37,7 +38,7 @@ def test_numpy_inference_agrees_with_torch(hidden):
     config = toy_config(hidden=hidden)
     weights = random_weights(config, seed=3)
     model = AgentModel(config, seed=0)
-    model.load_weights(weights)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})
     features = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
     with torch.no_grad():
         output = model(torch.from_numpy(features))
@@ -47,3 +48,27 @@ def test_numpy_inference_agrees_with_torch(hidden):
     expected = config.ranges.from_unit(output.settings.numpy())
     actual = [(p.iterations, p.exploration, p.cost_weight) for p in predictions]
     np.testing.assert_allclose(actual, expected, atol=1e-4)
+
+
+def test_features_come_out_as_long_as_embeddings():
+    features = np.random.default_rng(0).normal([0, 5, -3, 1e3], [1, 0.01, 40, 2], size=(500, 4)).astype(np.float32)
+    scaled = FeatureScaling.of(features)(features)
+    np.testing.assert_allclose(scaled.mean(axis=0), 0, atol=1e-3)
+    np.testing.assert_allclose(scaled.std(axis=0), 0.5, rtol=1e-3)
+    assert np.square(scaled).sum(axis=1).mean() == pytest.approx(1, rel=1e-3)
+
+
+def test_a_constant_feature_is_left_out():
+    features = np.array([[1.0, 7.0], [3.0, 7.0]], dtype=np.float32)
+    scaling = FeatureScaling.of(features)
+    np.testing.assert_allclose(scaling(features), [[-np.sqrt(0.5), 0], [np.sqrt(0.5), 0]], rtol=1e-6)
+    assert scaling(np.array([[2.0, 9.0]], dtype=np.float32)).tolist() == [[0.0, 0.0]]
+
+
+def test_folded_weights_do_the_same_with_plain_features():
+    config = toy_config()
+    features = (toy_table().features * 3 + np.arange(6)).astype(np.float32)
+    scaling, weights = FeatureScaling.of(features), random_weights(config)
+    scaled = ConfigurationAgent(config, weights).feature_maps(scaling(features))
+    plain = ConfigurationAgent(config, scaling.fold(weights)).feature_maps(features)
+    np.testing.assert_allclose(plain, scaled, rtol=1e-4, atol=1e-4)

@@ -1,41 +1,37 @@
-"""A separable toy world: the sign of the first feature says which reranker is best."""
+"""A separable toy world: the sign of the first feature says which configuration is best."""
 
 import numpy as np
 
-from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges, TrainConfig, TrainingTable
+from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges, TrainConfig, TrainingTable
 
 DIM = 6
 RANGES = Ranges(iterations=(1, 64), exploration=(0.0, 3.0), cost_weight=(0.0, 0.3))
 
 
 def toy_config(**changes) -> AgentConfig:
-    fixed = FixedConfiguration("first", 10, 2.4, 0.1)
-    settings = {"embedder": "toy", "hidden": (8, 7), "map_dim": 5, "fixed": fixed, **changes}
-    return AgentConfig(DIM, ("first", "second"), RANGES, **settings)
+    settings = {"embedder": "toy", "hidden": (8, 7), "map_dim": 5, "ranges": RANGES, **changes}
+    fallback = Fallback("first", *((10, 2.4, 0.1) if settings["ranges"] else ()))
+    return AgentConfig(**{"configurations": ("first", "second"), "fallback": fallback, "feature_dim": DIM, **settings})
 
 
 def toy_train_config(**changes) -> TrainConfig:
     return TrainConfig(**{"lr": 0.01, "batch_size": 8, "epochs": 12, "logger": "none", **changes})
 
 
-def toy_columns(num_rows=40, seed=0, prefix="q"):
+def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
     rng = np.random.default_rng(seed)
-    reranker = np.arange(num_rows) % 2
+    label = np.arange(num_rows) % 2
     features = rng.normal(scale=0.1, size=(num_rows, DIM))
-    features[:, 0] += np.where(reranker == 1, 1.0, -1.0)
-    settings = np.where(reranker[:, None] == 1, [[16.0, 2.0, 0.3]], [[4.0, 1.0, 0.1]])
-    return {
+    features[:, 0] += np.where(label == 1, 1.0, -1.0)
+    columns = {
         "features": features,
-        "reranker": reranker,
-        "settings": settings,
+        "label": label,
+        "settings": np.where(label[:, None] == 1, [[16.0, 2.0, 0.3]], [[4.0, 1.0, 0.1]]),
         "weight": np.ones(num_rows),
-        "quality": np.eye(2)[reranker],
+        "quality": np.eye(2)[label],
         "ids": tuple(f"{prefix}{row}" for row in range(num_rows)),
     }
-
-
-def toy_table(num_rows=40, seed=0, prefix="q", **changes) -> TrainingTable:
-    return TrainingTable(**{**toy_columns(num_rows, seed, prefix), **changes})
+    return TrainingTable(**{**columns, **changes})
 
 
 def random_weights(config: AgentConfig, seed: int = 0, scale: float = 1.0) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import agent
 import corag
-from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
+from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
 from corag import Candidate, Chunk
 from corag.errors import SummarizerError
 from corag.rerankers.scorers import JoinedTextScorer
@@ -132,28 +132,26 @@ class OddSummarizer:
         return "" if mood == 1 else " and ".join(request.texts)
 
 
-def sign_agent(
-    *, rerankers=("bm25", "minilm-maxsim"), embedder="sign", fixed=True, choice="value"
-) -> ConfigurationAgent:
+def sign_agent(*, rerankers=("bm25", "minilm-maxsim"), embedder="sign") -> ConfigurationAgent:
     """An agent whose predictions are worked out by hand.
 
     With a question mark its map is (1, 0) and it says: the first reranker, by odds of e^10; 16 iterations (the
     sigmoid of 30 is 1); c and lambda in the middle of their ranges, 1.0 and 0.25. Without one: the second
     reranker, 1 iteration, the same c and lambda.
     """
+    configurations = tuple(f"corag(unit=passage, reranker={name})" for name in rerankers)
     config = AgentConfig(
-        2,
-        rerankers,
-        Ranges(iterations=(1, 16), exploration=(0.0, 2.0), cost_weight=(0.0, 0.5)),
+        configurations,
+        Fallback(configurations[0], 7, 0.3, 0.1),
+        feature_dim=2,
         embedder=embedder,
         hidden=(),
         map_dim=2,
-        fixed=FixedConfiguration(rerankers[0], 7, 0.3, 0.1) if fixed else None,
-        choice=choice,
+        ranges=Ranges(iterations=(1, 16), exploration=(0.0, 2.0), cost_weight=(0.0, 0.5)),
     )
     weights = {name: np.zeros(shape, dtype=np.float32) for name, shape in config.tensor_shapes.items()}
     weights["encoder.0.weight"] = np.eye(2, dtype=np.float32)
-    weights["reranker.weight"] = 10 * np.eye(2, dtype=np.float32)
+    weights["choice.weight"] = 10 * np.eye(2, dtype=np.float32)
     weights["settings.weight"][0] = (30.0, -30.0)
     return ConfigurationAgent(config, weights)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import agent
 import corag
-from agent import AgentConfig, ConfigurationAgent, FixedConfiguration, Ranges
+from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
 from corag.types import Answer
 from experiments.labels.arrays import read_labels
 from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
@@ -172,16 +172,17 @@ def write_labels(path, rows=None, questions=None, **changes):
     return path
 
 
-def small_agent(seed=0, **changes):
+def small_agent(seed=0, rerankers=("bm25", "minilm-maxsim"), **changes):
     """An agent over MiniLM's vectors with random weights."""
+    configurations = tuple(f"corag(unit=passage, reranker={name})" for name in rerankers)
     settings = {
         "feature_dim": 384,
-        "rerankers": ("bm25", "minilm-maxsim"),
+        "configurations": configurations,
         "ranges": Ranges(iterations=(1, 8), exploration=(0.0, 1.0), cost_weight=(0.0, 0.5)),
         "embedder": "minilm",
         "hidden": (4,),
         "map_dim": 2,
-        "fixed": FixedConfiguration("bm25", 4, 0.3, 0.1),
+        "fallback": Fallback(configurations[0], 4, 0.3, 0.1),
     }
     config = AgentConfig(**{**settings, **changes})
     rng = np.random.default_rng(seed)

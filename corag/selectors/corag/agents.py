@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from agent.config import setting_of
 from corag.ambient import Ambient
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.runtime import current, holding
@@ -71,7 +72,7 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
             f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
             f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
         )
-    named = loaded.config.all_rerankers
+    named = [setting_of(name, "reranker") or "" for name in loaded.config.all_configurations]
     unknown = [name for name in named if not RERANKERS.knows(name)]
     if unknown and (strict or len(unknown) == len(named)):
         raise InputError(
@@ -181,7 +182,7 @@ class UsableRerankers:
             InputError: None can be used.
             CoragError: With `strict`, the predicted one cannot be used, and how it said so.
         """
-        probabilities = prediction.probabilities
+        probabilities = {setting_of(name, "reranker") or "": odds for name, odds in prediction.probabilities.items()}
         names = sorted(probabilities, key=lambda name: (name != prediction.reranker, -probabilities[name]))
         passed_over: dict[str, str] = {}
         for name in dict.fromkeys((*names, *spare)):

@@ -170,7 +170,7 @@ class Router:
             raise ValueError(f"centres of shape {self.centres.shape} for {number} kinds")
         if self.as_good is not None and self.as_good.shape != (number, configurations):
             raise ValueError(f"as_good of shape {self.as_good.shape} for {number} kinds")
-        if self.network is not None and self.network.config.rerankers != tuple(kind.name for kind in self.kinds):
+        if self.network is not None and self.network.config.configurations != tuple(kind.name for kind in self.kinds):
             raise ValueError("the network knows other kinds")
 
     @property

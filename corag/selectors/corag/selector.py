@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import search
+from agent.config import setting_of
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.naming import Spelling
@@ -282,7 +283,7 @@ class Corag(BudgetedSelector):
             trace |= {} if self._shipped is None else {"no_agent": self._shipped.reason}
             return SearchPlan(self._reranker, self.config, self.window, self._surrogate, trace, self.thrift)
         assert self.agent is not None
-        config = self._settings.predicted(self.config, prediction, self.agent)
+        config = self._settings.predicted(self.config, prediction)
         by_default = self._shipped is not None
         trace = {"agent": SHIPPED_AGENT} if by_default else {}
         trace["probabilities"] = dict(prediction.probabilities)
@@ -316,20 +317,20 @@ def corag_fixed(
     loaded = load_agent(agent)
     if loaded is None:
         raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one with --agent")
-    fixed = loaded.config.fixed
-    if fixed is None:
+    fixed = loaded.config.fallback
+    reranker = setting_of(fixed.configuration, "reranker")
+    if reranker is None:
         raise InputError(
             f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
             "or use method 'corag'"
         )
-    check_at_hand(fixed.reranker, "reranker")
+    check_at_hand(reranker, "reranker")
     return _FixedCorag(
-        reranker=fixed.reranker,
+        reranker=reranker,
         policy="paper",  # the setting was measured with it
         iterations=fixed.iterations,
         exploration=fixed.exploration,
         cost_weight=fixed.cost_weight,
-        choice=loaded.config.choice,
         scale=scale,
         window=window,
         agent=None,

@@ -16,7 +16,7 @@ from corag.selectors.corag.search import ENDING, NO_BOUND, Scale
 from corag.types import PolicyReranker, Reranker
 
 if TYPE_CHECKING:
-    from agent import AgentPrediction, ConfigurationAgent
+    from agent import AgentPrediction
 
 DEFAULT_ITERATIONS = 10
 DEFAULT_COST_WEIGHT = 0.1
@@ -102,16 +102,13 @@ class SearchSettings:
         self._check(config.policy)
         return config
 
-    def predicted(
-        self, config: search.SearchConfig, prediction: AgentPrediction, agent: ConfigurationAgent
-    ) -> search.SearchConfig:
-        """Return settings with what an agent predicts in place of what is not given.
-
-        The answer is picked as when the agent's labels were made, unless `choice`, a preset or a weight says otherwise.
-        """
-        changes: dict[str, Any] = {name: getattr(prediction, name) for name in PREDICTED if getattr(self, name) is None}
-        if self.choice is None and self.preset is None and self.cost_weight is None:
-            changes["choice"] = agent.config.choice
+    def predicted(self, config: search.SearchConfig, prediction: AgentPrediction) -> search.SearchConfig:
+        """Return settings with what an agent predicts in place of what is not given."""
+        changes: dict[str, Any] = {
+            name: value
+            for name in PREDICTED
+            if getattr(self, name) is None and (value := getattr(prediction, name)) is not None
+        }
         return replace(config, **changes)
 
     def trace(self, reranker: Reranker) -> dict[str, Any]:

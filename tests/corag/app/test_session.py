@@ -255,18 +255,3 @@ def test_a_preference_needs_a_checkpoint_that_knows_costs(bench, small_data):
     assert bench.about()["preferences"] == ()
     with pytest.raises(InputError, match="prefer is 'tokens', but agent 'none' is no checkpoint"):
         make_workbench(small_data, prefer="tokens")
-
-
-@pytest.mark.slow
-def test_the_dial_of_a_router_is_offered_and_turns(small_data):
-    bench = make_workbench(small_data, agent="router-kinds", prefer="0.1", reranker=None, methods=("corag", "naive"))
-    about = bench.about()
-    assert about["preferences"] == ("0.1", "quality", "balanced", "tokens", "latency")
-    question = bench.source.queries[0].question
-    said = {prefer: dict(bench.agent(question, 0, 60, prefer)["trace"]) for prefer in ("", "latency")}
-    assert all({"tuned", "because", "route"} <= one.keys() for one in said.values())
-    assert bench.method(question, 0, 60, "tokens", "corag")["tokens"] <= 60
-    with pytest.raises(InputError, match="prefer is 'cheap'; it must be one of"):
-        bench.agent(question, 0, 60, "cheap")
-    with pytest.raises(InputError, match="prefer is 'cheap'"):
-        make_workbench(small_data, agent="router-kinds", prefer="cheap")

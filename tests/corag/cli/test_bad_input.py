@@ -276,12 +276,12 @@ def test_a_checkpoint_with_an_unknown_reranker(refused, tmp_path, small_data, sm
     rest = [QUESTION, "--index", small_index] if command == "ask" else ["--data", small_data, "--methods", "corag"]
     said = refused(command, *rest, "--agent", "agent", "--strict")
     all_in(said, "reranker 'my-own', which is unknown here", "minilm-maxsim")
-    save_small_agent(tmp_path / "agent", rerankers=("his-own", "my-own"), fixed=None)
+    save_small_agent(tmp_path / "agent", rerankers=("his-own", "my-own"))
     all_in(refused(command, *rest, "--agent", "agent"), "reranker 'his-own', which is unknown here", "minilm-maxsim")
 
 
 def test_a_checkpoint_without_a_best_single_setting(refused, tmp_path, small_index):
-    save_small_agent(tmp_path / "agent", fixed=None)
+    save_small_agent(tmp_path / "agent")
     said = refused("ask", QUESTION, "--index", small_index, "--method", "corag-fixed", "--agent", "agent")
     all_in(said, "agent records no best single setting", "corag train")
 

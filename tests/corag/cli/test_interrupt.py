@@ -5,9 +5,9 @@ import sys
 import time
 
 import pytest
+from agent.training.lightning_module import AgentModule
 
 from agent.training.fit import RESUME_FILE, fit
-from agent.training.lightning_module import AgentModule
 from tests.agent.worlds import toy_config, toy_table, toy_train_config
 from tests.experiments.worlds import write_labels
 from tests.processes import Command, fork_server

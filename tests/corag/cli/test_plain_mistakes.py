@@ -287,16 +287,12 @@ def test_a_result_that_is_named_twice(refused, tmp_path):
     ],
 )
 def test_an_agent_does_not_fetch_models(refused, tmp_path, small_index, monkeypatch, change, method):
-    from agent import FixedConfiguration
-
     def asked(*_, **__):
         raise AssertionError("the hub is asked")
 
     monkeypatch.setattr("requests.Session.request", asked)
     monkeypatch.setattr("httpx.Client.send", asked)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    if "rerankers" in change:
-        change["fixed"] = FixedConfiguration("somebody/model", 4, 0.3, 0.1)
     save_small_agent(tmp_path / "agent", **change)
     strict = ["--strict"] if method == "corag" else []
     said = refused("ask", "How deep?", "--index", small_index, "--method", method, "--agent", "agent", *strict)

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from agent import FixedConfiguration, Ranges
+from agent import Ranges
 from corag.errors import DataError, InputError
-from experiments.labels.arrays import read_labels
+from experiments.labels.arrays import LabelledCell, read_labels
 from tests.experiments.worlds import label_row, question_row, write_labels
 
 ROWS = [
@@ -23,7 +23,7 @@ def test_a_table_becomes_arrays(tmp_path):
     arrays = read_labels(table(tmp_path / "labels.parquet"))
     assert arrays.ids == ("folder/q1", "folder/q2") and len(arrays) == 2
     assert arrays.group.tolist() == ["folder/g", "folder/q2"]
-    assert arrays.configurations == (FixedConfiguration("a", 2, 0.1, 0.0), FixedConfiguration("b", 5, 0.1, 0.0))
+    assert arrays.configurations == (LabelledCell("a", 2, 0.1, 0.0), LabelledCell("b", 5, 0.1, 0.0))
     np.testing.assert_allclose(arrays.figures["rougeL"], [[0.1, 0.2], [0.3, 0.4]])
     np.testing.assert_allclose(arrays.figures["budget_share"], [[0.5, 50 / 64], [50 / 64, 50 / 64]])
     assert np.isnan(arrays.figures["evidence_recall"]).tolist() == [[False, False], [True, True]]

@@ -228,7 +228,7 @@ def test_what_is_set_by_hand_is_not_left_to_the_shipped_agent(shipped, setting):
 
 
 def test_a_shipped_agent_without_its_rerankers_leaves_the_choice_to_the_default_one(shipped, parts):
-    save_small_agent(shipped / SHIPPED_AGENT, rerankers=("failing", "not-installed"), fixed=None)
+    save_small_agent(shipped / SHIPPED_AGENT, rerankers=("failing", "not-installed"))
     trace = Corag().select("a cat?", POOL, 40).trace
     assert trace.reranker == "minilm-softsim"
     assert set(trace.passed_over) == {"failing", "not-installed"}
@@ -356,7 +356,7 @@ def test_asking_without_a_shipped_agent(shipped, small_index, capsys):
 
 def test_asking_with_an_agent_that_knows_what_is_not_here(tmp_path, small_index, capsys, caplog):
     caplog.set_level(logging.WARNING)
-    folder = save_small_agent(tmp_path / "agent", rerankers=("lost", "bm25"), fixed=None)
+    folder = save_small_agent(tmp_path / "agent", rerankers=("lost", "bm25"))
     trace = ask(capsys, "--index", small_index, "--agent", folder)[1]
     assert trace["reranker"] == "bm25"
     status, said = ask(capsys, "--index", small_index, "--agent", folder, "--strict")

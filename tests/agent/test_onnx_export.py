@@ -1,7 +1,6 @@
 """The ONNX model says what `ConfigurationAgent.predict` says: by onnx's own evaluator, and run by OpenVINO."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -27,8 +26,8 @@ def by_onnx(model, rows):
 
 def check_agrees(found, agent_, rows):
     expected = agent_.predict(rows)
-    chosen = [agent_.config.all_rerankers[label] for label in found["reranker"]]
-    assert chosen == [one.reranker for one in expected]
+    chosen = [agent_.config.all_configurations[label] for label in found["configuration"]]
+    assert chosen == [one.configuration for one in expected]
     probabilities = [list(one.probabilities.values()) for one in expected]
     np.testing.assert_allclose(found["probabilities"], probabilities, atol=1e-5)
     for name in SETTINGS:
@@ -41,21 +40,20 @@ def check_agrees(found, agent_, rows):
 
 
 @pytest.mark.parametrize("changes", [{}, {"hidden": ()}, {"hidden": (4, 4, 4)}, {"min_lead": 0.2}, {"min_lead": 1.0}])
-@pytest.mark.parametrize("num_rows", [1, 200])
-def test_agrees_with_predict(changes, num_rows):
+def test_agrees_with_predict(changes, num_rows=200):
     trained = random_agent(toy_config(**changes), scale=0.5)
     found = by_onnx(agent.to_onnx(trained), features(num_rows))
-    assert found["iterations"].dtype == found["reranker"].dtype == np.int64
+    assert found["iterations"].dtype == found["configuration"].dtype == np.int64
     check_agrees(found, trained, features(num_rows))
 
 
 @pytest.mark.parametrize("changes", [{}, {"min_lead": 0.2}])
-def test_rerankers_known_by_their_description_are_exported(changes):
+def test_configurations_known_by_their_description_are_exported(changes):
     trained = random_agent(toy_config(described=("second", "first"), **changes), scale=0.5)
     for number in range(2):
-        trained = trained.with_reranker(f"further {number}", features(1, seed=9 + number)[0])
+        trained = trained.with_configuration(f"further {number}", features(1, seed=9 + number)[0])
     found = by_onnx(agent.to_onnx(trained), features(200))
-    assert {2, 3} & set(found["reranker"].tolist())
+    assert {2, 3} & set(found["configuration"].tolist())
     check_agrees(found, trained, features(200))
 
 
@@ -63,7 +61,7 @@ def test_rerankers_known_by_their_description_are_exported(changes):
 @pytest.mark.parametrize("scale", [1.0, 1e6])
 def test_settings_stay_in_their_ranges(scale):
     ranges = Ranges(iterations=(3, 7), exploration=(0.1, 0.3), cost_weight=(0.2, 0.2))
-    config = AgentConfig(DIM, ("a", "b"), ranges, embedder="toy", hidden=(8,), map_dim=5)
+    config = toy_config(ranges=ranges, hidden=(8,))
     trained = ConfigurationAgent(config, random_weights(config, scale=scale))
     found = by_onnx(agent.to_onnx(trained), features(100))
     for name in SETTINGS:
@@ -80,7 +78,7 @@ def test_the_file_explains_itself(tmp_path):
     [kept] = model.metadata_props
     assert kept.key == "corag"
     assert AgentConfig.from_dict(json.loads(kept.value)) == trained.config
-    assert [one.name for one in model.graph.output] == ["reranker", "probabilities", *SETTINGS]
+    assert [one.name for one in model.graph.output] == ["configuration", "probabilities", *SETTINGS]
     assert [file.name for file in path.parent.iterdir()] == ["agent.onnx"]
 
 
@@ -95,8 +93,9 @@ def test_another_runtime_reads_the_file(tmp_path):
     check_agrees({output.get_any_name(): result[output] for output in compiled.outputs}, trained, rows)
 
 
-def test_exporting_without_onnx_names_the_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    monkeypatch.delitem(sys.modules, "agent.export.onnx", raising=False)
-    with pytest.raises(ImportError, match=r"agent\.export_onnx needs onnx; .* pip install 'corag\[onnx\]'"):
-        _ = agent.export_onnx
+def test_without_settings_only_the_choice_is_exported():
+    trained = random_agent(toy_config(ranges=None, min_lead=0.2), scale=0.5)
+    found = by_onnx(agent.to_onnx(trained), features(50))
+    expected = [one.configuration for one in trained.predict(features(50))]
+    assert [trained.config.configurations[label] for label in found["configuration"]] == expected
+    assert found.keys() == {"configuration", "probabilities"}

@@ -1,0 +1,183 @@
+"""The Lightning module around model and losses: batches, steps and figures, no files.
+
+Letters: `b` rows, `d` features, `R` configurations, `C` measured ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from agent.config import AgentConfig, Ranges, TrainConfig
+from agent.losses import (
+    Losses,
+    choice_loss,
+    contrastive_loss,
+    description_loss,
+    regret_loss,
+    settings_loss,
+    soft_target,
+    total_loss,
+)
+from agent.model import AgentModel, AgentOutput
+from agent.predict import decide
+from agent.training.data import FeatureScaling, Float32, TrainingTable, epoch_order
+
+OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+
+
+class AgentModule(pl.LightningModule):  # type: ignore[misc]
+    """Trains a model. `descriptions` are the vectors of `config.described`, `[K, d]`, if there are any."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        train_config: TrainConfig,
+        train: TrainingTable,
+        val: TrainingTable | None,
+        descriptions: Float32 | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = AgentModel(config, train_config.seed)
+        self.train_config = train_config
+        self._config = config
+        self._grid = None if val is None else val.grid
+        self._scaling = FeatureScaling.of(train.features) if train_config.standardize else None
+        self._rows = {"train": whole_table(train, config.ranges, self._scaling)}
+        if val is not None:
+            self._rows["val"] = whole_table(val, config.ranges, self._scaling)
+        # No question says anything about configurations that nobody labelled.
+        rows = [row for row, name in enumerate(config.described) if name in config.configurations]
+        self._described = bool(rows) and train_config.description_weight > 0
+        if self._described:
+            assert descriptions is not None
+            kept = descriptions[rows] if self._scaling is None else self._scaling(descriptions[rows])
+            labels = torch.tensor([config.configurations.index(config.described[row]) for row in rows])
+            self.register_buffer("_descriptions", torch.from_numpy(np.ascontiguousarray(kept)), persistent=False)
+            self.register_buffer("_described_labels", labels, persistent=False)
+
+    def train_dataloader(self) -> Batches:
+        """Return this epoch's batches; Lightning asks again at every epoch."""
+        return self._batches("train", self.current_epoch)
+
+    def val_dataloader(self) -> Batches:
+        """Return the validation batches, shuffled once so that a sorted table still forms negative pairs."""
+        return self._batches("val", 0)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """Return the optimizer."""
+        return OPTIMIZERS[self.train_config.optimizer](self.model.parameters(), lr=self.train_config.lr)
+
+    def training_step(self, batch: Batch, _: int) -> Tensor:
+        """Return the total loss of a batch."""
+        return self._loss("train", self.model(batch.features), batch)
+
+    def validation_step(self, batch: Batch, number: int) -> None:
+        """Log the losses of a batch, and what its predictions lose to the best ones."""
+        output = self.model(batch.features)
+        self._loss("val", output, batch)
+        # To the CPU first: not every accelerator has float64.
+        probabilities = output.logits.float().cpu().double().softmax(dim=1).numpy()
+        unit = output.settings.float().cpu().double().numpy()
+        chosen, settings, _unsure = decide(self._config, probabilities, unit)
+        values = batch.quality
+        if self._grid is not None and self._config.ranges is not None:
+            chosen, values = self._grid.nearest(chosen, settings, self._config.ranges), batch.utility
+        if values is not None:
+            index = torch.from_numpy(chosen).to(values.device)
+            lost = values.max(dim=1).values - values.gather(1, index[:, None])[:, 0]
+            self._note("val_regret", lost.mean(), len(lost))
+
+    def finished_weights(self) -> dict[str, Float32]:
+        """Return a copy of the weights for features as they are."""
+        weights = self.model.weights()
+        return weights if self._scaling is None else self._scaling.fold(weights)
+
+    def _batches(self, split: str, epoch: int) -> Batches:
+        rows = self._rows[split]
+        order = epoch_order(len(rows.features), self.train_config.seed, epoch)
+        return Batches(rows, order, self.train_config.batch_size, self.trainer.global_rank, self.trainer.world_size)
+
+    def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
+        """Return the total loss; log it and its parts."""
+        config, quality = self.train_config, batch.quality
+        target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
+        nothing = output.logits.sum() * 0
+        aligned = nothing
+        if self._described:
+            maps, labels = self.model.maps(self._descriptions), self._described_labels
+            aligned = description_loss(output.maps, batch.label, batch.weight, maps, labels, config.margin)
+        losses = Losses(
+            contrastive_loss(output.maps, batch.label, batch.weight, config.margin),
+            choice_loss(output.logits, batch.label, batch.weight, target),
+            nothing if batch.settings is None else settings_loss(output.settings, batch.settings),
+            aligned,
+            nothing if quality is None else regret_loss(output.logits, quality),
+        )
+        weights = (
+            config.contrastive_weight,
+            config.choice_weight,
+            config.settings_weight,
+            config.description_weight,
+            config.regret_weight,
+        )
+        total = total_loss(losses, weights)
+        for name, value in {"loss": total, **losses._asdict()}.items():
+            self._note(f"{split}_{name}", value.detach(), len(output.maps))
+        return total
+
+    def _note(self, name: str, mean: Tensor, rows: int) -> None:
+        self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, sync_dist=True, logger=False)
+
+
+class Batch(NamedTuple):
+    """Rows of a `TrainingTable`; settings are on the scale [0, 1] of `Ranges`."""
+
+    features: Tensor  # [b, d]
+    label: Tensor  # [b]
+    weight: Tensor  # [b]
+    settings: Tensor | None  # [b, 3]
+    quality: Tensor | None  # [b, R]
+    utility: Tensor | None  # [b, C]
+
+
+class Batches:
+    """A table cut into batches along an order of its rows, `[n]`; the last one may be smaller.
+
+    Of `num_processes` processes each takes its share, given by `rank`, of every batch, so that the batch size does not
+    depend on the number of devices.
+    """
+
+    def __init__(
+        self, rows: Batch, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
+    ) -> None:
+        self._rows = rows
+        self._parts = [part[rank::num_processes] for part in torch.from_numpy(order).split(batch_size)]
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for part in self._parts:
+            yield Batch(*(None if column is None else column[part] for column in self._rows))
+
+
+def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> Batch:
+    """Return all rows of a table as one batch, their features scaled where a scaling is given."""
+    settings = None
+    if ranges is not None and table.settings is not None:
+        settings = torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32))
+    return Batch(
+        features=torch.from_numpy(table.features if scaling is None else scaling(table.features)),
+        label=torch.from_numpy(table.label),
+        weight=torch.from_numpy(table.weight),
+        settings=settings,
+        quality=None if table.quality is None else torch.from_numpy(table.quality),
+        utility=None if table.utility is None else torch.from_numpy(table.utility),
+    )

@@ -1,0 +1,419 @@
+"""Ranges, configurations, predictions and checkpoints of agents; no torch."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save_file
+
+import agent
+from agent import AgentConfig, AgentError, CheckpointError, ConfigurationAgent, Fallback, Ranges, TrainConfig
+from agent.config import setting_of, spelled
+from agent.predict import TEMPERATURE
+from agent.training.data import MeasuredGrid, check_disjoint, epoch_order
+from tests.agent.worlds import DIM, RANGES, random_agent, random_weights, toy_config, toy_table
+from tests.paths import ROOT
+
+FEATURES = np.random.default_rng(1).normal(size=(50, DIM)).astype(np.float32)
+PAPERS = "corag(unit=passage, reranker=cross-encoder(model=a/b, max_tokens=9))"
+
+
+def agent_that_passes_one_feature_on(**changes):
+    """Map = (relu(x0),), logits = (0, map), settings = sigmoid(0) = half of each range."""
+    config = toy_config(hidden=(), map_dim=1, **changes)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
+    weights["encoder.0.weight"][0, 0] = 1.0
+    weights["choice.weight"][1, 0] = 1.0
+    return ConfigurationAgent(config, weights)
+
+
+def at(value):
+    features = np.zeros(DIM)
+    features[0] = value
+    return features
+
+
+def test_the_unit_scale_worked_by_hand():
+    # 8 is half-way from 1 to 64 on a log scale.
+    settings = np.array([[8, 1.5, 0.03], [1, 0.0, 0.0], [64, 3.0, 0.3]])
+    expected = [[0.5, 0.5, 0.1], [0, 0, 0], [1, 1, 1]]
+    np.testing.assert_allclose(RANGES.to_unit(settings), expected, atol=1e-12)
+    np.testing.assert_allclose(RANGES.from_unit(expected), settings, atol=1e-12)
+    one_value = Ranges((10, 10), (2.4, 2.4), (0.1, 0.1))
+    assert one_value.to_unit([[10, 2.4, 0.1]]).tolist() == [[0.0, 0.0, 0.0]]
+    assert one_value.from_unit([[0.7, 0.0, 1.0]]).tolist() == [[10, 2.4, 0.1]]
+
+
+@given(st.integers(1, 64), st.floats(0, 3), st.floats(0, 0.3))
+def test_settings_come_back_from_the_unit_scale(iterations, exploration, cost_weight):
+    settings = np.array([[iterations, exploration, cost_weight]])
+    back = RANGES.from_unit(RANGES.to_unit(settings))
+    assert back[0, 0] == iterations
+    np.testing.assert_allclose(back, settings, atol=1e-12)
+
+
+def test_float32_rounding_is_within_a_range():
+    settings = np.array([[64, 3.0, 0.3], [65, 1, 0.1], [0.5, 1, 0.1], [8, 1, 0.301]], dtype=np.float32)
+    assert RANGES.contains(settings).tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: Ranges((0, 5), (0.0, 1.0), (0.0, 1.0)), "iterations"),
+        (lambda: Ranges((5, 1), (0.0, 1.0), (0.0, 1.0)), "iterations"),
+        (lambda: Ranges((1, 5), (0.0, float("nan")), (0.0, 1.0)), "exploration"),
+        (lambda: Ranges((1, 5), (0.0, 1.0), (0.1,)), "cost_weight"),
+        (lambda: Fallback("first", 0, 1.0, 1.0), "iterations"),
+        (lambda: Fallback("first", 5, None, 1.0), "fallback"),
+        (lambda: toy_config(configurations=("a", "a")), "configurations"),
+        (lambda: toy_config(configurations=("a", "b")), "fallback"),
+        (lambda: toy_config(feature_dim=-1), "feature_dim"),
+        (lambda: toy_config(embedder=""), "embedder"),
+        (lambda: toy_config(hidden=(5, 0)), "hidden"),
+        (lambda: toy_config(min_lead=1.1), "min_lead"),
+        (lambda: toy_config(described=("third",)), "third"),
+        (lambda: toy_config(priors={"first": {"mean": 1}}), "priors"),
+        (lambda: AgentConfig.from_dict({"reranker": 1}), "unknown"),
+        (lambda: TrainConfig(lr=0), "lr"),
+        (lambda: TrainConfig(batch_size=1), "batch_size"),
+        (lambda: TrainConfig(logger="tensorboard"), "logger"),
+        (lambda: TrainConfig(contrastive_weight=0.0, choice_weight=0.0, settings_weight=0.0), "weights"),
+    ],
+)
+def test_settings_that_cannot_be(make, name):
+    with pytest.raises(AgentError, match=name):
+        make()
+
+
+def test_a_configuration_is_spelled_with_the_settings_of_its_search():
+    assert spelled("corag") == "corag"
+    assert spelled("corag", 5, 0.3, 0.1) == (
+        'corag(search={"policy": "paper", "iterations": 5, "exploration": 0.3}, cost_weight=0.1)'
+    )
+    whole = spelled(PAPERS, 2, 0.12345, 0.0)
+    assert whole.startswith(PAPERS[:-1] + ", search={") and whole.endswith('"exploration": 0.1235}, cost_weight=0.0)')
+    assert setting_of(whole, "reranker") == "cross-encoder(model=a/b, max_tokens=9)"
+    assert (setting_of(whole, "unit"), setting_of("corag", "unit")) == ("passage", None)
+    assert str(Fallback(PAPERS)) == PAPERS
+
+
+def test_a_prediction_worked_by_hand():
+    prediction = agent_that_passes_one_feature_on().predict(at(np.log(3)))
+    assert prediction.configuration == "second"
+    assert (prediction.iterations, prediction.exploration) == (8, 1.5)
+    assert prediction.cost_weight == pytest.approx(0.15)
+    assert prediction.probabilities == pytest.approx({"first": 0.25, "second": 0.75})
+    # A tie goes to the first label.
+    assert agent_that_passes_one_feature_on().predict(-np.ones(DIM)).configuration == "first"
+    assert [type(value) for value in (prediction.iterations, prediction.exploration)] == [int, float]
+
+
+def test_one_vector_or_many():
+    trained = random_agent()
+    together = trained.predict(FEATURES)
+    assert [p.configuration for p in together] == [trained.predict(row).configuration for row in FEATURES]
+    assert trained.predict(np.zeros((0, DIM))) == []
+
+
+def test_only_available_configurations_are_chosen():
+    trained = agent_that_passes_one_feature_on()
+    prediction = trained.predict(np.ones(DIM), available={"first", "unheard of"})
+    assert prediction.configuration == "first"
+    assert prediction.probabilities == trained.predict(np.ones(DIM)).probabilities
+    for available in ((), ["unheard of"]):
+        with pytest.raises(AgentError, match="available"):
+            trained.predict(np.ones(DIM), available=available)
+
+
+@pytest.mark.parametrize(("min_lead", "chosen"), [(0.0, "second"), (0.49, "second"), (0.51, "first"), (1.0, "first")])
+def test_the_fallback_is_kept_where_the_lead_is_small(min_lead, chosen):
+    # Probabilities 0.25 and 0.75: a lead of 0.5 over "first", the fallback.
+    trained = agent_that_passes_one_feature_on(min_lead=min_lead)
+    prediction = trained.predict(at(np.log(3)))
+    settings = (prediction.iterations, prediction.exploration, prediction.cost_weight)
+    assert (prediction.configuration, prediction.unsure) == (chosen, chosen == "first")
+    assert settings == pytest.approx((10, 2.4, 0.1) if chosen == "first" else (8, 1.5, 0.15))
+    assert not trained.predict(at(np.log(3)), available=["second"]).unsure
+
+
+def test_an_agent_without_a_network_names_its_fallback():
+    config = AgentConfig((PAPERS, "top-k"), Fallback("top-k"))
+    trained = ConfigurationAgent(config)
+    assert not trained.has_network
+    one, two = trained.predict(np.zeros((2, 0)))
+    assert str(one) == str(two) == "top-k" and one.probabilities == {PAPERS: 0.0, "top-k": 1.0}
+
+
+@pytest.mark.parametrize(
+    "features", [np.zeros(7), np.zeros((2, 1024)), 1.0, [0, 0, 0, 0, 0, np.nan], [1e300, 0, 0, 0, 0, 0], ["word"] * 6]
+)
+def test_bad_features(features):
+    with pytest.raises(AgentError, match="features"):
+        random_agent().predict(features)
+
+
+@given(hnp.arrays(np.float32, DIM, elements=st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_settings_stay_in_range_for_any_finite_features(features):
+    prediction = random_agent(scale=5.0).predict(features)
+    assert RANGES.iterations[0] <= prediction.iterations <= RANGES.iterations[1]
+    assert RANGES.exploration[0] <= prediction.exploration <= RANGES.exploration[1]
+    assert RANGES.cost_weight[0] <= prediction.cost_weight <= RANGES.cost_weight[1]
+    assert sum(prediction.probabilities.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda weights: weights.pop("choice.bias"),
+        lambda weights: weights.update(more=np.zeros(1)),
+        lambda weights: weights.update({"settings.bias": np.zeros(4, np.float32)}),
+        lambda weights: weights.update({"settings.bias": np.zeros(3)}),
+        lambda weights: weights["settings.bias"].fill(np.nan),
+    ],
+)
+def test_weights_that_do_not_fit(change):
+    weights = random_weights(toy_config())
+    change(weights)
+    with pytest.raises(AgentError, match="tensor"):
+        ConfigurationAgent(toy_config(), weights)
+
+
+# Configurations known by descriptions.
+
+
+def agent_on_a_line(described=("first", "second"), points=(0.0, 1.0), **changes):
+    """Map = (relu(x0),); the head says `first` by odds of 3 to 1; each description is a point of the line."""
+    config = toy_config(hidden=(), map_dim=1, described=described, **changes)
+    weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
+    weights["encoder.0.weight"][0, 0] = 1.0
+    weights["choice.bias"][0] = np.log(3)
+    weights["descriptions"][:, 0] = points
+    return ConfigurationAgent(config, weights)
+
+
+def test_descriptions_leave_what_was_labelled_to_the_head():
+    plain = random_agent()
+    weights = {**plain.weights, "descriptions": np.ones((2, DIM), np.float32)}
+    described = ConfigurationAgent(toy_config(described=("second", "first")), weights)
+    assert described.predict(FEATURES) == plain.predict(FEATURES)
+
+
+def test_what_was_never_labelled_takes_its_share_by_hand():
+    trained = agent_on_a_line().with_configuration("third", at(3.0))
+    assert trained.config.all_configurations == ("first", "second", "third")
+    # From 2 the squared distances are 4, 1 and 1.
+    near = np.exp(np.array([-4.0, -1.0, -1.0]) / TEMPERATURE)
+    share = near[2] / near.sum()
+    prediction = trained.predict(at(2.0))
+    wanted = {"first": 0.75 * (1 - share), "second": 0.25 * (1 - share), "third": share}
+    assert prediction.probabilities == pytest.approx(wanted)
+    assert share == pytest.approx(0.5) and prediction.configuration == "third"
+    assert trained.predict(at(0.0)).configuration == "first"
+    assert trained.predict(at(3.0), available=["first", "second"]).configuration == "first"
+    cautious = ConfigurationAgent(
+        toy_config(hidden=(), map_dim=1, described=trained.config.described, min_lead=0.5), trained.weights
+    )
+    assert cautious.predict(at(2.0)).unsure
+
+
+@given(st.lists(st.sampled_from("abcdef"), unique=True, max_size=4), st.integers(0, 99))
+def test_probabilities_add_up_and_earlier_ones_keep_their_order(names, seed):
+    first = trained = random_agent(toy_config(described=("second", "first")))
+    for number, name in enumerate(names):
+        trained = trained.with_configuration(name, np.random.default_rng((seed, number)).normal(size=DIM))
+    for now, before in zip(trained.predict(FEATURES), first.predict(FEATURES), strict=True):
+        assert tuple(now.probabilities) == ("first", "second", *names)
+        assert sum(now.probabilities.values()) == pytest.approx(1.0)
+        ratio = now.probabilities["first"] * before.probabilities["second"]
+        assert ratio == pytest.approx(now.probabilities["second"] * before.probabilities["first"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("trained", "name", "vector"),
+    [
+        (agent_on_a_line(), "first", np.ones(DIM)),
+        (agent_on_a_line(), "third", np.ones(DIM + 1)),
+        (agent_on_a_line(), "third", np.ones((1, DIM))),
+        (agent_on_a_line(), "third", np.full(DIM, np.nan)),
+        (random_agent(), "third", np.ones(DIM)),
+    ],
+)
+def test_a_further_configuration_that_cannot_be(trained, name, vector):
+    with pytest.raises(AgentError):
+        trained.with_configuration(name, vector)
+
+
+# Checkpoints.
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "made" / "on-demand"
+    agent.save(path, random_agent(), agent.model_card(toy_config(), {"commit": "abc123"}))
+    return path
+
+
+def change_config(folder, **changes):
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**values, **changes}))
+
+
+PRIORS = {"first": {"mean": -0.1, "variance": 0.01, "within": 0.2}}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"ranges": None}, {"min_lead": 0.5, "priors": PRIORS}, {"described": ("first", "third")}]
+)
+def test_a_checkpoint_comes_back(tmp_path, changes):
+    trained = random_agent(toy_config(**changes))
+    agent.save(tmp_path / "made", trained, agent.model_card(trained.config, {"commit": "abc123"}, "## More"))
+    loaded = agent.load(str(tmp_path / "made"))
+    assert loaded.config == trained.config
+    assert loaded.predict(FEATURES) == trained.predict(FEATURES)
+    card = (tmp_path / "made" / "README.md").read_text()
+    assert all(word in card for word in ("`toy`", "`first`, `second`", "abc123", "## More"))
+
+
+def test_a_checkpoint_without_a_network_has_no_weights(folder):
+    single = ConfigurationAgent(AgentConfig(("top-k",), Fallback("top-k")))
+    agent.save(folder, single, "card", {"report.html": "page"})
+    assert {path.name for path in folder.iterdir()} == {"README.md", "config.json", "report.html"}
+    assert agent.load(folder).config == single.config
+
+
+def test_a_checkpoint_is_replaced_whole(folder):
+    for name in (".on-demand.tmp", ".on-demand.old"):  # left by a kill
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "config.json").write_text("{")
+    other = random_agent(seed=1)
+    agent.save(folder, other, "new card")
+    np.testing.assert_array_equal(agent.load(folder).weights["choice.bias"], other.weights["choice.bias"])
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_nothing_but_a_checkpoint_is_replaced(folder, tmp_path):
+    (folder / "thesis.tex").write_text("years of work")
+    (tmp_path / "file").write_text("")
+    for path in (folder, tmp_path / "file"):
+        with pytest.raises(CheckpointError):
+            agent.save(path, random_agent(), "")
+    assert (folder / "thesis.tex").exists()
+
+
+@pytest.mark.parametrize("suffix", [".pkl", ".pickle", ".pth", ".pt", ".ckpt", ".bin"])
+def test_a_pickle_is_refused(folder, suffix):
+    pickle_file = (folder / "model.safetensors").rename(folder / f"model{suffix}")
+    for path in (folder, pickle_file):
+        with pytest.raises(CheckpointError, match="pickle"):
+            agent.load(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "config.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+        (lambda folder: (folder / "config.json").write_bytes(b"\xff\xfe"), "config.json"),
+        (lambda folder: (folder / "config.json").write_text("[1]"), "config.json"),
+        (lambda folder: change_config(folder, configurations=[]), "configurations"),
+        (lambda folder: change_config(folder, feature_dim=DIM + 1), "encoder.0.weight"),
+        (lambda folder: change_config(folder, described=["first"]), "descriptions"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"half a fi"), "model.safetensors"),
+        (lambda folder: save_file({"x": np.zeros(2)}, folder / "model.safetensors"), "unknown tensors"),
+    ],
+)
+def test_a_damaged_checkpoint_says_what_is_wrong(folder, damage, named):
+    damage(folder)
+    with pytest.raises(CheckpointError, match=named):
+        agent.load(folder)
+    with pytest.raises(CheckpointError):
+        agent.load(folder / "nowhere")
+
+
+@pytest.mark.parametrize("name", ["agent-minilm", "agent-demo"])
+def test_the_shipped_checkpoints_predict_as_their_tensors_say(name):
+    shipped = agent.load(ROOT / "checkpoints" / name)
+    rows = np.random.default_rng(0).normal(size=(20, shipped.config.feature_dim)) / 20
+    maps = rows
+    for layer in range(3):
+        maps = maps @ shipped.weights[f"encoder.{layer}.weight"].T + shipped.weights[f"encoder.{layer}.bias"]
+        maps = np.maximum(maps, 0)
+    odds = np.exp(maps @ shipped.weights["choice.weight"].T + shipped.weights["choice.bias"])
+    probabilities = [list(one.probabilities.values()) for one in shipped.predict(rows)]
+    np.testing.assert_allclose(probabilities, odds / odds.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+# Training tables.
+
+GRID = MeasuredGrid(np.array([0, 0, 1, 1]), np.array([[1, 0.0, 0.0], [64, 3.0, 0.3], [8, 0.0, 0.0], [8, 0.0, 0.3]]))
+
+
+def test_the_nearest_measured_settings_of_the_same_label():
+    # On the log scale 7 iterations are nearer to 1 than to 64, and 9 nearer to 64 (8 is the middle).
+    settings = [[7, 1.5, 0.15], [9, 1.5, 0.15], [1, 0.0, 0.1], [1, 0.0, 0.2]]
+    assert GRID.nearest([0, 0, 1, 1], settings, RANGES).tolist() == [0, 1, 2, 3]
+    assert GRID.nearest([1], [[8, 0.0, 0.15]], RANGES).tolist() == [2]  # both are as far: the first
+    with pytest.raises(AgentError, match="label 2"):
+        GRID.nearest([0, 2], [[1, 0, 0]] * 2, RANGES)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": np.full((40, DIM), np.nan)},
+        {"weight": -np.ones(40)},
+        {"label": np.zeros(40)},
+        {"label": np.full(40, -1)},
+        {"features": "words"},
+        {"weight": np.ones(39)},
+        {"settings": np.ones((40, 2))},
+        {"grid": GRID},
+        {"grid": GRID, "utility": np.zeros((40, 3))},
+    ],
+)
+def test_bad_columns(changes):
+    with pytest.raises(AgentError, match=list(changes)[-1]):
+        toy_table(**changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"features": np.ones((40, 7))},
+        {"label": np.arange(40) % 3},
+        {"quality": np.ones((40, 3))},
+        {"settings": np.full((40, 3), 100.0)},
+        {"settings": None},
+        {"grid": MeasuredGrid(np.array([0]), np.array([[1, 0.0, 0.0]])), "utility": np.zeros((40, 1))},
+    ],
+)
+def test_tables_that_do_not_fit(changes):
+    with pytest.raises(AgentError):
+        toy_table(**changes).check_fits(toy_config())
+
+
+def test_too_little_to_learn_from():
+    for table in (toy_table(1), toy_table(weight=np.arange(40) % 2 == 0)):
+        with pytest.raises(AgentError, match="at least 2"):
+            table.check_trainable()
+    with pytest.raises(AgentError, match="'q0'"):
+        check_disjoint(toy_table(), toy_table(10))
+
+
+def test_the_digest_sees_every_column():
+    table = toy_table()
+    digests = {table.digest(), toy_table(prefix="other").digest(), toy_table(quality=None).digest()}
+    for name in ("features", "settings", "weight", "quality"):
+        digests.add(toy_table(**{name: getattr(table, name) + 1}).digest())
+    digests.add(toy_table(label=1 - table.label).digest())
+    assert len(digests) == 8 and table.digest() == toy_table().digest()
+
+
+def test_the_order_of_an_epoch_derives_from_seed_and_epoch():
+    assert sorted(epoch_order(50, 0, 0)) == list(range(50))
+    assert np.array_equal(epoch_order(50, 3, 4), epoch_order(50, 3, 4))
+    assert len({tuple(epoch_order(50, seed, epoch)) for seed in range(3) for epoch in range(3)}) == 9
