@@ -317,7 +317,8 @@ def train_agent(world: World) -> Rows:
     rows, dimension, num_rerankers = world.workload.rows, 384, 6
     config = agent.AgentConfig(
         feature_dim=dimension,
-        rerankers=tuple(f"reranker-{number}" for number in range(num_rerankers)),
+        configurations=tuple(f"reranker-{number}" for number in range(num_rerankers)),
+        fallback=agent.Fallback("reranker-0", 1, 0.0, 0.0),
         ranges=agent.Ranges(iterations=(1, 32), exploration=(0.0, 3.0), cost_weight=(0.0, 0.5)),
         embedder="minilm",
     )
@@ -327,7 +328,7 @@ def train_agent(world: World) -> Rows:
     settings = np.stack([rng.integers(1, 33, rows), rng.uniform(0, 3, rows), rng.uniform(0, 0.5, rows)], axis=1)
     table = agent.TrainingTable(
         features=features.astype(np.float32),
-        reranker=quality.argmax(axis=1),
+        label=quality.argmax(axis=1),
         settings=settings.astype(np.float32),
         weight=np.ones(rows, dtype=np.float32),
         quality=quality.astype(np.float32),
