@@ -5,13 +5,10 @@ This module is the one door through which the library reaches up to `experiments
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from corag.cli.console import say, stderr
 from corag.errors import InputError
-from corag.text.visible import visible
 
 
 def label(config: Any) -> None:
@@ -90,19 +87,16 @@ def train_adapter(config: Any) -> None:
 def evaluate(config: Any) -> None:
     """Compare selectors."""
     from experiments.evaluation.comparison import compare
-    from experiments.run.headline import headline, read_rows
-    from experiments.run.tables import show
+    from experiments.report.comparison import sets_page, terminal_page
 
     config.check_used()
-    found = compare(config)
+    results = compare(config)
     if config.several and not config.quiet:
-        sys.stdout.write(visible(found.markdown))
+        sets_page(results, title="Methods compared", baselines=config.baselines).show()
     elif not config.quiet:
-        [[result]] = found.results.values()
-        show(result, f"{config.data}, {config.split}: {result['queries']} questions, {config.budget} tokens")
-        rows = None if config.out is None else read_rows(Path(config.out), result)
-        if rows is not None and (verdict := headline([result], [rows]).verdict):
-            say(verdict)
+        [[result]] = results.values()
+        title = f"{config.data}, {config.split}: {result.questions} questions, {config.budget} tokens"
+        terminal_page(result, title).show()
     if config.out is not None:
         say(f"written to {config.out}", stderr())
 
@@ -149,6 +143,6 @@ def references(config: Any) -> None:
 
 def report(config: Any) -> None:
     """Draw a report."""
-    from experiments.run.report import report
+    from experiments.report.comparison import report
 
     say(f"report in {report(config)}")

@@ -53,7 +53,7 @@ COMMANDS = {
     "data-list": ("experiments.data.get:ListConfig", "corag.cli.experiments:data_list"),
     "data-get": ("experiments.data.get:GetConfig", "corag.cli.experiments:data_get"),
     "references": ("experiments.data.references:ReferencesConfig", "corag.cli.experiments:references"),
-    "report": ("experiments.run.report:ReportConfig", "corag.cli.experiments:report"),
+    "report": ("experiments.report.comparison:ReportConfig", "corag.cli.experiments:report"),
     "bench": ("experiments.bench.run:BenchConfig", "experiments.bench.run:bench"),
 }
 """Every command: the dataclass of its settings, and the function that takes them. `data-get` is typed `data get`."""

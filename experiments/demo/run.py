@@ -31,9 +31,8 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.run.headline import read_rows
-from experiments.run.report import write_report
-from experiments.run.tables import show
+from experiments.report.comparison import terminal_page, write_report
+from experiments.report.results import Result
 from experiments.run.track import Tracking, tracked
 from experiments.run.track import Wandb as Wandb
 
@@ -141,18 +140,16 @@ def demo(config: DemoConfig) -> Path:
             limit=config.limit,
         )
         files = [out / f"evaluate-{tokens}.json" for tokens in budgets]
-        results = [
+        for tokens, file in zip(budgets, files, strict=True):
             evaluate(replace(settings, budget=tokens, out=str(file)))
-            for tokens, file in zip(budgets, files, strict=True)
-        ]
-        rows = [read_rows(file, result) for file, result in zip(files, results, strict=True)]
+        results = [Result.read(file) for file in files]
         shown = results[budgets.index(budget)]
-        title = f"{shown['queries']} test questions, {budget} tokens, {config.num_candidates} candidates"
-        show(shown, title)
+        title = f"{shown.questions} test questions, {budget} tokens, {config.num_candidates} candidates"
+        terminal_page(shown, title).show()
     with _step("answer one of them with the exported checkpoint"):
         reply = _answer_one(data, index, report.checkpoint, budget, config.num_candidates)
         show_reply(reply)
-    page = write_report(out / "report.html", results, rows, title="CORAG on Python's language reference", reply=reply)
+    page = write_report(out / "report.html", results, title="CORAG on Python's language reference", reply=reply)
     say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
     say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page

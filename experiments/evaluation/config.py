@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,14 +16,12 @@ from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
-from experiments.evaluation.judging.figures import ALL as ALL_FIGURES
 from experiments.evaluation.judging.figures import GRADE, judged_figures
 from experiments.evaluation.methods import ALL, check_used
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
-JudgeWith = Literal["prompts", "deepeval"]
 NO_READER = "none"
 FOR_METHODS = ("reranker", "prefilter", "agent", "summarizer", "unit", "window")
 """What is set for every method that takes it."""
@@ -54,9 +51,9 @@ class QuestionSet(CandidateSettings):
 class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     """Compare methods on data folders; an interrupted comparison resumes.
 
-    One data folder at one budget gives one result. With sets, sources, budgets or rerankers, `out` is a folder with the
-    result of each set at each budget, and `comparison.md` and `comparison.json` over all. With `--reader none` nothing
-    is read, and only selections are measured.
+    One data folder at one budget gives one result. With sets, sources or budgets, `out` is a folder with the result of
+    each set at each budget, and `comparison.html` and `comparison.md` over all. With `--reader none` nothing is read,
+    and only selections are measured.
 
     Attributes:
         data: Data folder, by path or name; with sets or sources, the folder that holds theirs, or empty to look up each
@@ -77,8 +74,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             none.
         judge_figures: What it judges, separated by commas: grade (against the reference answers), answer_relevancy,
             contextual_relevancy, faithfulness, hallucination; or all.
-        judge_with: Whose prompts it gets: those of this project (prompts), or those of deepeval, which has all but the
-            grade: `pip install 'corag[deepeval]'`.
         seed: Seed of the sample and of bootstrap intervals.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
@@ -90,17 +85,12 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         only: Names of sets, separated by commas, to measure now; the others can run later or in another process. The
             name of a source is its data folder.
         budgets: Several budgets instead of one.
-        rerankers: Rerankers to run each method with; results call the pair `RERANKER METHOD`, without settings.
-        instead: For such a pair, the method to run in its place.
-        baselines: Methods or pairs to beat; of several, the one with the highest TES counts.
-        challengers: Methods or pairs whose lead over the baseline is measured, with bootstrap intervals.
+        baselines: Methods that all others are compared with, question by question; of several, the one with the
+            highest TES counts.
         latency_questions: By default every selection is timed, and each method has its own models, so that times are
             comparable. With a number, methods share models and vectors, and latency is measured afterwards on so many
             questions of each set with fresh models; 0 skips it.
-        figure: SVG file for a plot of quality against tokens.
-        overview: SVG file for the same plot of the means over all sets.
         logger: Where figures are logged besides: `wandb`, `csv` or `none`; a run for each set and budget.
-        write: Markdown page whose text between `<!-- table -->` and `<!-- /table -->` is replaced by the tables.
     """
 
     data: str = ""
@@ -114,7 +104,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     task: Task = "answer"
     judge: Spelling | None = None
     judge_figures: str = GRADE
-    judge_with: JudgeWith = "prompts"
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
     out: str | None = None
@@ -123,15 +112,9 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     sources: tuple[EvidenceSource, ...] = ()
     only: str | None = None
     budgets: tuple[int, ...] = ()
-    rerankers: tuple[Spelling, ...] = ()
-    instead: Mapping[str, str] = field(default_factory=dict)
     baselines: tuple[str, ...] = ()
-    challengers: tuple[str, ...] = ()
     latency_questions: int | None = None
-    figure: str | None = None
-    overview: str | None = None
     logger: Tracker = "none"
-    write: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,9 +122,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
-        object.__setattr__(self, "rerankers", tuple(split_parts(self.rerankers)))
-        for name in ("baselines", "challengers"):
-            object.__setattr__(self, name, tuple(str(parse(pair)) for pair in getattr(self, name)))
+        object.__setattr__(self, "baselines", tuple(str(parse(one)) for one in self.baselines))
         names = [one.name for one in self.sets] + [source.data for source in self.sources]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
@@ -155,57 +136,38 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         if len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once")
         check_choice("task", self.task, Task)
-        check_choice("judge_with", self.judge_with, JudgeWith)
-        judged = judged_figures(self.judge_figures)
-        if self.judge is None and (judged != judged_figures(GRADE) or self.judge_with != "prompts"):
+        if self.judge is None and judged_figures(self.judge_figures) != judged_figures(GRADE):
             raise InputError(
-                f"judge_figures is {self.judge_figures!r}, judge_with {self.judge_with!r}, but there is no judge; give "
-                "one with --judge, such as ollama(model=llama3.1:8b), or leave them out"
+                f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge, such as "
+                "ollama(model=llama3.1:8b), or leave judge_figures out"
             )
-        if self.judge_with == "deepeval" and GRADE in judged and self.judge_figures != ALL_FIGURES:
-            raise InputError(f"judge_figures is {self.judge_figures!r}, but DeepEval has no {GRADE}; name others")
         if self.task == "verify" and (self.reader == NO_READER or self.judge is not None):
             what = "judge grades answers" if self.judge is not None else f"reader is {NO_READER}"
             raise InputError(f"task verify asks the reader for verdicts, but {what}; leave out {what.split()[0]}")
         check_count("seed", self.seed, "0 is usual", least=0)
         if self.latency_questions is not None and self.latency_questions < 0:
             raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
-        if self.rerankers and ALL in self.method_texts:
-            raise InputError(f"methods is {self.methods!r}; to pair methods with rerankers, name each")
-        if len(self.pairs) < len(self.rerankers) * len(self.method_texts):
-            raise InputError(f"a reranker or a method stands twice; only {', '.join(self.pairs)} differ: leave one out")
         if self.run is not None and (self.sets or self.sources):
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
-        if bool(self.baselines) != bool(self.challengers):
-            raise InputError("baselines and challengers go together; give both, or leave out both")
-        measured = list(self.pairs) if self.rerankers else [*self.method_texts, *SELECTORS.names]
-        if unknown := {*self.instead, *self.baselines, *self.challengers}.difference(measured):
-            raise InputError(f"{sorted(unknown)[0]!r} is not part of this comparison: {', '.join(measured)}")
+        measured = [*self.method_texts, *(SELECTORS.names if ALL in self.method_texts else ())]
+        if unknown := set(self.baselines).difference(measured):
+            raise InputError(f"baseline {sorted(unknown)[0]!r} is no method of this comparison: {', '.join(measured)}")
 
     def check_used(self) -> None:
         """Raise `InputError` for a reranker, agent and the like that no method would take."""
         nothing = {one.name: {one.default, NO_AGENT} for one in fields(self) if one.name in FOR_METHODS}
         given = {name: value for name in FOR_METHODS if (value := getattr(self, name)) not in nothing[name]}
-        check_used([*self.method_texts, *self.instead.values()], given)
+        check_used(self.method_texts, given)
 
     @property
     def several(self) -> bool:
         """Whether `out` is a folder for several results."""
-        return bool(self.sets or self.sources or self.budgets or self.rerankers)
+        return bool(self.sets or self.sources or self.budgets)
 
     @property
     def method_texts(self) -> list[str]:
         """The methods as they are written."""
         return split_parts(self.methods)
-
-    @property
-    def pairs(self) -> dict[str, tuple[str, str]]:
-        """Each reranker and method as they are written, by the name of the pair in results."""
-        return {
-            f"{parse(reranker).name} {parse(method).name}": (reranker, method)
-            for reranker in split_parts(self.rerankers)
-            for method in self.method_texts
-        }
 
     def by_set(self) -> dict[str, EvaluateConfig]:
         """Return for each set of questions to measure, by name, the settings that measure it alone."""

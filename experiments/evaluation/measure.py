@@ -1,11 +1,10 @@
-"""Questions under every method: what each chose, and what was read from it."""
+"""Questions under every method: what each chose, what was read from it, and every measure of both."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corag.budget import Budget
@@ -13,154 +12,134 @@ from corag.errors import BudgetError, DataError, InputError, ScoringError, Summa
 from corag.readers.cached import CachedReader
 from corag.text.data import Query
 from corag.text.documents import Document
-from corag.types import Answer, Candidate, Chunk, Embedder, Selection, Selector, TokenCounter
-from experiments.evaluation.figures import (
-    depth_figures,
-    is_whole,
-    original_text,
-    parts_of,
-    reading_figures,
-    selection_figures,
-    shown_chunks,
-    summary_figures,
-)
+from corag.types import Answer, Candidate, Embedder, Selection, Selector, TokenCounter
 from experiments.evaluation.judging.figures import Reading
-from experiments.evaluation.judging.judge import ReadingJudge
+from experiments.evaluation.judging.judge import Judge
 from experiments.evaluation.judging.verify import Verifier, claim_of, verdict_figures
-from experiments.evaluation.metrics import redundancy
+from experiments.evaluation.outcome import Outcome, Support
 from experiments.evaluation.rankings import ranking_of
-from experiments.evaluation.support import Support
+from experiments.report.measures import measured
 from search import SearchError
 
-NO_DOCUMENTS: Mapping[str, Document] = MappingProxyType({})
 FAILURES = (InputError, BudgetError, ScoringError, SummarizerError, SearchError)
 """What one question may be too much for; a missing package, model or server is a reason to stop."""
 
+Rows = dict[str, dict[str, Any]]
+"""The row of each method on one question."""
+
 
 @dataclass(frozen=True)
-class _Chosen:
-    """What every selector chose for a question."""
+class Measuring:
+    """What questions are measured with.
 
-    query: Query
-    ranking: Sequence[Chunk]
-    selections: Mapping[str, Selection]
-    rows: dict[str, dict[str, Any]]
-    contexts: Sequence[str]
-
-
-def measure(
-    questions: Sequence[tuple[Query, Sequence[Candidate]]],
-    selectors: Mapping[str, Selector],
-    budget: Budget,
-    tokens: TokenCounter,
-    *,
-    reader: CachedReader | None,
-    embedder: Embedder,
-    judge: ReadingJudge | None = None,
-    verifier: Verifier | None = None,
-    timed: bool = True,
-    documents: Mapping[str, Document] = NO_DOCUMENTS,
-) -> list[dict[str, dict[str, Any]]]:
-    """Let every selector choose for each question, and return the rows of the questions, by selector.
-
-    The contexts of all questions are read together, equal ones once; without a reader nothing is. A selector that fails
-    is noted with its error, and the others go on. With `timed` rows have the milliseconds of the selection.
-
-    Args:
-        questions: Questions with their candidates.
+    Attributes:
         selectors: By name.
         budget: Of each prompt.
         tokens: Counts them.
-        reader: Answers from what was chosen.
         embedder: Compares chunks and answers.
+        reader: Answers from what was chosen; None reads nothing.
         judge: Judges answers and contexts.
         verifier: Decides, in place of a reader, what is to be verified of each question.
-        timed: Whether selections are timed.
+        timed: Whether rows have the milliseconds of the selection.
         documents: The corpus, which tells the supporting sentences.
     """
-    chosen = [_choose(*question, selectors, budget, timed=timed) for question in questions]
-    pairs = [(one.query.question, context) for one in chosen for context in one.contexts]
-    found: dict[tuple[str, str], Answer] = {}
-    if reader is not None and pairs:
-        read = reader.answer_many([query for query, _ in pairs], [context for _, context in pairs])
-        found = dict(zip(pairs, read, strict=True))
-    verdicts = {} if verifier is None else _verdicts(chosen, verifier)
-    rows = []
-    for one in chosen:
-        answers = {text: found[one.query.question, text] for text in one.contexts} if found else {}
-        rows.append(_figures(one, answers, Support.of(one.query, documents), budget, tokens, embedder, judge))
-        for name, selection in one.selections.items():
-            rows[-1][name] |= verdicts.get((one.query.id, selection.text), {})
-    return rows
 
+    selectors: Mapping[str, Selector]
+    budget: Budget
+    tokens: TokenCounter
+    embedder: Embedder
+    reader: CachedReader | None = None
+    judge: Judge | None = None
+    verifier: Verifier | None = None
+    timed: bool = True
+    documents: Mapping[str, Document] = field(default_factory=dict)
 
-def _verdicts(chosen: Sequence[_Chosen], verifier: Verifier) -> dict[tuple[str, str], dict[str, object]]:
-    """Return the figures of the verdicts on all questions, by id and context."""
-    asked = {
-        (one.query.id, selection.text): claim
-        for one in chosen
-        if (claim := claim_of(one.query)) is not None
-        for selection in one.selections.values()
-    }
-    claims = list(asked.values())
-    found = verifier.verify(claims, [context for _, context in asked]) if claims else []
-    return {key: verdict_figures(*pair) for key, pair in zip(asked, zip(claims, found, strict=True), strict=True)}
+    def rows(self, questions: Sequence[tuple[Query, Sequence[Candidate]]]) -> list[Rows]:
+        """Let every selector choose for each question, and return the rows of the questions, by selector.
 
+        The contexts of all questions are read together, equal ones once. A selector that fails is noted with its
+        error, and the others go on.
+        """
+        chosen = [self._choose(query, candidates) for query, candidates in questions]
+        answers = self._read([outcome for outcomes, _ in chosen for outcome in outcomes.values()])
+        verdicts = self._verify([outcome for outcomes, _ in chosen for outcome in outcomes.values()])
+        for outcomes, rows in chosen:
+            outcomes |= {name: _with_answers(outcome, answers) for name, outcome in outcomes.items()}
+            judged = self._judge(list(outcomes.values()))
+            for name, outcome in outcomes.items():
+                key = outcome.query.id, outcome.selection.text
+                rows[name] |= {**_row(outcome), **judged.get(key[1], {}), **verdicts.get(key, {})}
+        return [rows for _, rows in chosen]
 
-def _choose(
-    query: Query, candidates: Sequence[Candidate], selectors: Mapping[str, Selector], budget: Budget, *, timed: bool
-) -> _Chosen:
-    rows: dict[str, dict[str, Any]] = {}
-    selections: dict[str, Selection] = {}
-    ranking = [candidate.chunk for candidate in candidates]
-    for name, selector in selectors.items():
-        found, latency_ms = select(selector, query, candidates, budget)
-        if isinstance(found, Exception):
-            rows[name] = {"query": query.id, "failed": 1, "error": f"{type(found).__name__}: {found}"}
-        else:
-            selections[name] = found
-            rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if timed else {})}
-    originals = [original_text(selection, ranking) for selection in selections.values() if not is_whole(selection)]
-    originals = [text for text in originals if budget.fits_window(query.question, text)]
-    contexts = [*(selection.text for selection in selections.values()), *originals]
-    return _Chosen(query, ranking, selections, rows, contexts)
+    def _choose(self, query: Query, candidates: Sequence[Candidate]) -> tuple[dict[str, Outcome], Rows]:
+        outcomes: dict[str, Outcome] = {}
+        rows: Rows = {}
+        ranking = [candidate.chunk for candidate in candidates]
+        support = Support.of(query, self.documents)
+        for name, selector in self.selectors.items():
+            selection, latency_ms = select(selector, query, candidates, self.budget)
+            if isinstance(selection, Exception):
+                rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
+                continue
+            rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if self.timed else {})}
+            outcomes[name] = Outcome(query, selection, ranking, self.budget, self.tokens, self.embedder, support)
+        return outcomes, rows
 
+    def _read(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], Answer]:
+        """Return the answers by question and context: what was chosen, and the chunks that a summary was made from."""
+        pairs = [(one.query.question, one.selection.text) for one in outcomes]
+        originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
+        pairs += [pair for pair in originals if self.budget.fits_window(*pair)]
+        if self.reader is None or not pairs:
+            return {}
+        answers = self.reader.answer_many([question for question, _ in pairs], [context for _, context in pairs])
+        return dict(zip(pairs, answers, strict=True))
 
-def _figures(
-    chosen: _Chosen,
-    read: Mapping[str, Answer],
-    support: Support,
-    budget: Budget,
-    tokens: TokenCounter,
-    embedder: Embedder,
-    judge: ReadingJudge | None,
-) -> dict[str, dict[str, Any]]:
-    """Return the rows of a question, given the answer from each context; none where nothing is read."""
-    query, rows = chosen.query, chosen.rows
-    answers = {context: answer.text for context, answer in read.items()}
-    judged: dict[str, dict[str, Any]] = {}
-    if judge is not None and answers:
-        texts = list(dict.fromkeys(selection.text for selection in chosen.selections.values()))
-        readings = [Reading(query.question, tuple(query.answers), text, answers[text]) for text in texts]
-        judged = dict(zip(texts, judge.figures(readings), strict=True))
-    for name, selection in chosen.selections.items():
-        rows[name] |= {
-            **selection_figures(query, selection, tokens, budget),
-            **depth_figures(query, selection, chosen.ranking),
-            **support.figures(shown_chunks(selection), selection.text),
-            "redundancy": redundancy(parts_of(selection), embedder),
-            "ids": list(selection.ids),
-            "ranking": ranking_of(shown_chunks(selection), query.gold),
+    def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
+        """Return what a judge says of one question's answers, by context."""
+        answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
+        if self.judge is None or not answers:
+            return {}
+        query = outcomes[0].query
+        readings = [Reading(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
+        return dict(zip(answers, self.judge.figures(readings), strict=True))
+
+    def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:
+        """Return the values of the verdicts on all questions, by id and context."""
+        if self.verifier is None:
+            return {}
+        keys = {
+            (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }
-        if answers:
-            answer = answers[selection.text]
-            rows[name] |= {**reading_figures(query, answer), **judged.get(selection.text, {}), "answer": answer}
-            rows[name] |= summary_figures(selection, chosen.ranking, answer, answers.get, tokens, embedder)
-            if (served := read[selection.text].prompt_tokens) is not None:
-                # What the model itself counted is the last word on whether the budget held.
-                over = int(rows[name]["over_budget"] or budget.is_exceeded_by(served))
-                rows[name] |= {"served_tokens": served, "over_budget": over}
-    return rows
+        claims = list(keys.values())
+        verdicts = self.verifier.verify(claims, [context for _, context in keys]) if claims else []
+        return {key: verdict_figures(*pair) for key, pair in zip(keys, zip(claims, verdicts, strict=True), strict=True)}
+
+
+def _with_answers(outcome: Outcome, answers: Mapping[tuple[str, str], Answer]) -> Outcome:
+    question = outcome.query.question
+    answer = answers.get((question, outcome.selection.text))
+    if answer is None:
+        return outcome
+    original = None if outcome.is_whole else answers.get((question, outcome.original_text))
+    return replace(
+        outcome,
+        answer=answer.text,
+        original_answer=None if original is None else original.text,
+        served_tokens=answer.prompt_tokens,
+    )
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    selection = outcome.selection
+    more = {"true_k": outcome.true_k, "reranker": selection.trace.reranker, "answer": outcome.answer}
+    return {
+        **measured(outcome),
+        **{name: value for name, value in more.items() if value is not None},
+        **({} if selection.trace.tokens_estimated is None else {"estimated": 1}),
+        "ids": list(selection.ids),
+        "ranking": ranking_of(outcome.shown_chunks, outcome.query.gold),
+    }
 
 
 def select(
@@ -169,10 +148,21 @@ def select(
     """Return a selection, or why this question was too much for the selector, and the milliseconds that it took."""
     started = time.perf_counter()
     try:
-        found: Selection | Exception = budget.select(selector, query.question, candidates)
+        selection: Selection | Exception = budget.select(selector, query.question, candidates)
     except DataError:
         # Files that cannot be used are no question's fault.
         raise
     except FAILURES as error:
-        found = error
-    return found, 1000 * (time.perf_counter() - started)
+        selection = error
+    return selection, 1000 * (time.perf_counter() - started)
+
+
+def measure(
+    questions: Sequence[tuple[Query, Sequence[Candidate]]],
+    selectors: Mapping[str, Selector],
+    budget: Budget,
+    tokens: TokenCounter,
+    **settings: Any,
+) -> list[Rows]:
+    """Return the rows of questions by selector; see `Measuring`."""
+    return Measuring(selectors, budget, tokens, **settings).rows(questions)

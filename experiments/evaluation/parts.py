@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.trained.folder import shipped_checkpoint
-from corag.naming import parse, split_parts
 from corag.readers.cached import CachedReader
 from corag.readers.chat import ChatReader
 from corag.readers.consistency import SelfConsistentReader
@@ -22,15 +21,14 @@ from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
-from corag.selectors.corag.selector import DEFAULT_SURROGATE
 from corag.selectors.raptor.place import has_tree
 from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.evaluation.judging.figures import GRADE, judged_figures
-from experiments.evaluation.judging.judge import Judge, ReadingJudge, chat_of
+from experiments.evaluation.judging.figures import judged_figures
+from experiments.evaluation.judging.judge import Judge, chat_of
 from experiments.evaluation.judging.verify import ChatVerifier, WordVerifier, verifier_of
-from experiments.evaluation.methods import Methods, make_methods, reranker_for
+from experiments.evaluation.methods import Methods, make_methods
 
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
@@ -117,17 +115,7 @@ class Parts:
             takes = SUMMARIZERS.settings(config.summarizer)
             settings = {name: offered[name] for name in ("tokens", "embedder") if name in takes and name in offered}
             offered["summarizer"] = corag.summarizer(config.summarizer, **settings)
-        if not config.rerankers:
-            return make_methods(config.methods, offered, shared=shared, make_reranker=self._shared_reranker)
-        make = cache(self._shared_reranker) if shared else corag.reranker
-        if shared and DEFAULT_SURROGATE in split_parts(config.rerankers):
-            offered["surrogate"] = make(DEFAULT_SURROGATE)
-        selectors = {}
-        for label, (text, method) in config.pairs.items():
-            written = config.instead.get(label, method)
-            offered["reranker"] = make(reranker_for(parse(written), text))
-            [selectors[label]] = make_methods(written, offered).selectors.values()
-        return Methods(selectors)
+        return make_methods(config.methods, offered, shared=shared, make_reranker=self._shared_reranker)
 
     def _shared_reranker(self, text: str) -> Reranker:
         """Return a reranker that does nothing twice: not over methods and budgets, and where it can over runs."""
@@ -142,22 +130,14 @@ class Parts:
         return CachedReranker(made, path)
 
 
-def judge_of(config: EvaluateConfig) -> ReadingJudge | None:
+def judge_of(config: EvaluateConfig) -> Judge | None:
     """Return the judge that a config names; None where it names none.
 
     Raises:
         InputError: The judge asks no language model.
         ChatError: Its server, or the model, is missing.
-        MissingExtraError: DeepEval is asked for and not installed.
     """
-    if config.judge is None:
-        return None
-    names = judged_figures(config.judge_figures)
-    if config.judge_with == "prompts":
-        return Judge(chat_of("judge", config.judge), names)
-    from experiments.evaluation.judging.deepeval import DeepEvalJudge
-
-    return DeepEvalJudge(chat_of("judge", config.judge), [name for name in names if name != GRADE])
+    return None if config.judge is None else Judge(chat_of("judge", config.judge), judged_figures(config.judge_figures))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

@@ -28,11 +28,10 @@ from corag.types import Candidate
 from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
-from experiments.evaluation.averages import OF_ANSWERS, Row, average, latency_figures
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.judge import ReadingJudge
+from experiments.evaluation.judging.judge import Judge
 from experiments.evaluation.judging.verify import with_claims
-from experiments.evaluation.measure import measure, select
+from experiments.evaluation.measure import Measuring, select
 from experiments.evaluation.metrics import evidence_places
 from experiments.evaluation.parts import Parts, checkpoint_hash, judge_of
 from experiments.evaluation.rankings import (
@@ -44,7 +43,8 @@ from experiments.evaluation.rankings import (
     retriever_figures,
     write_runs,
 )
-from experiments.evaluation.support import counts
+from experiments.report.measures import MEASURES, OF_ANSWERS, Row, summaries
+from experiments.report.results import Result, rows_file
 from experiments.run.journal import (
     RESULT,
     Journal,
@@ -54,35 +54,23 @@ from experiments.run.journal import (
     versions,
     write_atomically,
 )
-from experiments.run.tables import Result
 from experiments.run.track import UNMEASURED
 
 logger = logging.getLogger(__name__)
 
 MODELS = "models"
 """Key in the journal of the models that ran."""
-OUTPUT_SETTINGS = (
-    "out",
-    "runs",
-    "quiet",
-    "only",
-    "figure",
-    "overview",
-    "write",
-    "baselines",
-    "challengers",
-    *CLUSTER,
-    *UNMEASURED,
-    *WHERE,
-)
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "only", "baselines", *CLUSTER, *UNMEASURED, *WHERE)
 """Settings that no row depends on, but for rounding."""
+COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
+"""Questions that are counted, by a measure that only they have."""
 RAY_BATCH = 8
 """Questions given to a worker at a time."""
 
 Job: TypeAlias = tuple[int, list[str]]
 """A budget and the ids of questions."""
-Measured: TypeAlias = tuple[list[dict[str, dict[str, Any]]], list[dict[str, str]]]
-Measuring: TypeAlias = "Callable[[Sequence[Job]], Iterable[tuple[int, Measured]]]"
+Measurements: TypeAlias = tuple[list[dict[str, dict[str, Any]]], list[dict[str, str]]]
+Worker: TypeAlias = "Callable[[Sequence[Job]], Iterable[tuple[int, Measurements]]]"
 
 
 class SetRun:
@@ -125,7 +113,6 @@ class SetRun:
             versions(),
             parts.prompt_text,
         ]
-        self._rows: dict[int, dict[str, list[Row]]] = {}
 
     def _beside(self, suffix: str) -> Path | None:
         """Return the place of a file beside the results; None where nothing is written."""
@@ -185,15 +172,15 @@ class SetRun:
         """Return the results of this very work where they all stand on disk."""
         if self.config.runs is not None and not all((folder / QRELS).is_file() for folder in self._runs.values()):
             return None
-        found = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
-        return [record for record in found if record] if found and all(found) else None
+        for budget, file in self._files.items():
+            if finished_record(file, self._work(budget)) is None:
+                return None
+        return [Result.read(file) for file in self._files.values()] or None
 
     def _work(self, budget: int) -> str:
         return fingerprint([settings_of(self.config), budget, *self._content])
 
-    def _measure_quality(
-        self, journal: Journal, judge: ReadingJudge | None, embedded: Sequence[Mapping[str, str]]
-    ) -> None:
+    def _measure_quality(self, journal: Journal, judge: Judge | None, embedded: Sequence[Mapping[str, str]]) -> None:
         """Record a row for each budget, question and method, and the models that ran."""
         step = RAY_BATCH if self.config.engine == "ray" else max(1, getattr(self._own_reader, "max_concurrent", 1))
         queries = [self._queries[begin : begin + step] for begin in range(0, len(self._queries), step)]
@@ -216,7 +203,7 @@ class SetRun:
                 report(done, total)
 
     @contextmanager
-    def _measuring(self, judge: ReadingJudge | None, num_jobs: int) -> Iterator[Measuring]:
+    def _measuring(self, judge: Judge | None, num_jobs: int) -> Iterator[Worker]:
         """Yield what measures jobs, here or on a cluster, and numbers what it found."""
         if self.config.engine == "local" or not num_jobs:
             yield lambda jobs: enumerate(self.measured(job, judge) for job in jobs)
@@ -224,23 +211,22 @@ class SetRun:
         with cluster_workers(self.config, partial(_measuring_alone, self.name, self.config), most=num_jobs) as workers:
             yield workers.map
 
-    def measured(self, job: Job, judge: ReadingJudge | None) -> Measured:
+    def measured(self, job: Job, judge: Judge | None) -> Measurements:
         """Return for each question of a job the rows of all methods, and the models that ran."""
         budget, ids = job
         with recording() as models:
-            found = measure(
-                [(query, self._pool.candidates(query)) for query in map(self._by_id.__getitem__, ids)],
+            rows = Measuring(
                 self._methods.selectors,
                 self._budget(budget),
                 self._tokens,
+                self._embedder,
                 reader=self._reader,
-                embedder=self._embedder,
                 judge=judge,
                 verifier=self._parts.verifier,
                 timed=not self._shared,
                 documents=self._folder.documents,
-            )
-        return found, models()
+            ).rows([(query, self._pool.candidates(query)) for query in map(self._by_id.__getitem__, ids)])
+        return rows, models()
 
     @cached_property
     def _by_id(self) -> dict[str, Query]:
@@ -276,12 +262,12 @@ class SetRun:
 
     def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
         units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
-        rows = self._rows[budget] = {name: [unit[name] for unit in units] for name in self._methods.selectors}
+        rows = {name: [unit[name] for unit in units] for name in self._methods.selectors}
         means = self._measure_rankings(rows, budget)
-        apart = {name: latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
+        apart = {name: _latencies_of(latencies.get(name, ())) if self._shared else {} for name in rows}
         unread = dict.fromkeys(OF_ANSWERS if self._reader is None else ())
         config = self.config
-        result = {
+        record = {
             "data": config.data,
             "split": config.split,
             "budget_tokens": budget,
@@ -290,12 +276,12 @@ class SetRun:
             "exact": self._budget(budget).counts_exactly(self._tokens) and not _estimated(rows),
             "queries": len(self._queries),
             "queries_without_gold": sum(not query.gold for query in self._queries),
-            **counts(units),
+            **{count: _have(units, name) for count, name in COUNTS.items()},
             "pool": self._pool.name,
             "measures": self._measures.names,
             "retriever": means[RETRIEVER],
             "methods": [
-                {"method": name, **average(rows[name]), **unread, **apart[name], **means[name]} for name in rows
+                {"method": name, **summaries(rows[name]), **unread, **apart[name], **means[name]} for name in rows
             ],
             "left_out": dict(self._methods.left_out),
             "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
@@ -309,9 +295,9 @@ class SetRun:
         }
         if budget in self._files:
             lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
-            write_atomically(_rows_file(self._files[budget]), "\n".join(lines) + "\n")
-            write_atomically(self._files[budget], to_json(result, indent=2) + "\n")
-        return result
+            write_atomically(rows_file(self._files[budget]), "\n".join(lines) + "\n")
+            write_atomically(self._files[budget], to_json(record, indent=2) + "\n")
+        return Result(record, rows)
 
     def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
         """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
@@ -343,19 +329,8 @@ class SetRun:
             fits += [places is not None and cost <= budget] if query.gold else []
         return float(np.mean(fits)) if fits else None
 
-    def rows(self, budget: int) -> Mapping[str, Sequence[Row]]:
-        """Return the rows of each method."""
-        if budget not in self._rows:
-            found: dict[str, list[Row]] = {}
-            # Not `splitlines`, which also cuts at line separators inside answers.
-            for line in _rows_file(self._files[budget]).read_text(encoding="utf-8").removesuffix("\n").split("\n"):
-                row = json.loads(line)
-                found.setdefault(row.pop("method"), []).append(row)
-            self._rows[budget] = found
-        return self._rows[budget]
 
-
-def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measured]:
+def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measurements]:
     """Return what measures jobs in a worker; it writes nothing."""
     run = SetRun(name, replace(config, out=None, runs=None), several=False)
     return partial(run.measured, judge=judge_of(config))
@@ -372,5 +347,13 @@ def settings_of(config: EvaluateConfig) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
 
 
-def _rows_file(file: Path) -> Path:
-    return file.with_suffix(".rows.jsonl")
+def _have(questions: Sequence[Mapping[str, Row]], name: str) -> int:
+    """Return how many questions have a measure, given the row of each method."""
+    return sum(any(name in row for row in rows.values()) for rows in questions)
+
+
+def _latencies_of(times: Sequence[float]) -> dict[str, float | None]:
+    """Return the measures of selections that were timed apart; None without any."""
+    rows = [{"latency_ms": milliseconds} for milliseconds in times]
+    names = ("latency_ms_median", "latency_ms_p95")
+    return {name: MEASURES[name].summary(rows) if rows else None for name in names}

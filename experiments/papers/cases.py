@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from corag.text.data import DataFolder, Query, passage_at
-from experiments.evaluation.averages import Row
 from experiments.papers.results import Found, Measured
 from experiments.papers.study import METHOD
+from experiments.report.measures import Row
 
 NUMBER = 3
 """Questions of a case study, as in figure 9 of CORAG."""

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.papers.results import Measured
-from experiments.papers.tables import OWN, Sheet, markdown, notes, sheets
+from experiments.papers.tables import Sheet, markdown, notes, sheets
+from experiments.report import page as pages
 from experiments.run.journal import PAGE, output_file, write_atomically
-from experiments.run.page import Cell, Drawing, Table, bold, render
 
 TITLE = "Tables and figures of the papers"
-LONG = 40
-"""Characters of a cell that is broken into lines."""
 
 
 @dataclass
@@ -75,7 +73,7 @@ def failed_section(name: str, title: str, error: str) -> Section:
 
 def write_page(folder: Path, sections: Sequence[Section], summary: str) -> Path:
     """Write `index.html` and `index.md` into a folder, and return the first."""
-    html = render("studies.html", title=TITLE, summary=summary, studies=[_study(one) for one in sections])
+    html = pages.Page(TITLE, summary, [_study(one) for one in sections]).html()
     page = output_file(str(folder / "index.html"), PAGE)
     write_atomically(page, html)
     body = "\n".join(one.markdown for one in sections)
@@ -83,13 +81,10 @@ def write_page(folder: Path, sections: Sequence[Section], summary: str) -> Path:
     return page
 
 
-def _study(one: Section) -> dict[str, Any]:
-    """Return what the template shows of a study."""
-    shown = {name: getattr(one, name) for name in ("name", "title", "claim", "paper", "notes", "failed")}
-    tables = [Table(sheet.caption, sheet.headings, [_row(line) for line in sheet.lines]) for sheet in one.sheets]
-    return {**shown, "drawing": Drawing(one.name, one.svg), "tables": tables}
-
-
-def _row(line: Sequence[str]) -> list[Cell]:
-    row_kind = "paper" if OWN in "".join(line) else ""
-    return [Cell(bold(text), f"{row_kind} text".strip() if len(text) > LONG else row_kind) for text in line]
+def _study(one: Section) -> pages.Section:
+    blocks: list[pages.Block] = [one.claim and f"{'The paper: ' if one.paper else ''}{one.claim}"]
+    blocks += [f"**not measured**: {one.failed}" if one.failed else ""]
+    blocks += [pages.Figure(one.svg, one.name)] if one.svg else []
+    blocks += [pages.Table(sheet.headings, sheet.lines, sheet.caption) for sheet in one.sheets]
+    blocks += one.notes
+    return pages.Section(f"{one.name}: {one.title}", [block for block in blocks if block != ""], anchor=one.name)

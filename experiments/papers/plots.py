@@ -14,7 +14,7 @@ from experiments.papers.cases import Case
 from experiments.papers.results import Measured, Where
 from experiments.papers.study import METHOD, Plot
 from experiments.papers.tables import heading
-from experiments.run.drawing import COLORS, MARKERS, new_figure, to_svg
+from experiments.report.drawing import COLORS, MARKERS, new_figure, to_svg
 
 WIDTH, HEIGHT = 5.6, 3.6
 """Inches of a panel."""
@@ -103,10 +103,10 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
             found = measured.figure(y, here)
             x = places[place] if is_axis else _value(measured, plot.x, here)
             if found is not None and x is not None:
-                points.append((x, *found))
+                points.append((x, found.mean, found.low, found.high))
                 if not is_axis and len(names) > 1:
                     place_of = {"textcoords": "offset points", "xytext": (5, 6), "fontsize": FONT - 3}
-                    panel.annotate(_plain(value), (x, found.value), **place_of)
+                    panel.annotate(_plain(value), (x, found.mean), **place_of)
             if is_axis and isinstance(own := measured.published(y, here), int | float):
                 paper.append((places[place], own))
         if points:
@@ -135,8 +135,8 @@ def _bars(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> N
         known = [(place, one) for place, one in zip(left, found, strict=True) if one is not None]
         if not known:
             continue
-        places, values = [place for place, _ in known], [one.value for _, one in known]
-        errors = [[one.value - one.low for _, one in known], [one.high - one.value for _, one in known]]
+        places, values = [place for place, _ in known], [one.mean for _, one in known]
+        errors = [[one.mean - one.low for _, one in known], [one.high - one.mean for _, one in known]]
         bars = {
             "color": _style(measured, plot, name)["color"],
             "width": 0.92 * width,
@@ -258,7 +258,7 @@ def _places(names: Sequence[str]) -> list[float]:
 
 def _value(measured: Measured, name: str, where: Where) -> float | None:
     found = measured.figure(name, where)
-    return None if found is None else found.value
+    return None if found is None else found.mean
 
 
 def _plain(text: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.evaluation.averages import TOTALS, Row
-from experiments.evaluation.leads import Interval, definition, gain, paired
 from experiments.papers.study import METHOD, Study, as_list
+from experiments.report.difference import Difference
+from experiments.report.measures import Row, measure
 
 Where = Mapping[str, str]
 """Values of axes, and of `method`, by name; those that are not named are averaged over."""
@@ -85,25 +85,22 @@ class Measured:
         """Return what has these values."""
         return [one for one in self.found if one.is_at(where)]
 
-    def figure(self, name: str, where: Where) -> Interval | None:
+    def figure(self, name: str, where: Where) -> Difference | None:
         """Return a figure with its interval over questions; None where nothing has it.
 
         A question that several cells asked counts once, with the mean of its figures. A figure that questions do not
         have, such as a median, is averaged over cells, without an interval.
         """
-        found = self.at(where)
-        figures, statistic = definition(name)
-        rows = _pooled(found, figures)
-        if rows and name not in TOTALS:
-            ours, _ = paired(rows, rows, figures)
-            return gain(ours, np.zeros_like(ours), statistic)
-        known = [one.summary[name] for one in found if one.summary.get(name) is not None]
+        found, one = self.at(where), measure(name)
+        if one.total is None and (interval := one.interval(_pooled(found, one.parts or (name,)))) is not None:
+            return interval
+        known = [each.summary[name] for each in found if each.summary.get(name) is not None]
         if not known:
             return None
-        value = float(np.sum(known) if name in TOTALS else np.mean(known))
-        return Interval(value, value, value)
+        value = float(np.sum(known) if isinstance(known[0], int) else np.mean(known))
+        return Difference(value, value, value, 1.0, len(known))
 
-    def lead(self, name: str, where: Where) -> Interval | None:
+    def lead(self, name: str, where: Where) -> Difference | None:
         """Return what a method, or a value of an axis, gains over the baseline, with its interval.
 
         Both sides are of the same questions. None for the baseline itself, where a side lacks the figure, and for a
@@ -114,17 +111,15 @@ class Measured:
         axis, baseline = self.study.against
         if where.get(axis) in (None, baseline):
             return None
-        figures, statistic = definition(name)
+        one = measure(name)
+        figures = one.parts or (name,)
         mine = self.at(where)
         others = self.at({**where, axis: baseline})
-        cells = {_beside(one, axis) for one in mine} & {_beside(one, axis) for one in others}
-        ours = _by_question([one for one in mine if _beside(one, axis) in cells], figures)
-        theirs = _by_question([one for one in others if _beside(one, axis) in cells], figures)
+        cells = {_beside(each, axis) for each in mine} & {_beside(each, axis) for each in others}
+        ours = _by_question([each for each in mine if _beside(each, axis) in cells], figures)
+        theirs = _by_question([each for each in others if _beside(each, axis) in cells], figures)
         both = [key for key in ours if key in theirs]
-        if not both or name in TOTALS:
-            return None
-        pair = paired([ours[key] for key in both], [theirs[key] for key in both], figures)
-        return gain(*pair, statistic)
+        return one.difference([ours[key] for key in both], [theirs[key] for key in both])
 
     def published(self, name: str, where: Where) -> Any:
         """Return the paper's own figure; None where it gives none for these values, or several that differ."""
@@ -160,7 +155,10 @@ class Measured:
         for name in self.study.figures:
             for key, value in (("figure", self.figure(name, one.values)), ("lead", self.lead(name, one.values))):
                 if value is not None:
-                    yield f"{name}" if key == "figure" else f"{name}_lead", value._asdict()
+                    yield (
+                        f"{name}" if key == "figure" else f"{name}_lead",
+                        {"value": value.mean, "low": value.low, "high": value.high},
+                    )
 
 
 def _beside(one: Found, axis: str) -> tuple[tuple[str, str], ...]:

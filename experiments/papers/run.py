@@ -192,12 +192,8 @@ class _Driver:
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", run.cells[0].name).strip("-")[:60]
         out = self._folder / "cells" / f"{slug}-{key}.json"
         config = workshop.config(run, out)
-        [[result]] = compare(config).results.values()
-        rows: dict[str, list[dict[str, Any]]] = {}
-        with out.with_suffix(".rows.jsonl").open(encoding="utf-8") as lines:
-            for line in lines:
-                row = json.loads(line)
-                rows.setdefault(row.pop("method"), []).append(row)
+        [[measured]] = compare(config).values()
+        result, rows = measured.record, measured.rows
         summaries = {row["method"]: row for row in result["methods"]}
         for row in result["methods"]:
             if row.get("failed"):

@@ -42,7 +42,7 @@ TRAINED = "trained"
 """Setting `agent`: the agent of the study itself."""
 NEEDS_MODEL = ("judge", "rewriter", "references_reader")
 """Parts that only a language model can be: they are left out."""
-OF_JUDGE = ("judge_figures", "judge_with")
+OF_JUDGE = ("judge_figures",)
 """Settings that say nothing without a judge."""
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from experiments.evaluation.leads import RESAMPLES
 from experiments.papers.results import Measured, Where
 from experiments.papers.study import METHOD, as_list
-from experiments.run.tables import FIGURES, Figure, markdown_table
+from experiments.report.difference import RESAMPLES
+from experiments.report.measures import MEASURES, measure
+from experiments.report.page import markdown_table
 
 AXES = {
     "exploration": "c", "cost_weight": "lambda", "num_candidates": "candidates", "max_tokens": "tokens of a chunk",
@@ -80,7 +81,7 @@ def heading(name: str, *, short: bool = False) -> str:
     """Return the heading of a figure or an axis."""
     if short and name in SHORT:
         return SHORT[name]
-    return FIGURES[name].heading if name in FIGURES else AXES.get(name, name)
+    return MEASURES[name].title if name in MEASURES else AXES.get(name, name)
 
 
 def text(name: str, value: Any) -> str:
@@ -89,8 +90,10 @@ def text(name: str, value: Any) -> str:
         return value or "-"
     if isinstance(value, int):
         return f"{value:,}"
-    digits = FIGURES.get(name, Figure(name)).digits
-    return f"{value:.{digits}f}".replace("0.", ".", 1) if digits == 3 and abs(value) < 1 else f"{value:,.{digits}f}"
+    shown = measure(name).format
+    return (
+        format(value, shown).replace("0.", ".", 1) if shown == ".3f" and abs(value) < 1 else format(value, f",{shown}")
+    )
 
 
 def _main(measured: Measured) -> Sheet:
@@ -135,18 +138,18 @@ def _ours(measured: Measured, name: str, where: Where, best: float | None) -> st
     if found is None:
         return "-"
     gained = measured.lead(name, where)
-    mark = MARK if gained is not None and gained.differs else ""
-    shown = text(name, found.value)
-    return f"**{shown}**{mark}" if best is not None and found.value == best else f"{shown}{mark}"
+    mark = MARK if gained is not None and gained.is_certain else ""
+    shown = text(name, found.mean)
+    return f"**{shown}**{mark}" if best is not None and found.mean == best else f"{shown}{mark}"
 
 
 def _best(measured: Measured, rows: Sequence[Where], parts: Sequence[tuple[Where, Sequence[str]]]) -> dict[Any, float]:
     """Return the best value of each figure of each column, where the column has one figure."""
     best = {}
     for place, (column, figures) in enumerate(parts):
-        better = FIGURES.get(figures[0], Figure("")).better
+        better = measure(figures[0]).direction
         found = [measured.figure(figures[0], {**row, **column}) for row in rows]
-        values = {one.value for one in found if one is not None}
+        values = {one.mean for one in found if one is not None}
         if len(figures) == 1 and better and len(values) > 1:
             best[place, figures[0]] = max(values, key=lambda value: better * value)
     return best
@@ -165,7 +168,7 @@ def _leads(measured: Measured) -> list[Sheet]:
             cells = [
                 "-"
                 if one is None
-                else f"{_signed(name, one.value)} ({_signed(name, one.low)} to {_signed(name, one.high)})"
+                else f"{_signed(name, one.mean)} ({_signed(name, one.low)} to {_signed(name, one.high)})"
                 for name, one in leads.items()
             ]
             lines.append([*measured.shown(where), *cells])

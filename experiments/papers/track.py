@@ -74,7 +74,7 @@ def curves(measured: Measured) -> dict[str, dict[str, float]]:
             where = {axis: x} | ({plot.series: series} if plot.series else {})
             for name in measured.study.figures:
                 if (value := measured.figure(name, where)) is not None:
-                    found.setdefault(x, {})["/".join(filter(None, (series, name)))] = value.value
+                    found.setdefault(x, {})["/".join(filter(None, (series, name)))] = value.mean
     return found
 
 

@@ -17,8 +17,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.cli.main import MISTAKE, main
 from corag.errors import CoragError
-from tests.experiments.run.test_report import result_of
-from tests.experiments.worlds import listing, save_small_agent, write_folder, write_labels
+from tests.experiments.worlds import listing, result_of, save_small_agent, write_folder, write_labels
 
 pytestmark = pytest.mark.slow
 

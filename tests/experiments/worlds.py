@@ -15,6 +15,7 @@ from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
 from corag.types import Answer
 from experiments.labels.arrays import read_labels
 from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
+from experiments.report.measures import MEASURES
 
 DOCUMENTS = [
     {"id": name, "title": title, "text": text}
@@ -254,3 +255,21 @@ class FirstWords:
             raise KeyboardInterrupt
         self.asked.append((query, context))
         return Answer(" ".join(context.split()[:8]))
+
+
+def result_of(budget_tokens=64, methods=("top-k", "corag")):
+    """A result file in which each measure of a method is its index, but for its tokens."""
+    names = [one.name for one in MEASURES.values() if not one.partial]
+    rows = [
+        {
+            "method": method,
+            **dict.fromkeys(names, float(index)),
+            "cost_tokens": budget_tokens / (index + 2),
+            "failed": 0,
+        }
+        for index, method in enumerate(methods)
+    ]
+    return {
+        "data": "d", "split": "test", "budget_tokens": budget_tokens, "queries": 7, "pool": "candidates",
+        "methods": rows, "config": {}, "versions": {"python": "3.11"}, "seed": 0,
+    }  # fmt: skip

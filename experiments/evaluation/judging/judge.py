@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import corag
 from corag.errors import InputError
@@ -13,13 +13,6 @@ from corag.models.chat.base import Chat, ChatError, Messages
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 from experiments.evaluation.judging.figures import FIGURES, GRADE, JudgedFigure, Reading, Verdict, parsed, row_of
-
-
-class ReadingJudge(Protocol):
-    """What judges readings."""
-
-    def figures(self, readings: Sequence[Reading]) -> list[dict[str, Any]]:
-        """Return the figures of each reading as rows have them; see `row_of`."""
 
 
 class Judge:

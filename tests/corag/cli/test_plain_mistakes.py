@@ -8,8 +8,15 @@ import pytest
 from pyarrow import parquet
 
 from corag.cli.main import MISTAKE, main
-from tests.experiments.run.test_report import result_of
-from tests.experiments.worlds import DOCUMENTS, QUERIES, listing, save_small_agent, write_folder, write_labels
+from tests.experiments.worlds import (
+    DOCUMENTS,
+    QUERIES,
+    listing,
+    result_of,
+    save_small_agent,
+    write_folder,
+    write_labels,
+)
 
 
 @pytest.fixture

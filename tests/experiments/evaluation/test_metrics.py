@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 
 from corag.types import Chunk
-from experiments.evaluation.metrics import answer_figures, evidence_figures, exact_match, f1, normalize_answer, rouge
+from experiments.evaluation.metrics import (
+    answer_figures,
+    answer_similarity,
+    change_in_tokens,
+    evidence_figures,
+    evidence_places,
+    exact_match,
+    f1,
+    normalize_answer,
+    redundancy,
+    rouge,
+    substring_match,
+)
+from tests.corag.worlds import AxisEmbedder, HashEmbedder
 
 WORDS = st.lists(st.sampled_from(["a", "the", "an", "new", "York", "York.", "runs", "running", "8,5", "é"]), max_size=6)
 TEXTS = st.one_of(st.text(max_size=30), WORDS.map(" ".join))
@@ -164,3 +177,41 @@ def test_evidence_of_whole_passages_is_set_arithmetic(chosen, gold):
     assert figures["evidence_recall"] == shared / len(gold)
     assert figures["evidence_precision"] == (shared / len(chosen) if chosen else 0.0)
     assert figures["full_evidence"] == (set(gold) <= set(chosen))
+
+
+@pytest.mark.parametrize(
+    ("answer", "references", "expected"),
+    [
+        ("It is the Eiffel Tower, in Paris.", ["Louvre", "The Eiffel Tower!"], 1.0),
+        ("A party", ["art"], 0.0),
+        ("Paris", ["Paris, France"], 0.0),
+        ("Paris", ["the", ""], 0.0),
+        ("", ["Paris"], 0.0),
+    ],
+)
+def test_substring_match(answer, references, expected):
+    assert substring_match(answer, references) == expected
+
+
+def test_change_in_tokens_gives_the_table_of_the_paper():
+    # Table 1 of CRAG, where the last is cut off to -90.93 instead of rounded.
+    for tokens, baseline, expected in ((259, 607, -57.33), (404, 758, -46.70), (468, 5165, -90.94)):
+        assert change_in_tokens(tokens, baseline) == pytest.approx(expected, abs=6e-3)
+
+
+def test_similarity_of_answers_and_redundancy_of_a_selection():
+    assert answer_similarity("same", "same", HashEmbedder()) == pytest.approx(1)
+    assert answer_similarity("a", "b", AxisEmbedder()) == 0
+    assert redundancy(["a1", "a2", "c1", "d1"], AxisEmbedder()) == 0.5
+    assert redundancy(["a1"], AxisEmbedder()) == redundancy([], AxisEmbedder()) == 0
+
+
+def test_the_depth_of_the_evidence():
+    def piece(document, start, end):
+        return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
+
+    ranking = [piece("a", 0, 50), piece("b", 0, 50), piece("a", 50, 100), Chunk("c", "text")]
+    assert evidence_places(ranking, ["c", "a"]) == [0, 3]
+    assert evidence_places(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
+    assert evidence_places(ranking, ["a#40-60"]) == [0]  # half of it
+    assert evidence_places(ranking, ["a", "d"]) is None

@@ -2,14 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import corag
 from corag.errors import DataError, InputError
 from corag.text.data import Query
 from corag.types import PromptedReader
-from experiments.evaluation.averages import average
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judging.verify import (
@@ -25,8 +23,9 @@ from experiments.evaluation.judging.verify import (
     verifier_of,
     with_claims,
 )
-from experiments.evaluation.leads import definition
-from experiments.run.tables import markdown, show
+from experiments.report.comparison import terminal_page
+from experiments.report.measures import MEASURES
+from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
@@ -115,26 +114,13 @@ def test_figures_of_a_verdict():
     assert (lost["accuracy"], lost["label"], lost["verdict"], lost["verdict_unusable"]) == (0.0, "false", None, 1)
 
 
-def test_balanced_accuracy_by_hand():
-    # Always `true` on three true statements and one false one.
-    rows = [{"accuracy": float(label == "true"), "label": label, "verdict_unusable": 0} for label in ["true"] * 3]
-    rows += [{"accuracy": 0.0, "label": "false", "verdict_unusable": 1}, {"failed": 1}]
-    found = average(rows)
-    assert (found["accuracy"], found["balanced_accuracy"], found["verdict_unusable"]) == (0.75, 0.5, 1)
-    assert "accuracy" not in average([{"f1": 1.0}])
-
-
-def test_leads_know_balanced_accuracy():
+def test_balanced_accuracy_of_verdicts():
     verdicts = [Verdict(choice) for choice in (0, 0, 1, 1, 0, None)]
     claims = [Claim("?", ("true", "false"), right) for right in (0, 1, 1, 0, 0, 0)]
     rows = [verdict_figures(*pair) for pair in zip(claims, verdicts, strict=True)]
-    figures, statistic = definition("balanced_accuracy")
-    means = np.array(
-        [[np.mean([row[name] for row in some]) for name in figures] for some in (rows, rows[:2], rows[3:])]
-    )
+    found = [MEASURES["balanced_accuracy"].summary(some) for some in (rows, rows[:2], rows[3:])]
     # All; one of each; three that are true.
-    assert statistic(means).tolist() == pytest.approx([0.5, 0.5, 1 / 3])
-    assert average(rows)["balanced_accuracy"] == pytest.approx(0.5)
+    assert found == pytest.approx([0.5, 0.5, 1 / 3])
 
 
 def test_the_prompts_have_all_that_is_known():
@@ -192,10 +178,9 @@ def test_a_comparison_by_words(claims_folder, tmp_path, capsys):
     # Without a context both answers are alike, and the first is taken.
     assert (blind["balanced_accuracy"], blind["f1"]) == (0.5, None)
     assert seeing["accuracy"] > blind["accuracy"] and seeing["verdict_unusable"] == 0
-    show(result, "a title")
+    terminal_page(Result(result), "a title").show()
     printed = capsys.readouterr().out
     assert "balanced accuracy" in printed and "F1" not in printed
-    assert "| accuracy | balanced accuracy |" in markdown({"claims": [result]})
 
 
 def test_a_comparison_by_a_model_within_the_budget_of_its_prompt(claims_folder):

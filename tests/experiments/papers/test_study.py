@@ -109,12 +109,12 @@ def test_figures_leads_and_the_papers_own_by_hand():
     better = [found("CORAG", "0", [1.0] * 10), found("Naive", "0", [0.0, 0.5] * 5), found("Top", "0", [0.5, 0.0] * 5)]
     measured = Measured(small(published=published), True, found=better)
     where = {"budget": "64", "cost_weight": "0"}
-    assert measured.figure("evidence_recall", {**where, "method": "Naive"}).value == 0.25
-    assert measured.figure("cost_tokens", {**where, "method": "Naive"}) == (10.0, 10.0, 10.0)
+    assert measured.figure("evidence_recall", {**where, "method": "Naive"}).mean == 0.25
+    assert measured.figure("cost_tokens", {**where, "method": "Naive"}).mean == 10.0
     lead = measured.lead("evidence_recall", {**where, "method": "CORAG"})
-    assert lead.value == 0.75 and 0.5 < lead.low < lead.high < 1 and lead.differs
+    assert lead.mean == 0.75 and 0.5 < lead.low < lead.high < 1 and lead.is_certain
     assert measured.lead("evidence_recall", {**where, "method": "Naive"}) is None
-    assert not measured.lead("evidence_recall", {**where, "method": "Top"}).differs
+    assert not measured.lead("evidence_recall", {**where, "method": "Top"}).is_certain
     text = markdown(measured)
     assert text.startswith("## small: A small study (stand-in)")
     assert "| 0 | CORAG | **1.000**† |" in text
@@ -130,9 +130,9 @@ def test_values_of_an_axis_are_compared_with_one_of_them():
     ]
     measured = Measured(small(baseline={"cost_weight": 0}), False, found=both)
     lead = measured.lead("evidence_recall", {"budget": "64", "cost_weight": "0.3", "method": "CORAG"})
-    assert lead.value == pytest.approx(-0.3) and lead.differs
+    assert lead.mean == pytest.approx(-0.3) and lead.is_certain
     # Over all methods, each question is paired with itself.
-    assert measured.lead("evidence_recall", {"cost_weight": "0.3"}).value == pytest.approx(-0.3)
+    assert measured.lead("evidence_recall", {"cost_weight": "0.3"}).mean == pytest.approx(-0.3)
     assert measured.lead("evidence_recall", {"cost_weight": "0", "method": "CORAG"}) is None
     text = markdown(measured)
     assert "| 0.3 | CORAG | .200† |" in text and "| 0 | CORAG | **.500** |" in text
@@ -143,7 +143,7 @@ def test_values_of_an_axis_are_compared_with_one_of_them():
 def test_a_question_asked_in_several_cells_counts_once():
     measured = Measured(small(), False, found=[found("CORAG", "0", [0.0, 1.0]), found("CORAG", "0.3", [1.0, 1.0])])
     one = measured.figure("evidence_recall", {"method": "CORAG"})
-    assert (one.value, one.low, one.high) == (0.75, 0.5, 1.0)
+    assert (one.mean, one.low, one.high) == (0.75, 0.5, 1.0)
 
 
 def test_parts_that_ship_stand_in_for_all_others():
@@ -251,7 +251,7 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(pla
     page = (place / "out" / "index.md").read_text()
     assert "Not measured: " in page and "| CORAG |" in page
     measured = []
-    monkeypatch.setattr("experiments.evaluation.set_run.measure", lambda *args, **kwargs: measured.append(args))
+    monkeypatch.setattr("experiments.evaluation.set_run.Measuring", lambda *args, **kwargs: measured.append(args))
     assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "csv"]) == 0
     assert not measured
     logged = list((place / "out" / "small" / "log").rglob("metrics.csv"))

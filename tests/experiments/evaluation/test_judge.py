@@ -1,20 +1,26 @@
 """What a judge says of answers and contexts, over real HTTP, as shares that are worked out by hand."""
 
 import json
-import os
-import sys
 
 import pytest
 
-from corag.errors import InputError, MissingExtraError
+from corag.errors import InputError
+from corag.models.chat.base import ChatError
 from corag.models.chat.ollama import OllamaChat, OllamaSettings
-from experiments.evaluation.averages import average
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.deepeval import QUIET, DeepEvalJudge
-from experiments.evaluation.judging.figures import FIGURES, JUDGED, Reading, Verdict, judged_figures, parsed, row_of
-from experiments.evaluation.judging.judge import Judge
-from experiments.run.tables import markdown, show
+from experiments.evaluation.judging.figures import (
+    FIGURES,
+    JUDGED,
+    Reading,
+    Verdict,
+    judged_figures,
+    parse_verdict,
+    parsed,
+    row_of,
+)
+from experiments.evaluation.judging.judge import Judge, chat_of
+from experiments.report.measures import summaries
 from tests.chat_server import ChatServer, Reply
 
 READING = Reading(
@@ -25,7 +31,7 @@ READING = Reading(
 )
 
 
-def chat_of(server):
+def chat_at(server):
     return OllamaChat(OllamaSettings(host=server.host, max_concurrent=1))
 
 
@@ -104,7 +110,7 @@ REPLIES = {
 def test_all_figures_of_a_reading_in_one_go():
     replies = [Reply(json.dumps(reply)) for reply in REPLIES.values()]
     with ChatServer(*replies) as server:
-        found = Judge(chat_of(server), tuple(FIGURES)).figures([READING, READING, NOTHING])
+        found = Judge(chat_at(server), tuple(FIGURES)).figures([READING, READING, NOTHING])
         prompts = [chat["messages"][0]["content"] for chat in server.chats]
     one = {"judge": 0.5, "answer_relevancy": 1.0, "contextual_relevancy": 1 / 3, "faithfulness": 0.0}
     one |= {"hallucination": 0.0, "judged": list(JUDGED), "judge_unusable": 0}
@@ -119,13 +125,13 @@ def test_all_figures_of_a_reading_in_one_go():
 
 def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
-        [found] = Judge(chat_of(server), ("faithfulness", "hallucination")).figures([READING])
+        [found] = Judge(chat_at(server), ("faithfulness", "hallucination")).figures([READING])
     assert found["judge_unusable"] == 2 and "no usable faithfulness" in found["judge_error"]
     assert not set(found) & set(FIGURES)
-    averages = average([found, {"failed": 1}])
+    averages = summaries([found, {"failed": 1}])
     assert (averages["faithfulness"], averages["hallucination"], averages["judge_unusable"]) == (None, None, 2)
     assert "judge" not in averages and "answer_relevancy" not in averages
-    assert "judge_unusable" not in average([{"f1": 1.0}])
+    assert "judge_unusable" not in summaries([{"f1": 1.0}])
 
 
 def test_rows():
@@ -141,7 +147,7 @@ def test_names_of_figures():
     assert judged_figures("all") == tuple(FIGURES)
     assert judged_figures("hallucination, grade,grade") == ("hallucination", "grade")
     for text in ("", "all,grade", "grade,kindness"):
-        with pytest.raises(InputError, match=r"judge_figures is .*; name some of grade, answer_relevancy"):
+        with pytest.raises(InputError, match="judge_figures"):
             judged_figures(text)
 
 
@@ -151,7 +157,7 @@ def config_of(data, server, **settings):
     return EvaluateConfig(**given | settings)
 
 
-def test_a_comparison_with_judged_figures(small_data, capsys):
+def test_a_comparison_with_judged_figures(small_data):
     with ChatServer(Reply('{"relevant": [], "claims": [{"supported": true}]}')) as server:
         figures = "contextual_relevancy,faithfulness,hallucination"
         result = evaluate(config_of(small_data, server, judge_figures=figures))
@@ -160,10 +166,6 @@ def test_a_comparison_with_judged_figures(small_data, capsys):
     assert (blind["contextual_relevancy"], blind["faithfulness"], blind["hallucination"]) == (0.0, None, None)
     assert (seeing["contextual_relevancy"], seeing["faithfulness"], seeing["hallucination"]) == (0.0, 1.0, None)
     assert seeing["judge_unusable"] == result["queries"] and "judge" not in seeing
-    show(result, "a title")
-    printed = capsys.readouterr().out
-    assert "contextual relevancy" in printed and "faithfulness" in printed and "unusable judgements" in printed
-    assert "| contextual relevancy | faithfulness |" in markdown({"small": [result]})
 
 
 def test_answers_are_read_for_a_judge_where_no_reference_is_known(tmp_path):
@@ -176,64 +178,42 @@ def test_answers_are_read_for_a_judge_where_no_reference_is_known(tmp_path):
     assert (method["answer_relevancy"], method["judge"], method["judge_unusable"]) == (1.0, None, 0)
 
 
-def test_settings_that_do_not_go_together(small_data):
-    with ChatServer(Reply("x")) as server:
-        with pytest.raises(InputError, match="judge_with is 'ragas'; it must be one of prompts, deepeval"):
-            config_of(small_data, server, judge_with="ragas")
-        with pytest.raises(InputError, match="judge_figures is 'grade', but DeepEval has no grade; name others"):
-            config_of(small_data, server, judge_with="deepeval")
-
-
-# --- DeepEval ---
-
-
-def test_without_deepeval_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "deepeval", None)
-    monkeypatch.setitem(sys.modules, "deepeval.metrics", None)
-    with ChatServer(Reply("x")) as server, pytest.raises(MissingExtraError, match=r"pip install 'corag\[deepeval\]'"):
-        DeepEvalJudge(chat_of(server), ["faithfulness"])
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")
-def test_deepeval_judges_with_the_same_model(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    pytest.importorskip("deepeval", reason="the extra deepeval is not installed")
-    yes, no = ({"verdict": word, "reason": "so", "statement": "s"} for word in ("yes", "no"))
-    replies = [
-        {"statements": ["a", "b"]}, {"verdicts": [yes, no]},  # answer relevancy
-        {"verdicts": [yes, no, no]}, {"verdicts": [no]},  # contextual relevancy, a call for each context
-        {"truths": ["t"]}, {"claims": ["c", "d"]}, {"verdicts": [yes, yes]},  # faithfulness
-        {"verdicts": [no, yes]},  # hallucination
-    ]  # fmt: skip
-    with ChatServer(*(Reply(json.dumps(reply)) for reply in replies)) as server:
-        judge = DeepEvalJudge(chat_of(server), [name for name in FIGURES if name != "grade"])
-        [found] = judge.figures([READING])
-        assert len(server.chats) == 8
-        assert judge.figures([NOTHING]) == [
-            {
-                "answer_relevancy": 0.0, "contextual_relevancy": 0.0, "judge_unusable": 0,
-                "judged": ["answer_relevancy", "contextual_relevancy", "faithfulness", "hallucination"],
-            }
-        ]  # fmt: skip
-        assert len(server.chats) == 8
-    assert found["judge_unusable"] == 0
-    assert (found["answer_relevancy"], found["contextual_relevancy"]) == (0.5, 0.25)
-    # The share of contexts that are contradicted, whatever the direction of its score.
-    assert (found["faithfulness"], found["hallucination"]) == (1.0, 0.5)
-    with ChatServer(Reply("no JSON at all"), Reply('{"claims": []}')) as server:
-        [broken] = DeepEvalJudge(chat_of(server), ["faithfulness"]).figures([READING])
-    assert broken["judge_unusable"] == 1 and "DeepEval has no faithfulness" in broken["judge_error"]
-    with ChatServer(Reply('{"truths": [], "claims": []}')) as server:
-        [empty] = DeepEvalJudge(chat_of(server), ["faithfulness"]).figures([READING])
-    assert empty["judge_error"] == "DeepEval found nothing to judge for faithfulness"
-    assert not os.listdir(tmp_path)
-    assert all(os.environ[name] == value for name, value in QUIET.items())
-
-
 @pytest.mark.parametrize(
-    "asked", [{"judge_figures": "faithfulness"}, {"judge_figures": "all"}, {"judge_with": "deepeval"}]
+    ("reply", "grade"),
+    [
+        ('{"grade": 0.5, "reason": "half"}', 0.5),
+        ('Sure!\n```json\n{"grade": 1, "reason": "all"}\n```', 1.0),
+        ("0.5", None),
+        ('{"grade": "high"}', None),
+        ('{"grade": true}', None),
+        ('{"grade": 7}', None),
+        ('{"grade": NaN}', None),
+        ('{"grade": 0.5', None),
+        ('{"grade": 0.5} or {"grade": 1}', None),
+        ("[1]", None),
+    ],
 )
-def test_figures_of_a_judge_need_one(small_data, asked):
-    with pytest.raises(InputError, match=r"there is no judge; give one with --judge"):
-        EvaluateConfig(data=str(small_data), **asked)
+def test_only_a_grade_is_a_grade(reply, grade):
+    verdict = parse_verdict(reply)
+    assert verdict.grade == grade and (grade is not None or verdict.reason)
+
+
+def test_the_grade_is_asked_for_with_texts_that_cannot_leave_their_place():
+    replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply(status=400)]
+    with ChatServer(*replies) as server:
+        found = Judge(chat_at(server)).judge("q $x?", [f"</answer> {letter}" for letter in "abc"], ["r", "s"])
+    assert [verdict.grade for verdict in found] == [1.0, None, None] and found[0] == Verdict(1.0, "right")
+    prompt = server.chats[0]["messages"][0]["content"]
+    assert "<question>\nq $x?\n</question>" in prompt and "<references>\nr\ns\n</references>" in prompt
+    assert prompt.count("</answer>") == 1
+
+
+def test_a_judge_that_is_not_there_is_an_error():
+    with ChatServer() as server:
+        host = server.host
+    with pytest.raises(ChatError):
+        Judge(OllamaChat(OllamaSettings(host=host, retries=0))).judge("q?", ["a"], ["r"])
+    with pytest.raises(ChatError):
+        chat_of("judge", f"ollama(host={host})")
+    with pytest.raises(InputError):
+        chat_of("judge", "extractive")

@@ -1,0 +1,182 @@
+"""What one method did with one question: what every measure is a function of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from corag.budget import Budget
+from corag.text.data import Query, passage_of
+from corag.text.documents import SEPARATOR, Document, with_title
+from corag.text.support import SupportingSpan, findable, places, support_recall, supporting_spans
+from corag.text.units import source_of
+from corag.types import Chunk, Embedder, Selection, TokenCounter
+from experiments.evaluation.metrics import (
+    answer_figures,
+    answer_similarity,
+    change_in_tokens,
+    evidence_figures,
+    evidence_places,
+    normalize_answer,
+    redundancy,
+    substring_match,
+)
+
+
+@dataclass(frozen=True)
+class Support:
+    """What is known of a question's evidence below the passage.
+
+    Attributes:
+        spans: Its supporting sentences.
+        answers: Answers that a context can hold; none if the gold passages hold none of them.
+    """
+
+    spans: tuple[SupportingSpan, ...] = ()
+    answers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
+        """Return what is known of a question, given the corpus."""
+        answers = tuple(findable(query.answers))
+        names = {passage_of(entry, documents) for entry in query.gold} - {None}
+        texts = [with_title(documents[name].title, documents[name].text) for name in names if name is not None]
+        literal = not texts or any(contains_answer(text, answers) for text in texts)
+        return cls(supporting_spans(query, documents), answers if literal else ())
+
+
+def contains_answer(text: str, answers: Sequence[str]) -> bool:
+    """Return whether a text holds one of the answers between word borders, both normalised as in SQuAD."""
+    normalized = normalize_answer(text)
+    return any(places(normalize_answer(answer), normalized) for answer in answers)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method chose for one question, and what was read from it.
+
+    Properties that a question does not have are None or empty.
+
+    Attributes:
+        query: The question.
+        selection: What was chosen.
+        ranking: Chunks of the candidates, best first.
+        budget: What the prompt may cost.
+        tokens: Counts them.
+        embedder: Compares texts.
+        support: The question's evidence below the passage.
+        answer: What was read; None if nothing was.
+        original_answer: For a summarised selection, the answer from its chunks as they are.
+        served_tokens: Tokens of the prompt, as the model itself counted them.
+    """
+
+    query: Query
+    selection: Selection
+    ranking: Sequence[Chunk]
+    budget: Budget
+    tokens: TokenCounter
+    embedder: Embedder
+    support: Support = Support()
+    answer: str | None = None
+    original_answer: str | None = None
+    served_tokens: int | None = None
+
+    @cached_property
+    def cost(self) -> int:
+        """Tokens of the selection, counted anew: a selector's own word on its budget is not enough."""
+        return int(self.tokens.count([self.selection.text])[0]) if self.selection.text else 0
+
+    @cached_property
+    def prompt_tokens(self) -> int | None:
+        """Tokens of the whole prompt."""
+        return self.budget.prompt_tokens(self.query.question, self.selection.text)
+
+    @property
+    def is_over_budget(self) -> bool:
+        """Whether selection or prompt is over its budget; what the model itself counted is the last word."""
+        too_long = self.budget.excess(self.query.question, self.selection.text) > 0
+        served = self.served_tokens is not None and self.budget.is_exceeded_by(self.served_tokens)
+        return self.cost > self.selection.budget_tokens or too_long or served
+
+    @cached_property
+    def shown_chunks(self) -> list[Chunk]:
+        """Chunks whose text is there; nobody knows what a summary left of the others."""
+        if self.selection.spans:
+            return list(self.selection.chunks)
+        return [chunk for chunk in self.selection.chunks if chunk.text in self.selection.text]
+
+    @cached_property
+    def evidence(self) -> Mapping[str, float]:
+        """Recall, precision and completeness of the evidence in the text."""
+        return evidence_figures(self.shown_chunks, self.query.gold) or {}
+
+    @property
+    def context_recall(self) -> float | None:
+        """Evidence recall of all chunks that were chosen, summarised ones included."""
+        return (evidence_figures(self.selection.chunks, self.query.gold) or {}).get("evidence_recall")
+
+    @cached_property
+    def sentence_recall(self) -> float | None:
+        """Share of the marked supporting sentences in the text."""
+        return support_recall(self.support.spans, self.shown_chunks)
+
+    @property
+    def answer_in_context(self) -> float | None:
+        """Whether the text holds a reference answer word for word."""
+        return float(contains_answer(self.selection.text, self.support.answers)) if self.support.answers else None
+
+    @cached_property
+    def answer_scores(self) -> Mapping[str, float]:
+        """ROUGE, F1, exact and substring match of the answer."""
+        if self.answer is None or not self.query.answers:
+            return {}
+        answers = self.query.answers
+        return {**answer_figures(self.answer, answers), "sub_em": substring_match(self.answer, answers)}
+
+    @property
+    def true_k(self) -> int | None:
+        """Candidates down to the last piece of evidence."""
+        found = evidence_places(self.ranking, self.query.gold)
+        return None if found is None else found[-1] + 1
+
+    @property
+    def diff_k(self) -> int | None:
+        """How far the number of chunks is from `true_k`."""
+        num_chunks = len({source_of(chunk).id for chunk in self.selection.chunks})
+        return None if self.true_k is None else abs(num_chunks - self.true_k)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the selection is made of chunks as they are, or of their sentences."""
+        return bool(self.selection.spans) or self.selection.text == _joined(self.selection.chunks)
+
+    @property
+    def original_text(self) -> str:
+        """The joined chunks that the selection was made from, in the order of the ranking."""
+        sources = {source_of(chunk).id for chunk in self.selection.chunks}
+        return _joined([chunk for chunk in self.ranking if chunk.id in sources])
+
+    @property
+    def redundancy(self) -> float:
+        """How much the selection repeats itself."""
+        if self.is_whole:
+            return redundancy([chunk.text for chunk in self.selection.chunks], self.embedder)
+        return redundancy([part for part in self.selection.text.split(SEPARATOR) if part.strip()], self.embedder)
+
+    @property
+    def change_in_tokens(self) -> float | None:
+        """What summarizing changed in tokens, in percent."""
+        return None if self.is_whole else change_in_tokens(self.cost, int(self.tokens.count([self.original_text])[0]))
+
+    @property
+    def answer_similarity(self) -> float | None:
+        """How alike the answers from the summary and from its chunks are."""
+        one, two = self.answer, self.original_answer
+        if self.is_whole or one is None or two is None:
+            return None
+        return answer_similarity(one, two, self.embedder) if one and two else float(one == two)
+
+
+def _joined(chunks: Sequence[Chunk]) -> str:
+    return SEPARATOR.join(chunk.text for chunk in chunks)

@@ -1,0 +1,174 @@
+"""Drawings of results, as SVG: quality against tokens, values with intervals, and a policy tree."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from corag.optional import require
+from corag.reply import Reply
+from corag.text.visible import visible
+from experiments.report.measures import measure
+from experiments.report.results import Result, selector_name
+
+MARKERS = ("o", "s", "^", "D")
+"""Of methods that share a colour."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")
+"""Okabe and Ito's palette, which stays distinct for colour-blind readers."""
+MAX_CHILDREN_DRAWN = 6
+SEARCHED, SUMMARIZED = ("naive", "corag", "upper"), ("edc2", "crag", "raptor")
+"""Groups of methods that share a kind of line; all others cut the retriever's ranking, or take it in turn."""
+
+
+def quality_plot(results: Sequence[Result], name: str) -> str:
+    """Return an SVG of a measure against mean tokens: a line for each method, a mark for each budget.
+
+    Rows of questions, if they are known, give 95% intervals as bars.
+    """
+    styles = _styles([method for result in results for method in result.methods])
+    below = 0.22 * len(styles) + 0.1
+    figure = new_figure(4.8, 3.5 + below)
+    panel = figure.subplots()
+    lines: dict[str, Any] = {}
+    for method, style in styles.items():
+        known = [result for result in results if method in result.methods and result.value(method, name) is not None]
+        tokens = [result.value(method, "cost_tokens") for result in known]
+        (lines[method],) = panel.plot(tokens, [result.value(method, name) for result in known], **style)
+        for x, result in zip(tokens, known, strict=True):
+            if (bar := result.interval(method, name)) is not None:
+                panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)
+    panel.set_xlabel("tokens of the selection (mean)")
+    panel.set_ylabel(measure(name).title)
+    finish(panel)
+    figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
+    figure.legend(lines.values(), map(plain, lines), frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2)
+    return to_svg(figure)
+
+
+def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
+    kinds: tuple[dict[str, Any], ...] = (
+        {"linewidth": 2.0, "markersize": 6},
+        {"linewidth": 1.2, "markersize": 5, "linestyle": "--"},
+        {"linewidth": 0.8, "markersize": 4, "alpha": 0.75},
+    )
+    numbers = [0] * len(kinds)
+    styles = {}
+    for method in dict.fromkeys(methods):
+        name = selector_name(method)
+        kind = 0 if name in SEARCHED else 1 if name in SUMMARIZED else 2
+        turn, color = divmod(numbers[kind], len(COLORS))
+        styles[method] = {**kinds[kind], "color": COLORS[color], "marker": MARKERS[(kind + turn) % len(MARKERS)]}
+        numbers[kind] += 1
+    return styles
+
+
+def interval_plot(
+    labels: Sequence[str],
+    values: Sequence[float],
+    bounds: Sequence[tuple[float, float] | None],
+    axis_label: str,
+    *,
+    points: Sequence[Sequence[float]] = (),
+    marked: int = 0,
+) -> str:
+    """Return an SVG with a line for each value: a dot, its interval, and the points that it is the mean of.
+
+    Args:
+        labels: What each value is of.
+        values: The values.
+        bounds: Lower and upper end of each interval, where it is known.
+        axis_label: What the values are.
+        points: Values that each is the mean of.
+        marked: Place of the one that stands out.
+    """
+    figure = new_figure(5.2, 1.0 + 0.32 * len(labels))
+    axis = figure.subplots()
+    for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
+        color = COLORS[1] if place == marked else COLORS[0]
+        errors = None if bound is None else [[max(0.0, value - bound[0])], [max(0.0, bound[1] - value)]]
+        axis.errorbar(value, place, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
+    for place, of_one in enumerate(points):
+        axis.plot(of_one, [place] * len(of_one), "|", color="#555555", markersize=7)
+    axis.set_yticks(range(len(labels)), list(map(plain, labels)), fontsize=7.5)
+    axis.set_ylim(len(labels) - 0.5, -0.5)
+    axis.set_xlabel(axis_label)
+    finish(axis)
+    figure.tight_layout()
+    return to_svg(figure)
+
+
+def tree_plot(reply: Reply) -> str:
+    """Return an SVG of the policy tree behind a reply's selection."""
+    result = reply.selection.trace.result
+    assert result is not None and result.tree is not None
+    tree = result.tree
+    chosen = {result.order[:length] for length in range(len(result.order) + 1)}
+
+    def drawn_children(node: int) -> list[int]:
+        span = tree.children(node)
+        nodes = range(span.start, span.stop)
+        ranked = sorted(nodes, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
+        return sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
+
+    places: dict[int, tuple[float, int]] = {}
+    next_column = 0.0
+
+    def place(node: int) -> float:
+        nonlocal next_column
+        columns = [place(child) for child in drawn_children(node)]
+        if columns:
+            column = (columns[0] + columns[-1]) / 2
+        else:
+            column, next_column = next_column, next_column + 1
+        places[node] = (column, -int(tree.depth[node]))
+        return column
+
+    place(tree.ROOT)
+    width = max(7.0, 0.42 * next_column)
+    height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
+    figure = new_figure(width, height)
+    axis = figure.subplots()
+    for node, (x, y) in places.items():
+        on_path = tree.order(node) in chosen
+        if node != tree.ROOT:
+            above_x, above_y = places[int(tree.parent[node])]
+            axis.plot([above_x, x], [above_y, y], color="#d55e00" if on_path else "#bbbbbb",
+                      linewidth=2.2 if on_path else 0.8, zorder=1)  # fmt: skip
+            axis.text(
+                x, y - 0.26, f"{tree.value[node]:.2f}", ha="center", va="top", fontsize=6, color="#444444", zorder=3
+            )
+        color = "#d55e00" if on_path else "#e8eef4"
+        axis.scatter([x], [y], s=210, color=color, edgecolors="#555555", linewidths=0.6, zorder=2)
+        name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)
+        axis.text(x, y, name, ha="center", va="center", fontsize=8, color="white" if on_path else "black", zorder=3)
+    axis.set_axis_off()
+    axis.set_ylim(axis.get_ylim()[0] - 0.4, 0.4)
+    figure.tight_layout()
+    return to_svg(figure)
+
+
+def finish(panel: Any) -> None:
+    """Take away what a panel does not need."""
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.grid(alpha=0.3)
+
+
+def new_figure(width_inches: float, height_inches: float) -> Any:
+    """Return an empty figure."""
+    # Not from pyplot, which keeps figures, and the back end of a user's own plots, for the whole process.
+    return require("matplotlib.figure", "experiments").Figure(figsize=(width_inches, height_inches))
+
+
+def to_svg(figure: Any) -> str:
+    """Return a figure as SVG, the same for the same figure."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
+
+
+def plain(text: str) -> str:
+    """Return a text as a figure shows it: not as a formula, whatever it holds."""
+    return visible(text).replace("$", r"\$")

@@ -1,0 +1,163 @@
+"""Measures worked out by hand, and the one entry that a new measure takes."""
+
+from math import log
+
+import pytest
+
+import corag
+from corag.budget import Budget
+from corag.text.data import Query
+from corag.text.documents import Document, passage
+from corag.text.units import Unit, units
+from corag.types import Chunk, Selection
+from experiments.evaluation.comparison import compare
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.outcome import Outcome, Support, contains_answer
+from experiments.report.comparison import result_page, terminal_page
+from experiments.report.measures import MEASURES, Measure, measured, summaries
+from experiments.report.results import Result
+
+LAKE = Document("lake", "It is cold. The lake is 40 metres deep. Fish live in it.", "Lake Oro")
+MILL = Document("mill", "The mill stands by the lake. It burnt down in 1931.", "Old mill")
+DOCUMENTS = {document.id: document for document in (LAKE, MILL)}
+RANKING = [Chunk("a", "one two three four"), Chunk("b", "five six"), Chunk("c", "seven")]
+
+
+def query(answers=("40 metres",), gold=("lake", "mill"), **extra):
+    return Query("q", "How deep is the lake by the mill?", tuple(answers), tuple(gold), "test", None, extra)
+
+
+def outcome(chunks, text=None, *, of=None, cost=3, ranking=RANKING, **settings):
+    text = "\n\n".join(chunk.text for chunk in chunks) if text is None else text
+    selection = Selection(tuple(chunks), text, cost, 20, value=0.5, method="some")
+    parts = (Budget(20, None, "context"), corag.tokens(), corag.embedder())
+    return Outcome(of or query(gold=("a", "b")), selection, ranking, *parts, **settings)
+
+
+def test_a_new_measure_is_one_entry(tmp_path, small_data, reader, monkeypatch, capsys):
+    monkeypatch.setitem(MEASURES, "letters", Measure("letters", "letters", of=lambda one: len(one.selection.text)))
+    out = tmp_path / "r.json"
+    methods = "top-k,naive"
+    config = EvaluateConfig(str(small_data), methods=methods, budget=48, reader="first-words", out=str(out), quiet=True)
+    compare(config)
+    result = Result.read(out)
+    for method in methods.split(","):
+        letters = [row["letters"] for row in result.rows[method]]
+        assert result.value(method, "letters") == sum(letters) / len(letters) > 0
+    terminal_page(result, "a title").show()
+    assert "letters" in capsys.readouterr().out
+    page = result_page([result], title="T")
+    assert "letters" in page.html() and "letters" in page.markdown()
+
+
+def test_measures_of_answers_and_evidence():
+    found = measured(outcome(RANKING[:1], of=query(("one",), ("a", "b")), answer="One two"))
+    assert (found["f1"], found["em"], found["sub_em"], found["rougeL"]) == pytest.approx((2 / 3, 0, 1, 2 / 3))
+    assert (found["evidence_recall"], found["evidence_precision"], found["full_evidence"]) == (0.5, 1.0, 0.0)
+    assert (found["cost_tokens"], found["chunks"], found["over_budget"], found["diff_k"]) == (4, 1, 0, 1)
+    neither = measured(outcome(RANKING[:1], of=query((), ()), answer="One two"))
+    assert not {"f1", "evidence_recall", "diff_k", "answer_in_context"} & neither.keys()
+
+
+def test_the_budget_is_counted_anew():
+    lie = Selection((RANKING[0],), RANKING[0].text, 1, 3, value=0.5, method="liar")
+    found = measured(Outcome(query(), lie, RANKING, Budget(3, None, "context"), corag.tokens(), corag.embedder()))
+    assert (found["cost_tokens"], found["over_budget"]) == (4, 1)
+
+
+def test_what_went_into_a_summary_is_no_evidence_unless_it_is_there_whole():
+    found = measured(outcome(RANKING[:2], "One to four.\n\nfive six", of=query(gold=("a",))))
+    assert (found["evidence_recall"], found["context_recall"], found["chunks"]) == (0.0, 1.0, 2)
+
+
+def test_what_summarizing_changed():
+    whole = outcome([RANKING[1], RANKING[0]], answer="of all", original_answer="of all")
+    assert (whole.change_in_tokens, whole.answer_similarity) == (None, None)
+    short = outcome([RANKING[1], RANKING[0]], "one to six", answer="of all", original_answer="of all")
+    assert short.original_text == "one two three four\n\nfive six"
+    assert (short.change_in_tokens, short.answer_similarity) == (-50.0, pytest.approx(1.0))
+
+
+def test_the_depth_of_the_evidence():
+    assert (outcome(RANKING[2:], ranking=RANKING[::-1]).true_k, outcome(RANKING[2:]).diff_k) == (3, 1)
+    assert outcome(RANKING, ranking=RANKING[:1]).true_k is None
+
+
+@pytest.mark.parametrize(
+    ("answers", "context", "expected"),
+    [
+        (["the 40 metres!"], "It is 40 Metres, deep.", True),
+        (["40 metres"], "140 metres", False),
+        (["40", "forty"], "forty of them", True),
+        (["the"], "the lake", False),  # nothing is left of an article
+        (["湖泊"], "这个湖泊很深", True),
+    ],
+)
+def test_an_answer_in_a_context(answers, context, expected):
+    assert contains_answer(context, answers) is expected
+
+
+def test_measures_of_sentences():
+    of = query(supporting_facts=[["lake", [1]], ["mill", [0]]])
+    lake, mill = units(passage(LAKE), Unit(1)), units(passage(MILL), Unit(1))
+
+    def found(chunks, text):
+        values = measured(outcome(chunks, text, of=of, support=Support.of(of, DOCUMENTS)))
+        return values["sentence_recall"], values["full_sentences"], values["answer_in_context"]
+
+    assert found([lake[1], mill[0]], f"{lake[1].text}\n\n{mill[0].text}") == (1.0, 1.0, 1.0)
+    assert found([lake[0], mill[0]], f"{lake[0].text}\n\n{mill[0].text}") == (0.5, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "answers"),
+    [
+        (query(("yes", "40 metres")), ("40 metres",)),
+        (query(("No.", "yes")), ()),
+        (query(("a sum of 71",)), ()),  # worked out: no context of the evidence holds it
+        (query(("a sum of 71",), gold=()), ("a sum of 71",)),
+        (query(("Lake Oro",)), ("Lake Oro",)),  # titles are read, too
+    ],
+)
+def test_which_answers_a_context_can_hold(given, answers):
+    assert Support.of(given, DOCUMENTS).answers == answers
+
+
+def test_trade_off_efficiency_gives_the_table_of_the_paper():
+    # Table 1 of CAR, from its rounded accuracies and candidates.
+    for accuracy, chunks, expected in ((0.97, 3.0, 0.700), (0.99, 5.0, 0.553), (1.0, 10.0, 0.417), (0.0, 0.0, 0.0)):
+        rows = [{"full_evidence": accuracy, "chunks": chunks}]
+        assert MEASURES["tes"].summary(rows) == pytest.approx(expected, abs=6e-4)
+
+
+def test_summaries_by_hand():
+    rows = [
+        {"failed": 0, "over_budget": 1, "latency_ms": 1.0, "f1": 0.5, "cost_tokens": 10},
+        {"failed": 1, "error": "E: too much"},
+        {"failed": 0, "over_budget": 1, "latency_ms": 3.0, "f1": 1.0, "cost_tokens": 60},
+    ]
+    found = summaries(rows)
+    assert (found["f1"], found["cost_tokens"], found["over_budget"], found["failed"]) == (0.75, 35.0, 2, 1)
+    assert (found["latency_ms_median"], found["latency_ms_p95"]) == (2.0, pytest.approx(2.9))
+    # Nobody has these: 0 for what every data set can have, null for the others, nothing where nobody was asked.
+    assert (found["evidence_recall"], found["tes"], found["error"]) == (0.0, None, "E: too much")
+    assert "judge" not in found and "accuracy" not in found
+    judged = summaries([{"failed": 0, "judged": ["judge"], "judge_unusable": 1}])
+    assert (judged["judge"], judged["judge_unusable"]) == (None, 1)
+
+
+def test_balanced_accuracy_of_who_always_says_the_same():
+    rows = [{"accuracy": right, "right_is_first": right, "accuracy_on_first": right} for right in (1.0, 1.0, 1.0, 0.0)]
+    found = summaries(rows)
+    assert (found["accuracy"], found["balanced_accuracy"]) == (0.75, 0.5)
+
+
+def test_differences_are_of_the_questions_that_both_answered():
+    names = ("full_evidence", "evidence_recall", "chunks", "f1")
+    three = [dict(zip(names, row, strict=True)) for row in ((1, 1.0, 3, 0.5), (1, 1.0, 3, 1.0))]
+    cut = [dict(zip(names, row, strict=True)) for row in ((1, 1.0, 1, 0.5), (0, 0.5, 2, 0.0))]
+    assert MEASURES["tes"].difference(cut, three).mean == pytest.approx(0.5 / log(2.5) - 1 / log(4))
+    assert MEASURES["recall_tes"].difference(cut, three).mean == pytest.approx(0.75 / log(2.5) - 1 / log(4))
+    assert MEASURES["f1"].difference([*cut, {"failed": 1}], [*three, {"f1": 1.0}]).mean == -0.5
+    assert MEASURES["f1"].difference([{"failed": 1}], [{"f1": 1.0}]) is None
+    assert MEASURES["latency_ms_median"].interval([{"latency_ms": 1.0}]) is None

@@ -1,0 +1,388 @@
+"""Pages and their renderings, and the page of a comparison."""
+
+import json
+import re
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag.budget import Counts
+from corag.errors import DataError, InputError
+from corag.reply import Reply
+from corag.text.visible import visible
+from corag.types import Answer, Candidate, Chunk
+from experiments.report.comparison import (
+    MOST_CASES,
+    MOST_QUESTIONS,
+    ReportConfig,
+    headline,
+    remarks,
+    report,
+    result_page,
+    sets_page,
+    terminal_page,
+    verdict,
+    write_report,
+)
+from experiments.report.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
+from experiments.report.page import Column, Figure, Page, Passage, Section, Table
+from experiments.report.results import Result
+from tests.corag.table_reranker import TableReranker
+from tests.experiments.worlds import result_of, write_folder
+
+SVG = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{}pt"><defs><clipPath id="a"/></defs><g clip-path="url(#a)"/></svg>'
+)
+DOCUMENTS = [
+    {"id": "d1", "title": "", "text": "The capital is Ulaanbaatar, and ulaanbaatar is cold."},
+    {"id": "d2", "title": "", "text": "<script>alert(1)</script> Zstd is a format."},
+]
+
+
+class Checker(HTMLParser):
+    """Collects what a page holds; every tag has to be closed in its turn."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.tags, self.text = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def parsed(html):
+    checker = Checker()
+    checker.feed(html)
+    checker.close()
+    assert not checker.open
+    return checker
+
+
+def measured(values, budget=64, **fields):
+    """A result whose methods have these F1 on questions q0, q1, ..."""
+    rows = {
+        method: [
+            {"query": f"q{number}", "f1": value, "evidence_recall": value, "cost_tokens": 40, "answer": f"a {value}",
+             "ids": ["d1"] if value else ["d2"]}
+            for number, value in enumerate(of_one)
+        ]
+        for method, of_one in values.items()
+    }  # fmt: skip
+    record = result_of(budget, methods=tuple(values)) | {"queries": len(next(iter(values.values()))), **fields}
+    for row in record["methods"]:
+        mean = sum(values[row["method"]]) / record["queries"]
+        row.update(f1=mean, evidence_recall=mean, cost_tokens=40.0)
+    return Result(record, rows)
+
+
+# --- Renderings ---
+
+PAGE = Page(
+    "<T>",
+    "a & **b**",
+    [
+        Section("Lead", [Figure(SVG.format(300), "Lead", "below", "lead.svg")]),
+        Section("Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark"], anchor="m"),
+        Section(
+            "More", [Figure(SVG.format(451), "Second"), (Column("c", "line", [Passage("Xy xY", True, "xy")]),)], True
+        ),
+    ],
+    "versions",
+)
+
+
+def test_html_escapes_all_and_needs_nothing_else():
+    html = PAGE.html()
+    checker = parsed(html)
+    assert html.startswith("<!doctype html>") and "<title>&lt;T&gt;</title>" in html
+    order = [html.index(text) for text in ("a &amp; <b>b</b>", "<svg", ">below<", "&lt;m&gt;", "<summary>More")]
+    assert order == sorted(order)
+    # No id occurs twice, and each is referred to by its own figure.
+    assert re.findall(r'id="([^"]*)"', html) == ["Lead-a", "m", "Second-a"]
+    assert not re.search(r'(src|href)="(?!#)', html) and "@import" not in html
+    assert (html.count('<figure class="wide"'), checker.tags.count("mark"), html.count('class="evidence"')) == (1, 2, 1)
+
+
+def test_markdown_and_terminal_show_the_same_texts(capsys):
+    text = PAGE.markdown()
+    assert "# <T>\n\na & **b**" in text and "| <m> | **1** |" in text and "![Lead](lead.svg)" in text
+    PAGE.show()
+    printed = capsys.readouterr().out
+    assert "<m>" in printed and "one | remark" in printed and printed.endswith("a & b\n")
+    assert "line" not in printed
+
+
+def test_groups_of_rows_are_set_apart():
+    rows = [["64", "a"], ["", "b"], ["128", "a"], ["", "b"]]
+    assert Page("T", "", [Section("", [Table(["budget", "method"], rows)])]).html().count('<tr class="first">') == 1
+
+
+@given(st.text(alphabet="aAbB.", max_size=30), st.text(alphabet="aAbB.", max_size=4))
+def test_marking_changes_no_text(text, marked):
+    parts = Passage(text, marked=marked).parts
+    assert "".join(part for part, _ in parts) == text
+    assert all(part.lower() == marked.lower() for part, is_marked in parts if is_marked)
+
+
+# --- A comparison ---
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            {"corag(agent=none)": [1.0], "top-k": [0.0], "mmr": [0.5], "corag": [0.75], "upper": [1.0]},
+            ("corag", "mmr"),
+        ),
+        ({"top-k": [0.0, 1.0], "mmr": [1.0, 1.0]}, ("mmr", "top-k")),  # without corag, the best
+        ({"corag": [0.5, 0.5], "corag-fixed": [0.0, 1.0]}, ("corag", "corag-fixed")),  # its variants if alone
+        ({"corag": [0.5, 0.5], "upper": [1.0, 1.0]}, None),
+        ({"corag": [0.5, 0.5]}, None),
+    ],
+)
+def test_who_meets_whom(values, expected):
+    assert measured(values).contest() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"corag": [1.0] * 9, "mmr": [0.0] * 9}, "corag is ahead of the best other method at 64 tokens, beyond chance"),
+        ({"corag": [0.0] * 9, "mmr": [1.0] * 9}, "corag is behind the best other method at 64 tokens, beyond chance"),
+        ({"corag": [0.0, 1.0] * 4, "mmr": [1.0, 0.0] * 4}, "differ by no more than chance (F1, 8 questions)"),
+    ],
+)
+def test_the_verdict_says_what_is_beyond_chance(values, expected):
+    result = measured(values)
+    assert expected in verdict([result])
+    assert "may be chance" in verdict([Result(result.record)])
+
+
+def test_budgets_are_ranked_by_what_methods_are_compared_by():
+    low = measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}, 64)
+    high = measured({"corag": [0.0] * 9, "mmr": [1.0] * 9}, 128)
+    assert "ahead of the best other method at 64 tokens, behind the best other method at 128" in verdict([low, high])
+    rows = headline([low, high]).rows
+    assert [row[:2] for row in rows] == [["64", "corag"], ["", "mmr"], ["128", "mmr"], ["", "corag"]]
+    assert rows[0][2].replace("\u00a0", " ") == "1.000 (1.000 to 1.000)"
+    for row in (unread := measured({"corag": [1.0] * 4, "mmr": [0.0] * 4})).record["methods"]:
+        row["f1"] = None
+    assert "(evidence recall, 4 questions)" in verdict([unread])
+
+
+def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
+    queries = [
+        {"id": f"q{number}", "question": f"What is {number} <b>?", "answers": ["Ulaanbaatar"], "gold": ["d1"]}
+        for number in range(4)
+    ]
+    folder = write_folder(tmp_path / "data", DOCUMENTS, queries)
+    result = measured({"corag": [1.0, 0.0, 0.5, 0.5], "mmr": [0.0, 1.0, 0.25, 0.5]}, data=str(folder))
+    html = write_report(tmp_path / "r.html", [result], title="T").read_text()
+    text = " ".join(parsed(html).text)
+    assert "64 tokens: 2 won, 1 lost, 1 alike" in text
+    order = [
+        text.index(part) for part in ("What is 0 <b>? (+1.00)", "What is 2 <b>? (+0.25)", "What is 1 <b>? (-1.00)")
+    ]
+    assert order == sorted(order)
+    assert "<script>alert" not in html and "alert(1)" in text
+    assert (html.count("<mark>"), html.count('class="evidence"')) == (8, 4)
+    # Without the data folder, ids stand for texts.
+    page = result_page([Result(result.record | {"data": str(tmp_path / "nowhere")}, result.rows)], title="T").html()
+    assert "q0" in page and "What is" not in page
+
+
+def test_a_page_of_many_questions_stays_small(tmp_path):
+    number = 3 * MOST_QUESTIONS
+    queries = [{"id": f"q{n}", "question": "Why? " * 30, "answers": ["x"], "gold": ["d1"]} for n in range(number)]
+    folder = write_folder(tmp_path / "data", [row | {"text": row["text"] * 500} for row in DOCUMENTS], queries)
+    values = {"corag": [1.0, 0.0] * (number // 2), "mmr": [0.0, 1.0] * (number // 2)}
+    page = write_report(tmp_path / "r.html", [measured(values, data=str(folder))], title="T")
+    assert page.stat().st_size < 3_000_000
+    text = " ".join(parsed(page.read_text()).text)
+    assert text.count("Reference:") == 2 * MOST_CASES and f"{number - MOST_QUESTIONS} more" in text
+
+
+def test_the_best_values_are_bold_and_missing_ones_left_out():
+    result = measured({"top-k": [0.4], "corag": [0.6], "mmr": [0.5]})
+    for row, tokens in zip(result.record["methods"], (30.0, 20.0, 20.0), strict=True):
+        row.update(cost_tokens=tokens, chunks=tokens, latency_ms_median=5.0, diff_k=None)
+    text = result_page([result], title="T").markdown()
+    assert "**0.600**" in text and text.count("**20.0**") == 2
+    assert "**5.0**" not in text and "diff-k" not in text  # all alike, and known of none
+
+
+def test_many_methods_have_a_line_each_on_a_terminal(capsys):
+    record = result_of(methods=[f"m{number}" for number in range(9)]) | {"left_out": {"corag-fixed": "no agent"}}
+    record["methods"][3] |= {"failed": 2, "error": "SearchError: too many orders"}
+    record["methods"][5] |= {"failed": 7, "error": "SearchError: too many orders"}
+    terminal_page(Result(record), "a title").show()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("│")[1].strip() for line in lines if line.startswith("│")] == [f"m{n}" for n in range(9)]
+    assert not any("…" in line for line in lines)
+    cells = next(line for line in lines if "m5" in line).split("│")
+    assert "-" in [cell.strip() for cell in cells] and "7" in [cell.strip() for cell in cells]
+    assert lines[-3:] == [
+        "m3 failed on 2 of 7 questions; the first: SearchError: too many orders",
+        "m5 failed on 7 of 7 questions; the first: SearchError: too many orders",
+        "corag-fixed is left out: no agent",
+    ]
+
+
+def test_remarks_say_which_questions_a_measure_is_of():
+    record = result_of() | {
+        "queries_with_answer": 2, "queries_with_sentences": 7, "unread": "no answers", "ceiling": 0.5,
+        "retriever": {"candidates": 6.0, "evidence_recall": 1.0, "full_evidence": 1.0},
+    }  # fmt: skip
+    found = " ".join(remarks([Result(record)]))
+    assert "of the 2 of 7 questions" in found and "marked sentences" not in found and "0.500" in found
+    assert "no measures of answers: no answers" in found and "the retriever's 6.0 candidates" in found
+
+
+def test_several_sets_have_a_section_each():
+    results = {
+        name: [measured({"corag": [1.0] * 4, "mmr": [0.0] * 4}, budget) for budget in (64, 128)] for name in "ab"
+    }
+    text = sets_page(results, title="T", baselines=["mmr"]).markdown()
+    assert "## a: 4 questions" in text and "## b: 4 questions" in text
+    assert text.count("+1.000 (+1.000 to +1.000)") >= 4
+
+
+# --- Figures and replies ---
+
+
+def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, question="Where <is> it?"):
+    """A reply of method corag over chunks of so many words, of which the last is worth most."""
+    names = [f"c{number}" for number in range(num_candidates)]
+    table = TableReranker({(name,): number / 100 for number, name in enumerate(names)}, default=0.5)
+    candidates = [
+        Candidate(Chunk(name, f"<b>{name}</b> & " + "word " * chunk_words), 0.5 - number / 100)
+        for number, name in enumerate(names)
+    ]
+    selector = corag.selector("corag", policy="paper", reranker=table, iterations=iterations)
+    selection = selector.select(question, candidates, budget_tokens)
+    return Reply(question, Answer("a <script>"), selection, {"select": 0.1}, Counts(64, "prompt", None, "minilm", True))
+
+
+@pytest.mark.parametrize("name", ["$\\frac$", "$x$ $", "a\x1b[31m\x00\u202eb", "\ud83d", "</p><script>é</script>&amp;"])
+def test_a_method_of_any_name_is_shown_and_drawn(tmp_path, name):
+    page = write_report(
+        tmp_path / "r.html", [Result(result_of(methods=(name, "corag")))], title=name, reply=reply_of(question=name)
+    )
+    checker = parsed(page.read_text(encoding="utf-8"))
+    text = "".join(checker.text)
+    assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
+    ElementTree.fromstring((tmp_path / "r-quality.svg").read_text(encoding="utf-8"))
+
+
+def texts_of(svg):
+    """Return the comments in which matplotlib repeats every text that it draws."""
+    ElementTree.fromstring(svg)  # it is whole
+    return re.findall(r"<!-- (.*?) -->", svg)
+
+
+def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
+    results = [Result(result_of(64)), Result(result_of(128, methods=("top-k", "other")))]
+    texts = texts_of(quality_plot(results, "f1"))
+    assert [name for name in texts if name in ("top-k", "corag", "other")] == ["top-k", "corag", "other"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_nodes"),
+    [
+        ({"num_candidates": 2, "budget_tokens": 60}, 5),
+        ({"num_candidates": 3, "budget_tokens": 3}, 1),  # none of them fits: the root alone
+    ],
+)
+def test_small_trees_are_drawn_whole(settings, num_nodes):
+    texts = texts_of(tree_plot(reply_of(**settings)))
+    assert len([text for text in texts if re.fullmatch(r"\d+", text)]) == num_nodes - 1
+
+
+def test_of_many_children_the_best_are_drawn():
+    texts = texts_of(tree_plot(reply_of(num_candidates=20, iterations=1, budget_tokens=25)))
+    assert {int(text) for text in texts if text.isdigit()} == set(range(21 - MAX_CHILDREN_DRAWN, 21))
+
+
+def test_a_page_with_a_reply_shows_its_tree_and_chunks():
+    reply = reply_of()
+    checker = parsed(result_page([Result(result_of())], title="T", reply=reply).html())
+    assert (checker.tags.count("svg"), checker.tags.count("li")) == (3, len(reply.selection))
+    assert all(chunk.text in "".join(checker.text) for chunk in reply.selection.chunks)
+    empty = parsed(result_page([Result(result_of())], title="T", reply=reply_of(num_candidates=0)).html())
+    assert (empty.tags.count("svg"), empty.tags.count("li")) == (2, 0)
+
+
+# --- Files ---
+
+
+def written(path, result):
+    path.write_text(json.dumps(result.record))
+    lines = [json.dumps({"method": method, **row}) for method, rows in result.rows.items() for row in rows]
+    path.with_suffix(".rows.jsonl").write_text("\n".join(lines))
+    return path
+
+
+def test_the_command_reads_results_and_the_rows_beside_them(tmp_path):
+    values = {"corag": [1.0] * 9, "mmr": [0.0] * 9}
+    paths = [written(tmp_path / f"{budget}.json", measured(values, budget)) for budget in (128, 64)]
+    page = report(ReportConfig(f"{paths[0]}, {paths[1]}", out=str(tmp_path / "r.html"), title="A & B")).read_text()
+    assert "beyond chance" in page and page.count("9 won, 0 lost") == 2 and "A &amp; B" in page
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: text.replace('"mmr"', '"top-k"'),
+        lambda text: "\n".join(text.splitlines()[:-1]),
+        lambda text: "",
+        lambda text: "[1]",
+    ],
+)
+def test_rows_of_something_else_are_refused(tmp_path, change):
+    path = written(tmp_path / "a.json", measured({"corag": [1.0] * 9, "mmr": [0.0] * 9}))
+    rows = path.with_suffix(".rows.jsonl")
+    rows.write_text(change(rows.read_text()))
+    with pytest.raises(DataError):
+        report(ReportConfig(str(path), out=str(tmp_path / "r.html")))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "3", "[]", "{}",
+        json.dumps(result_of() | {"methods": []}),
+        json.dumps(result_of() | {"methods": ["corag"]}),
+        json.dumps(result_of() | {"methods": [{"method": "corag"}]}),
+        json.dumps(result_of() | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}),
+        json.dumps(result_of(methods=("corag", "corag"))),
+    ],
+)  # fmt: skip
+def test_what_is_no_result_is_refused(tmp_path, content):
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    with pytest.raises(DataError):
+        Result.read(path)
+
+
+def test_no_result_and_no_page_are_refused(tmp_path):
+    with pytest.raises(InputError):
+        report(ReportConfig(" , "))
+    (tmp_path / "r.json").write_text(json.dumps(result_of()))
+    with pytest.raises(DataError):
+        report(ReportConfig(str(tmp_path / "r.json"), out=str(tmp_path)))
