@@ -13,7 +13,6 @@ from corag.optional import warn_once
 from corag.registry import READERS
 from corag.registry import reader as make_reader
 from corag.registry import tokens as make_tokens
-from corag.text.tokens import counts_exactly
 from corag.types import Candidate, PromptedReader, Reader, Selection, Selector, TokenCounter
 
 AUTO = "auto"
@@ -164,7 +163,7 @@ class Budget:
 
     def counts(self, query: str, context: str, tokens: TokenCounter) -> Counts:
         """Return what the prompt costs with a context whose tokens were counted by `tokens`."""
-        exact = self.counts_exactly(tokens) and counts_exactly(tokens, context)
+        exact = self.counts_exactly(tokens)
         return Counts(self.tokens, self.of, self.prompt_tokens(query, context), tokens.name, exact)
 
     def counts_exactly(self, tokens: TokenCounter) -> bool:

@@ -15,7 +15,7 @@ from corag.errors import InputError
 from corag.models.known import KNOWN_RERANKERS
 from corag.naming import Part, PartName, Spelling, changed, check_settings, nearest, parse, spelling
 from corag.optional import load
-from corag.text.tokens.functions import CallableCounter
+from corag.text.tokens.counters import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 
 P = TypeVar("P")
@@ -153,7 +153,7 @@ class Registry(Generic[P]):
 
 
 def _is_model_with_tokenizer(name: str) -> bool:
-    return bool(load("corag.text.tokens.named:is_model")(name))
+    return bool(load("corag.text.tokens.models:is_model")(name))
 
 
 def _is_path_or_hub_name(name: str) -> bool:
@@ -249,13 +249,12 @@ SUMMARIZERS: Registry[Summarizer] = Registry(
 TOKENIZERS: Registry[TokenCounter] = Registry(
     "tokenizer",
     {
-        "auto": "corag.text.tokens.files:automatic",
-        "minilm": "corag.text.tokens.files:minilm",
-        "estimate": "corag.text.tokens.functions:estimate",
-        "utf8-bytes": "corag.text.tokens.functions:utf8_bytes",
-        "tiktoken": "corag.text.tokens.openai:Tiktoken",
-        "huggingface": "corag.text.tokens.hub:huggingface",
-        "model": "corag.text.tokens.named:of_model",
+        "auto": "corag.text.tokens.counters:automatic",
+        "minilm": "corag.text.tokens.counters:minilm",
+        "estimate": "corag.text.tokens.counters:estimate",
+        "tiktoken": "corag.text.tokens.models:Tiktoken",
+        "huggingface": "corag.text.tokens.models:huggingface",
+        "model": "corag.text.tokens.models:of_model",
     },
     does="count",
     other="model",

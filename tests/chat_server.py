@@ -6,8 +6,7 @@
 
 It answers `/api/chat` and `/v1/chat/completions` with one `Reply` after the other, the last one again and again, and
 keeps every request. `/api/show` and `/v1/models` know the models it was given; any other model is a 404.
-With `model_info=None` it leaves that field out, as servers do for some models. It tells nothing of tokenizers, and does
-not keep the requests for them.
+With `model_info=None` it leaves that field out, as servers do for some models.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -35,15 +33,12 @@ class Reply:
         status: HTTP status; anything but 200 sends `error` alone.
         error: Text of the error, for a status or for the ending "error".
         delay_s: Seconds before the first byte.
-        pause_s: Seconds before every further write.
         ending: What follows the pieces: the last line ("done"), a clean end without it ("nothing"), a dropped
             connection ("drop"), half of a line ("half a line"), a line with an error ("error"), silence until the
             server stops ("hang"), or the pieces again and again ("endless").
         done_reason: Stands in the last line.
         body: Sent as it is instead of all this.
         headers: Sent besides the usual ones.
-        packed: Whether the body is compressed with gzip, asked for or not.
-        write_bytes: Bytes a write; small ones split lines and characters.
         log_probabilities: Of the pieces, each one token, sent where the request asks for them.
         usage: Tokens of prompt and reply, as the last line tells them.
     """
@@ -54,34 +49,21 @@ class Reply:
         status: int = 200,
         error: str = "something went wrong",
         delay_s: float = 0.0,
-        pause_s: float = 0.0,
         ending: Ending = "done",
         done_reason: str = "stop",
-        body: bytes | Iterable[bytes] | None = None,
+        body: bytes | None = None,
         headers: dict[str, str] | None = None,
-        packed: bool = False,
-        write_bytes: int = 65536,
         log_probabilities: tuple[float, ...] = (),
         usage: tuple[int, int] | None = None,
     ) -> None:
         self.pieces, self.status, self.error, self.body = pieces, status, error, body
-        self.delay_s, self.pause_s, self.ending, self.done_reason = delay_s, pause_s, ending, done_reason
-        self.headers = (headers or {}) | ({"Content-Encoding": "gzip"} if packed else {})
-        self.packed, self.write_bytes = packed, write_bytes
+        self.delay_s, self.ending, self.done_reason, self.headers = delay_s, ending, done_reason, headers or {}
         self.log_probabilities, self.usage = log_probabilities, usage
 
     def chunks(self, path: str, request: dict[str, Any]) -> Iterator[bytes]:
-        """Return the bytes of the reply in pieces of `write_bytes`."""
-        packer = zlib.compressobj(wbits=31) if self.packed else None
-        for line in self._content(path, request):
-            content = line if packer is None else packer.compress(line)
-            yield from (content[at : at + self.write_bytes] for at in range(0, len(content), self.write_bytes))
-        if packer is not None:
-            yield packer.flush()
-
-    def _content(self, path: str, request: dict[str, Any]) -> Iterator[bytes]:
+        """Return the bytes of the reply, a write each."""
         if self.body is not None:
-            yield from [self.body] if isinstance(self.body, bytes) else self.body
+            yield self.body
         elif self.status != 200:
             yield _line({"error": self.error if path == "/api/chat" else {"message": self.error}})
         else:
@@ -212,9 +194,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.path == "/tokenize" or body.get("verbose"):
-            self._send_404()
-            return
         self.chat.requests.append((self.path, body))
         self.chat.headers.append({name.lower(): value for name, value in self.headers.items()})
         refused = [name for name in self.chat.refuses if name in body and self.path.startswith("/v1")]
@@ -242,7 +221,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         for chunk in filter(None, reply.chunks(self.path, body)):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-            if stopping.wait(reply.pause_s):
+            if stopping.is_set():
                 break
         if reply.ending == "hang":
             stopping.wait()

@@ -193,10 +193,10 @@ def _caches() -> Iterator[Finding]:
 
 
 def _servers() -> Iterator[Finding]:
-    from corag.models.chat.ollama import address
+    from corag.models.chat.servers import ollama_address
 
     try:
-        where = address()
+        where = ollama_address()
         # Not through a proxy: the address is the one that is asked.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{where.rstrip('/')}/api/tags", timeout=WAIT_S) as reply:

@@ -30,7 +30,7 @@ from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.states import STATES
 from corag.optional import require
 from corag.text.tokens import encode, load_tokenizer, model_folder
-from corag.text.tokens.files import MINILM_FOLDER
+from corag.text.tokens.counters import MINILM_FOLDER
 
 DIMENSION = 384
 MAX_TOKENS = 510

@@ -14,11 +14,10 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from corag.errors import InputError
-from corag.models.chat.base import ChatSettings, Messages, Written
+from corag.models.chat.base import ChatReply, ChatSettings, Messages
 from corag.models.chat.local import LocalSettings
-from corag.models.chat.ollama import DEFAULT_MODEL, OllamaSettings
-from corag.models.chat.openai import OpenAISettings
 from corag.models.chat.prompts import Prompt, prompt
+from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaSettings, OpenAISettings
 from corag.optional import warn_once
 from corag.readers.context import MARKER, answer_chunk
 from corag.text.documents import SEPARATOR
@@ -115,7 +114,7 @@ class ChatReader(ChatSettings):
         """
         return self._streamed(self.chat.stream(self._messages(query, context), scored=True), context)
 
-    def _streamed(self, pieces: Generator[str, None, Written], context: str) -> Generator[str, None, Answer]:
+    def _streamed(self, pieces: Generator[str, None, ChatReply], context: str) -> Generator[str, None, Answer]:
         return self._answer((yield from pieces), context)
 
     @property
@@ -131,7 +130,7 @@ class ChatReader(ChatSettings):
             first += [{"role": "user", "content": question}, {"role": "assistant", "content": answer or NO_ANSWER}]
         return [*first, last]
 
-    def _answer(self, reply: Written, context: str) -> Answer:
+    def _answer(self, reply: ChatReply, context: str) -> Answer:
         text, scores = without_thoughts(reply.text), reply.log_probabilities
         # Rounding may bring a sum of logarithms above 0.
         confidence = min(math.exp(math.fsum(scores) / len(scores)), 1.0) if scores else None
@@ -158,20 +157,20 @@ class ChatReader(ChatSettings):
 class OllamaReader(ChatReader, OllamaSettings):
     """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`.
 
-    For the settings see `ChatReader`, `corag.models.chat.ollama.OllamaSettings` and
-    `corag.models.chat.server.ServerSettings`.
+    For the settings see `ChatReader`, `corag.models.chat.servers.OllamaSettings` and
+    `ServerSettings` there.
     """
 
     # Fields of the first base, which has no default here, count last.
-    model: str = DEFAULT_MODEL
+    model: str = DEFAULT_OLLAMA_MODEL
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OpenAIReader(ChatReader, OpenAISettings):
     """Asks a model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`.
 
-    For the settings see `ChatReader`, `corag.models.chat.openai.OpenAISettings` and
-    `corag.models.chat.server.ServerSettings`.
+    For the settings see `ChatReader`, `corag.models.chat.servers.OpenAISettings` and
+    `ServerSettings` there.
     """
 
 

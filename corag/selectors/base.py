@@ -28,7 +28,7 @@ from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
 from corag.text.layout import Layout
-from corag.text.tokens import counts_exactly, token_counts
+from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk
 from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
 
@@ -242,7 +242,7 @@ class BudgetedSelector(Part, ABC):
             trace["sentences_cut"] = cut
         if problem.num_duplicates:
             trace["duplicates_dropped"] = problem.num_duplicates
-        if not counts_exactly(self.tokens, chosen.text):
+        if not self.tokens.exact:
             trace["tokens_estimated"] = self.tokens.name
         trace["select_s"] = time.perf_counter() - started
         if chosen.cost > problem.budget_tokens or len(set(order)) != len(order):

@@ -12,9 +12,8 @@ from corag.checks import check_choice
 from corag.errors import InputError, ReaderError, SummarizerError
 from corag.models.chat.base import ChatSettings
 from corag.models.chat.local import LocalSettings
-from corag.models.chat.ollama import DEFAULT_MODEL, OllamaSettings
-from corag.models.chat.openai import OpenAISettings
 from corag.models.chat.prompts import Prompt, prompt
+from corag.models.chat.servers import DEFAULT_OLLAMA_MODEL, OllamaSettings, OpenAISettings
 from corag.types import SummaryRequest, TokenCounter
 
 Task = Literal["question", "statement", "person", "summary"]
@@ -118,15 +117,15 @@ class ChatSummarizer(ChatSettings):
 class OllamaSummarizer(ChatSummarizer, OllamaSettings):
     """Asks a model of an Ollama server; needs `pip install 'corag[ollama]'`.
 
-    For the settings see `ChatSummarizer`, `corag.models.chat.ollama.OllamaSettings` and
-    `corag.models.chat.server.ServerSettings`.
+    For the settings see `ChatSummarizer`, `corag.models.chat.servers.OllamaSettings` and
+    `ServerSettings` there.
 
     Attributes:
         num_ctx: Tokens of the model's context window. Texts beyond it are summarized in parts.
     """
 
     # Fields of the first base, which has no default here, count last.
-    model: str = DEFAULT_MODEL
+    model: str = DEFAULT_OLLAMA_MODEL
     num_ctx: int | None = 8192
 
 
@@ -134,8 +133,8 @@ class OllamaSummarizer(ChatSummarizer, OllamaSettings):
 class OpenAISummarizer(ChatSummarizer, OpenAISettings):
     """Asks a model of an OpenAI-compatible server; needs `pip install 'corag[openai]'`.
 
-    For the settings see `ChatSummarizer`, `corag.models.chat.openai.OpenAISettings` and
-    `corag.models.chat.server.ServerSettings`.
+    For the settings see `ChatSummarizer`, `corag.models.chat.servers.OpenAISettings` and
+    `ServerSettings` there.
     """
 
 

@@ -9,7 +9,7 @@ COUNTERS = {
     counter.name: counter
     for counter in (
         *DOZEN,
-        corag.tokens("utf8-bytes"),
+        corag.tokens("estimate"),
         byte_level(),
         unigram(),
         CallableCounter(made_encoding().encode_ordinary, name="tiktoken/made"),

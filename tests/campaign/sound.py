@@ -15,7 +15,6 @@ from corag import Candidate, Chunk
 from corag.budget import Budget
 from corag.errors import BudgetError, CoragError, InputError, ModelError, ScoringError
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import counts_exactly
 from corag.text.units import UnitChunk, source_of
 from search import SearchError
 from tests.campaign.draws import Case, drawn_case
@@ -64,7 +63,7 @@ def sound(case: Case, selection: Any) -> None:
     assert trace.chunk_values is None or len(trace.chunk_values) == len(chunks)
     assert bool(trace.reason) == (not chunks) or (not chunks and case.name == "none"), "a reason without need, or none"
     assert chunks or (cost, selection.value, selection.text) == (0, 0.0, "")
-    assert (trace.tokens_estimated is None) == counts_exactly(case.tokens, selection.text)
+    assert (trace.tokens_estimated is None) == case.tokens.exact
     json.dumps(trace.to_dict(), allow_nan=False)
 
 

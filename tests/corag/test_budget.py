@@ -15,7 +15,7 @@ from corag.errors import InputError
 from tests.corag.models.worlds import save_causal_lm
 from tests.corag.text.tokens.worlds import AWKWARD, CONTROL, ChatReader, language_models
 
-COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate", "utf8-bytes")}}
+COUNTERS = {**language_models(), **{name: corag.tokens(name) for name in ("minilm", "estimate")}}
 SELECTORS = ["top-k", "full", "corag(agent=none, reranker=bm25)", "top-tokens", "mmr"]
 
 
@@ -76,8 +76,8 @@ def test_a_budget_without_room_for_a_context_names_the_numbers():
         InputError, match=rf"budget of {around} tokens leaves no room .* chat has {around} tokens around"
     ):
         Budget(around, reader).for_context("so?")
-    with pytest.raises(InputError, match="counted by utf8-bytes, which errs on the high side"):
-        Budget(50, ChatReader(corag.tokens("utf8-bytes"))).for_context("so?")
+    with pytest.raises(InputError, match="estimate"):
+        Budget(9, ChatReader(corag.tokens("estimate"))).for_context("so?")
 
 
 def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_before_it_is_sent():
@@ -150,10 +150,6 @@ def test_a_model_that_counts_more_than_the_budget_is_a_warning(caplog, served, o
         corag.ask("so?", ["It flows."], budget_tokens=100, selector="full", reader=reader, budget_for=of)
     warned = "chat counted 101 tokens of a prompt, above the budget of 100, which byte-level counted" in caplog.text
     assert warned == (served == 101 and of == "prompt")
-
-
-def test_a_long_word_without_a_token_is_an_estimate():
-    assert corag.ask("so?", ["a" * 200], budget_tokens=300, selector="full", reader="extractive").counts.exact is False
 
 
 @pytest.fixture(scope="module")

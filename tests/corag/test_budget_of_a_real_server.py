@@ -49,12 +49,11 @@ def sent(server, tokenizer, budget_tokens, of="prompt"):
     ("tokenizer", "budget_tokens", "least_share"),
     [
         ("own", 400, 0.75),
-        ("utf8-bytes", 1000, 0.3),
         ("minilm", 450, None),
-        ("estimate", 450, None),
+        ("estimate", 700, 0.3),
         (Merging(), 900, None),
     ],
-    ids=["own", "utf8-bytes", "minilm", "estimate", "tiktoken"],
+    ids=["own", "minilm", "estimate", "tiktoken"],
 )
 def test_no_prompt_that_is_sent_exceeds_the_budget(real_server, tokenizer, budget_tokens, least_share):
     reader, _, selection, served = sent(real_server, tokenizer, budget_tokens)

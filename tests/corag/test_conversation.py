@@ -63,7 +63,7 @@ def test_a_question_is_joined_with_the_last_one_that_stands_alone():
 
 
 def test_what_is_joined_counts_against_the_budget():
-    talk = Conversation(TEXTS, reader=Echo(), budget_tokens=30, tokens="utf8-bytes", selector="full")
+    talk = Conversation(TEXTS, reader=Echo(), budget_tokens=30, tokens=len, selector="full")
     assert talk.ask("How deep?").selection.budget_tokens == 30
     assert talk.ask("Lake Sable?").question == "Lake Sable?"
     joined = talk.ask("is it?")

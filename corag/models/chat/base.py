@@ -16,9 +16,9 @@ Messages = list[dict[str, str]]
 """Role (`system`, `user`, `assistant`) and content of each."""
 
 MESSAGE_TOKENS = 8
-"""What a chat template puts around a message at most, where the template itself is not at hand."""
+"""The most that a chat template puts around a message, where the template itself is not at hand."""
 CHAT_TOKENS = 32
-"""What it puts around all of them, such as today's date."""
+"""The most that it puts around all of them, such as today's date."""
 
 
 class ChatError(ReaderError):
@@ -26,24 +26,23 @@ class ChatError(ReaderError):
 
     Attributes:
         can_retry: Whether the same request may succeed later.
-        retry_after_s: Seconds that the server asks to wait before, if it does.
     """
 
-    def __init__(self, message: str, *, can_retry: bool = False, retry_after_s: float | None = None) -> None:
+    def __init__(self, message: str, *, can_retry: bool = False) -> None:
         super().__init__(message)
-        self.can_retry, self.retry_after_s = can_retry, retry_after_s
+        self.can_retry = can_retry
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class ChatReply:
     """A whole reply, or a piece of one.
 
     Attributes:
         text: The reply.
-        log_probabilities: Of its tokens, `[t]`; empty when they were not asked for, or the server has none.
+        log_probabilities: Of its tokens, `[t]`; empty if they were not asked for, or the server has none.
         cut: Whether it ends because `max_answer_tokens` were written.
-        prompt_tokens: Tokens of the prompt, as the model counted them; None where a server does not tell.
-        answer_tokens: The same of the reply.
+        prompt_tokens: Tokens of the prompt, as the model counted them; None if a server does not say.
+        answer_tokens: The same for the reply.
     """
 
     text: str = ""
@@ -101,20 +100,20 @@ class Chat(ABC):
     @property
     @abstractmethod
     def tokens(self) -> TokenCounter:
-        """Counts as the model does, or, where its tokenizer is not at hand, estimates and says so."""
+        """Counts as the model does, or estimates, and says so, if its tokenizer is not at hand."""
 
     @property
     @abstractmethod
     def window_tokens(self) -> int | None:
-        """The most tokens of prompt and reply together; None where that is not known."""
+        """The most tokens of prompt and reply together; None if that is not known."""
 
     @abstractmethod
     def count(self, messages: Messages) -> int:
         """Return the tokens of the whole prompt, what the chat template adds included."""
 
     @abstractmethod
-    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[Written]:
-        """Return the whole reply to each conversation; with `scored`, with log-probabilities where there are any.
+    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
+        """Return the whole reply to each conversation; with `scored`, with log-probabilities if there are any.
 
         Raises:
             InputError: A prompt does not fit the window, or is not valid Unicode.
@@ -122,7 +121,7 @@ class Chat(ABC):
         """
 
     @abstractmethod
-    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, Written]:
+    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
         """Yield the pieces of a reply as they are written, none empty, and return the whole; closing stops the model.
 
         Raises:
@@ -135,12 +134,12 @@ class Chat(ABC):
         """The model, and where it is, for errors."""
         return f"the model {self.name!r}"
 
-    def ask(self, messages: Messages, *, scored: bool = False) -> Written:
+    def ask(self, messages: Messages, *, scored: bool = False) -> ChatReply:
         """Return the whole reply to one conversation; see `ask_many`."""
         return self.ask_many([messages], scored=scored)[0]
 
     def check(self) -> None:  # noqa: B027  (most have nothing to check)
-        """Return when the model is there, or raise `ReaderError`, which says what to do."""
+        """Return if the model is there, or raise `ReaderError`, which says what to do."""
 
     def check_window(self, prompt_tokens: int) -> None:
         """Raise `InputError` for a prompt that leaves no room for a reply."""
@@ -152,9 +151,3 @@ class Chat(ABC):
                 f"than the {window} that the model {self.name!r} takes; lower the token budget or max_answer_tokens, "
                 "or shorten the question"
             )
-
-
-def counted(messages: Messages, tokens: TokenCounter) -> int:
-    """Return an upper estimate of the tokens of a prompt whose chat template is not at hand."""
-    contents = tokens.count([message["content"] for message in messages])
-    return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError, ModelError
-from corag.models.chat.base import Chat, ChatSettings, Messages, Written
+from corag.models.chat.base import Chat, ChatReply, ChatSettings, Messages
 from corag.models.engine.checkpoint import Checkpoint
 from corag.models.engine.engine import quiet
 from corag.models.engine.pytorch import on_device
@@ -114,7 +114,7 @@ class LocalChat(Chat):
         *first, last = [f"Answer: {one['content']}" if one["role"] == "assistant" else one["content"] for one in shown]
         return self._ids(["\n\n".join([*first, f"{last}\nAnswer:"])], as_they_are=True, add_special_tokens=True)[0]
 
-    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[Written]:
+    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
         """Return the greedy reply to each conversation, in batches of prompts of similar length.
 
         A batch changes values by rounding, so that where two tokens are all but equally probable, either may follow.
@@ -123,13 +123,13 @@ class LocalChat(Chat):
             InputError: A prompt leaves no room for a reply, or is not valid Unicode.
         """
         prompts = [self._checked(messages) for messages in conversations]
-        replies: dict[int, Written] = {}
+        replies: dict[int, ChatReply] = {}
         with self._one_at_a_time:
             for batch in self._batches(prompts):
                 replies |= zip(batch, self._write_all([prompts[place] for place in batch]), strict=True)
         return [replies[place] for place in range(len(prompts))]
 
-    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, Written]:
+    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
         """Yield the pieces of the greedy reply as they are written, and return the whole; closing it stops the model.
 
         Raises:
@@ -137,10 +137,10 @@ class LocalChat(Chat):
         """
         return self._streamed(self._checked(messages))
 
-    def _streamed(self, prompt: list[int]) -> Generator[str, None, Written]:
+    def _streamed(self, prompt: list[int]) -> Generator[str, None, ChatReply]:
         streamer = self._transformers.TextIteratorStreamer(self._tokenizer, skip_prompt=True, skip_special_tokens=True)
         stopped = threading.Event()
-        done: list[Written | BaseException] = []
+        done: list[ChatReply | BaseException] = []
 
         def stop(ids: Any, scores: Any) -> Any:
             return self._torch.full((len(ids),), stopped.is_set(), device=ids.device)
@@ -220,7 +220,7 @@ class LocalChat(Chat):
         if batch:
             yield batch
 
-    def _write_all(self, prompts: Sequence[list[int]]) -> list[Written]:
+    def _write_all(self, prompts: Sequence[list[int]]) -> list[ChatReply]:
         """Return the replies to the prompts of a batch, which is halved where it does not fit the memory."""
         try:
             return self._write(prompts)
@@ -238,7 +238,7 @@ class LocalChat(Chat):
         middle = len(prompts) // 2
         return [*self._write_all(prompts[:middle]), *self._write_all(prompts[middle:])]
 
-    def _write(self, prompts: Sequence[list[int]], **settings: Any) -> list[Written]:
+    def _write(self, prompts: Sequence[list[int]], **settings: Any) -> list[ChatReply]:
         """Return the greedy continuation of prompts of a batch; padding stands before a prompt."""
         torch, scores = self._torch, _Scores()
         longest, padding = max(map(len, prompts)), self._padding
@@ -262,7 +262,7 @@ class LocalChat(Chat):
         values = torch.stack(scores.rows, dim=1).cpu().tolist() if scores.rows else [[] for _ in prompts]
         return [self._reply(row, own, len(prompt)) for row, own, prompt in zip(rows, values, prompts, strict=True)]
 
-    def _reply(self, row: list[int], scores: list[float], prompt_tokens: int) -> Written:
+    def _reply(self, row: list[int], scores: list[float], prompt_tokens: int) -> ChatReply:
         ends = set(self._ends)
         length = next((place_ for place_, token in enumerate(row) if token in ends), len(row))
         ended = length < len(row)
@@ -272,7 +272,7 @@ class LocalChat(Chat):
             ended, length = True, next(size for size in range(1, length + 1) if "\n" in decode(row[:size]))
             text = decode(row[:length])
         cut = not ended and length >= self.max_answer_tokens
-        return Written(text, tuple(scores[:length]), cut, prompt_tokens, length)
+        return ChatReply(text, tuple(scores[:length]), cut, prompt_tokens, length)
 
     @cached_property
     def _ends(self) -> list[int]:

@@ -21,7 +21,7 @@ from corag.registry import EMBEDDERS, RERANKERS, Registry
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.selectors.corag.features import FEATURES
-from corag.text.tokens.hub import is_cached
+from corag.text.tokens.models import is_cached
 from corag.types import Embedder, Reranker
 
 if TYPE_CHECKING:

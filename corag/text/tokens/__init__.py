@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.text.tokens.files import TokenizerCounter as TokenizerCounter
-from corag.text.tokens.files import encode as encode
-from corag.text.tokens.files import load_tokenizer as load_tokenizer
-from corag.text.tokens.files import model_folder as model_folder
-from corag.text.tokens.functions import CallableCounter as CallableCounter
-from corag.text.tokens.functions import estimated_tokens as estimated_tokens
+from corag.text.tokens.counters import CallableCounter as CallableCounter
+from corag.text.tokens.counters import TokenizerCounter as TokenizerCounter
+from corag.text.tokens.counters import encode as encode
+from corag.text.tokens.counters import estimated_tokens as estimated_tokens
+from corag.text.tokens.counters import load_tokenizer as load_tokenizer
+from corag.text.tokens.counters import model_folder as model_folder
 from corag.types import TokenCounter
 
 
@@ -26,19 +26,12 @@ def token_counts(tokens: TokenCounter, texts: Sequence[str]) -> NDArray[np.int64
     """
     counts = tokens.count(texts)
     try:
-        found: NDArray[Any] = np.asarray(counts)
+        checked: NDArray[Any] = np.asarray(counts)
     except ValueError:
-        found = np.empty(0)
-    if found.shape != (len(texts),) or found.dtype.kind not in "iu" or (found < 0).any():
+        checked = np.empty(0)
+    if checked.shape != (len(texts),) or checked.dtype.kind not in "iu" or (checked < 0).any():
         raise InputError(
             f"token counter {tokens.name!r} returned {counts!r:.80} for {len(texts)} texts; it must return an array of "
             "as many whole numbers of at least 0"
         )
-    return found.astype(np.int64)
-
-
-def counts_exactly(tokens: TokenCounter, text: str) -> bool:
-    """Return whether a counter counts a text as the answering model does, without an estimate for any part of it."""
-    if isinstance(tokens, TokenizerCounter):
-        return tokens.exact and tokens.counts_exactly(text)
-    return tokens.exact
+    return checked.astype(np.int64)

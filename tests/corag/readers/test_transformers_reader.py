@@ -7,7 +7,7 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError, SummarizerError
-from corag.models.chat.base import Written
+from corag.models.chat.base import ChatReply
 from corag.models.engine.engine import quiet
 from corag.readers.chat import NO_ANSWER, TransformersReader
 from corag.summarizers.chat import TransformersSummarizer
@@ -86,7 +86,7 @@ def test_a_reply_is_the_greedy_one(reader, folders):
 )
 def test_from_a_reply_to_an_answer(reader, monkeypatch, text, expected):
     # The geometric mean of 1/2 and 1/8 is 1/4.
-    written = Written(text, (np.log(0.5), np.log(0.125)))
+    written = ChatReply(text, (np.log(0.5), np.log(0.125)))
     monkeypatch.setattr(reader.chat, "ask_many", lambda conversations, scored: [written])
     answer = reader.answer(QUESTION, CONTEXT)
     assert (answer.text, answer.confidence, answer.chunk) == expected
@@ -158,7 +158,7 @@ def test_batches_hold_prompts_of_similar_length_within_their_limit(reader, monke
 
     def write(prompts):
         seen.append([*map(len, prompts)])
-        return [Written("x")] * len(prompts)
+        return [ChatReply("x")] * len(prompts)
 
     monkeypatch.setattr(reader.chat, "_write", write)
     reader.answer_many([QUESTION] * 12, ["river " * (20 * number) for number in range(12)])

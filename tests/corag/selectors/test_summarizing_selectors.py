@@ -113,7 +113,7 @@ def test_a_summary_has_a_limit_of_its_own(name):
 )
 def test_a_bad_server_loses_nothing(reply):
     with ChatServer(reply) as server:
-        summarizer = OllamaSummarizer(host=server.host, retries=0, timeout_s=0.2)
+        summarizer = OllamaSummarizer(host=server.host, timeout_s=0.2)
         selection = select("edc2", summarizer)
     assert set(selection.ids) == {"c0", "c1", "c2", "c3", "c4"}
     assert selection.trace.details["summaries_failed"] + selection.trace.details["summaries_empty"] == 2

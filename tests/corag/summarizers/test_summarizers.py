@@ -253,7 +253,7 @@ def test_extractive_settings(name):
 
 
 def ollama(server, **named):
-    return OllamaSummarizer(host=server.host, backoff_s=0, **named)
+    return OllamaSummarizer(host=server.host, **named)
 
 
 @pytest.mark.parametrize("task", get_args(Task))
@@ -317,7 +317,7 @@ def test_a_summary_with_these_words_is_kept(reply):
 )
 def test_ollama_that_fails_is_counted(reply):
     with ChatServer(reply) as server:
-        (summary,) = summarize_all(ollama(server, retries=0, timeout_s=0.2), [request("a")])
+        (summary,) = summarize_all(ollama(server, timeout_s=0.2), [request("a")])
     assert summary.text == ""
     assert server.host in summary.failure
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from corag.errors import InputError
 from corag.models.chat.base import ChatError
-from corag.models.chat.ollama import OllamaChat, OllamaSettings
+from corag.models.chat.servers import OllamaChat, OllamaSettings
 from corag.text.data import DataFolder
 from corag.text.documents import Document
 from experiments.data.stress_sets import (

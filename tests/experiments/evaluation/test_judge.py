@@ -6,7 +6,7 @@ import pytest
 
 from corag.errors import InputError
 from corag.models.chat.base import ChatError
-from corag.models.chat.ollama import OllamaChat, OllamaSettings
+from corag.models.chat.servers import OllamaChat, OllamaSettings
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judging.figures import (
@@ -212,7 +212,7 @@ def test_a_judge_that_is_not_there_is_an_error():
     with ChatServer() as server:
         host = server.host
     with pytest.raises(ChatError):
-        Judge(OllamaChat(OllamaSettings(host=host, retries=0))).judge("q?", ["a"], ["r"])
+        Judge(OllamaChat(OllamaSettings(host=host))).judge("q?", ["a"], ["r"])
     with pytest.raises(ChatError):
         chat_of("judge", f"ollama(host={host})")
     with pytest.raises(InputError):

@@ -1,3 +1,4 @@
+import base64
 import gzip
 import json
 from collections import UserDict
@@ -10,11 +11,8 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError, ModelError
-from corag.text.documents import SEPARATOR
-from corag.text.tokens import CallableCounter, counts_exactly, load_tokenizer, model_folder
-from corag.text.tokens.files import LONG_WORD
-from corag.text.tokens.functions import estimated_tokens, most_tokens
-from tests.corag.text.tokens.worlds import AWKWARD, language_models, save_word_tokenizer, unigram, words
+from corag.text.tokens import CallableCounter, estimated_tokens, load_tokenizer, model_folder
+from tests.corag.text.tokens.worlds import AWKWARD, save_word_tokenizer, unigram, words
 from tests.paths import DATA
 
 MINILM_TOKENIZER = load_tokenizer(model_folder() / "tokenizer.json")
@@ -44,12 +42,12 @@ def test_minilm_counts_equal_its_tokenizer_text_by_text(texts):
 
 @pytest.mark.parametrize("text", ["broken \ud83d pair", None, 7])
 def test_what_is_no_unicode_text_is_refused(text):
-    with pytest.raises(InputError, match="valid Unicode"):
+    with pytest.raises(InputError):
         corag.tokens().count(["fine", text])
 
 
 def test_a_missing_file_is_a_model_error(tmp_path):
-    with pytest.raises(ModelError, match=r"nothing\.json is not a readable"):
+    with pytest.raises(ModelError):
         load_tokenizer(tmp_path / "nothing.json")
 
 
@@ -70,27 +68,19 @@ def test_a_long_word_without_a_token_counts_by_its_bytes(word, tokens):
     assert counter.count([word, f"see {word} here", f"{word}\n\n{word}"]).tolist() == [
         expected, expected + 2, 2 * expected,
     ]  # fmt: skip
-    assert counts_exactly(counter, word) == (tokens is None or len(word) <= LONG_WORD)
-    assert counter.exact
 
 
 @pytest.mark.parametrize("counter", [unigram(), words()], ids=lambda one: one.name)
 def test_every_kind_of_vocabulary_counts_what_it_does_not_know(counter):
     long = "漢" * 50
     assert counter.count([f"the {long}"])[0] >= 150
-    assert not counts_exactly(counter, long)
-    assert counts_exactly(counter, "the 漢")
 
 
 @given(st.lists(AWKWARD, min_size=1, max_size=4))
 def test_no_count_with_long_words_is_below_the_tokenizer(texts):
     for counter in (corag.tokens("minilm"), unigram(), words()):
         own = [len(counter._tokenizer.encode(text, add_special_tokens=False)) for text in texts]
-        counts = counter.count(texts)
-        assert (counts >= own).all()
-        assert [count == bare for count, bare in zip(counts, own, strict=True)] == [
-            counts_exactly(counter, text) for text in texts
-        ]
+        assert (counter.count(texts) >= own).all()
 
 
 # --- Callables ---
@@ -128,7 +118,7 @@ def test_callables_return_numbers_or_tokens(result, expected):
 )  # fmt: skip
 def test_callables_that_return_something_else_are_refused(result):
     counter = CallableCounter(lambda _: result, name="mine")
-    with pytest.raises(InputError, match=r"'mine' returned .* for a text of 9 characters; it must return a whole"):
+    with pytest.raises(InputError, match="'mine'"):
         counter.count(["some text"])
 
 
@@ -148,14 +138,13 @@ def test_callables_carry_their_name_and_count_the_encodings_of_a_tokenizer(word_
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("é", 1), ("漢字", 2), ("🙂", 2), ("\ud83d", 1)]
-)
-def test_the_estimate_is_a_third_of_the_bytes_rounded_up(text, expected):
-    assert estimated_tokens(text) == expected
-
-
-@pytest.mark.parametrize(("text", "expected"), [("1,234", 4), ("$ 5.2 %", 5), ("(12)", 4), ("a_b", 3), ("_", 1)])
-def test_the_estimate_of_dense_marks_and_digits_counts_them(text, expected):
+    ("text", "expected"),
+    [
+        ("", 0), ("a", 1), ("abcd", 2), ("the river", 3), ("é", 2), ("漢字", 5), ("🙂", 3), ("\ud83d", 3), ("1,234", 5),
+        ("so 12", 4), ("a\n\nb", 3), (" ", 1), ("ab" * 17, 34),
+    ],
+)  # fmt: skip
+def test_the_estimate_counts_letters_digits_marks_and_bytes(text, expected):
     assert estimated_tokens(text) == expected
 
 
@@ -167,36 +156,17 @@ def test_the_estimate_is_flagged():
 
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"no data folders at {DATA} (set CORAG_DATA)")
 @pytest.mark.parametrize("folder", sorted(DATA.iterdir()) if DATA.is_dir() else [], ids=lambda path: path.name)
-def test_the_estimate_errs_on_the_expensive_side(folder):
+def test_the_estimate_errs_on_the_high_side(folder):
     with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as lines:
         texts = [json.loads(line)["text"] for line, _ in zip(lines, range(150), strict=False)]
     exact, estimate = corag.tokens().count(texts), corag.tokens("estimate").count(texts)
-    assert np.mean(estimate >= exact) >= 0.97
-
-
-# --- The upper bound ---
+    assert np.mean(estimate >= exact) >= 0.99
+    assert estimate.sum() < 2 * exact.sum()
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("", 0), ("a", 2), ("abcd", 5), ("é", 3), ("漢字", 7), ("\ud83d", 4), ("ﷺ", 34), ("İ", 4)]
+    "text", [base64.b64encode(bytes(range(256))).decode(), "1 234.5 | 2,345.6", "多瑙河是欧洲第二长河"]
 )
-def test_the_upper_bound_is_the_bytes_and_one(text, expected):
-    assert most_tokens(text) == expected
-
-
-def test_the_upper_bound_is_flagged():
-    counter = corag.tokens("utf8-bytes")
-    assert (counter.name, counter.exact) == ("utf8-bytes", False)
-    assert not counts_exactly(counter, "a")
-
-
-@given(AWKWARD)
-def test_no_tokenizer_exceeds_the_upper_bound(text):
-    for name, counter in language_models().items():
-        assert counter.count([text])[0] <= most_tokens(text), name
-
-
-@given(st.lists(AWKWARD, min_size=1, max_size=5))
-def test_the_upper_bound_of_a_joined_text_is_at_most_that_of_its_parts(texts):
-    parts = corag.tokens("utf8-bytes").count([*texts, *[SEPARATOR] * (len(texts) - 1)])
-    assert most_tokens(SEPARATOR.join(texts)) <= parts.sum()
+def test_the_estimate_holds_for_text_that_is_no_prose(text):
+    """SmolLM2, whose vocabulary has 49,152 tokens, counts 0.8 a byte of base64 and 0.65 a byte of Chinese."""
+    assert estimated_tokens(text) >= corag.tokens("minilm").count([text])[0]

