@@ -1,4 +1,4 @@
-"""Writing a data folder as a stream: nothing of a corpus is held in memory, and a folder appears when it is whole."""
+"""Writing a data folder as a stream: no corpus is held in memory, and a folder appears when it is whole."""
 
 from __future__ import annotations
 
@@ -10,18 +10,40 @@ import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 from agent.files import replace_file
 from corag.errors import DataError
 from corag.text.documents import Document
-from experiments.data.sources.source import Question
 
 CORPUS_FILE, QUERIES_FILE, SOURCE_FILE = "corpus.jsonl.gz", "queries.jsonl.gz", "source.json"
 _LEVEL = 5
 """Of gzip; higher levels take twice the time for a few percent."""
-_KB_IN_MEMORY = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question of a data set, and the passages that come with it.
+
+    Attributes:
+        id: Unique name within the set.
+        question: The question.
+        answers: Reference answers, each once.
+        gold: Ids of the passages that hold the evidence, or spans `id#start-end`.
+        passages: Passages that this question brings to the corpus; those of other questions may be the same.
+        pool: Whether these passages are the question's candidates.
+        extra: Further fields of the line, JSON values.
+    """
+
+    id: str
+    question: str
+    answers: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    passages: tuple[Document, ...] = ()
+    pool: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
 
 @contextmanager
@@ -65,25 +87,26 @@ class FolderWriter(ExitStack):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.folder = folder
         self.num_passages = 0
         self.num_questions: dict[str, int] = {}
         self.num_repeated = 0
-        self._passages, self._questions = _Ids(), _Ids()
-        self._corpus = self._opened(CORPUS_FILE)
-        self._queries = self._opened(QUERIES_FILE)
+        # On disk: a corpus may have millions of ids.
+        self._ids = sqlite3.connect("", isolation_level=None)
+        self._ids.execute("PRAGMA journal_mode = OFF")
+        self._ids.execute("CREATE TABLE ids (id TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._ids.execute("BEGIN")
+        self._corpus = self.enter_context(_zipped(folder / CORPUS_FILE))
+        self._queries = self.enter_context(_zipped(folder / QUERIES_FILE))
 
-    def passage(self, passage: Document) -> bool:
-        """Write a passage, and return whether it is new."""
-        if not self._passages.add(passage.id):
-            return False
-        _write(self._corpus, {"id": passage.id, "title": passage.title, "text": passage.text})
-        self.num_passages += 1
-        return True
+    def passage(self, passage: Document) -> None:
+        """Write a passage if it is new."""
+        if self._is_new(f"passage {passage.id}"):
+            _write(self._corpus, {"id": passage.id, "title": passage.title, "text": passage.text})
+            self.num_passages += 1
 
     def question(self, question: Question, split: str) -> None:
         """Write a question and the passages that it brings."""
-        if not self._questions.add(question.id):
+        if not self._is_new(f"question {question.id}"):
             self.num_repeated += 1
             return
         for passage in question.passages:
@@ -100,8 +123,8 @@ class FolderWriter(ExitStack):
         _write(self._queries, {**question.extra, **row})
         self.num_questions[split] = self.num_questions.get(split, 0) + 1
 
-    def _opened(self, name: str) -> IO[bytes]:
-        return self.enter_context(_zipped(self.folder / name))
+    def _is_new(self, name: str) -> bool:
+        return self._ids.execute("INSERT OR IGNORE INTO ids VALUES (?)", (_unicode(name),)).rowcount == 1
 
 
 def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -112,7 +135,7 @@ def write_queries(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def share_corpus(folder: Path, other: Path) -> None:
-    """Give a folder the corpus of another one: a link where the disk allows it, else a copy."""
+    """Give a folder the corpus of another one: a link if the disk allows it, else a copy."""
     for name in (CORPUS_FILE, CORPUS_FILE.removesuffix(".gz")):
         if (other / name).is_file():
             (folder / CORPUS_FILE).unlink(missing_ok=True)
@@ -141,7 +164,7 @@ def write_source(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_source(folder: Path) -> Mapping[str, Any] | None:
-    """Return what `write_source` wrote; None where there is nothing of the kind."""
+    """Return what `write_source` wrote; None if there is nothing of the kind."""
     try:
         record = json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -161,21 +184,9 @@ def _zipped(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _write(file: IO[bytes], row: Mapping[str, Any]) -> None:
-    # Lone surrogates, which some sources hold, are no Unicode.
-    text = json.dumps(row, ensure_ascii=False).encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    file.write(text.encode() + b"\n")
+    file.write(_unicode(json.dumps(row, ensure_ascii=False)).encode() + b"\n")
 
 
-class _Ids:
-    """Ids that have come, on disk."""
-
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect("", isolation_level=None)
-        self._connection.execute(f"PRAGMA cache_size = -{_KB_IN_MEMORY}")
-        self._connection.execute("PRAGMA journal_mode = OFF")
-        self._connection.execute("CREATE TABLE ids (id TEXT PRIMARY KEY) WITHOUT ROWID")
-        self._connection.execute("BEGIN")
-
-    def add(self, name: str) -> bool:
-        """Add an id, and return whether it is new."""
-        return self._connection.execute("INSERT OR IGNORE INTO ids VALUES (?)", (name,)).rowcount == 1
+def _unicode(text: str) -> str:
+    """Return a text without the lone surrogates that some sources hold."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")

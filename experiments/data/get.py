@@ -18,15 +18,13 @@ from corag.models.engine.openvino import cache_folder
 from corag.optional import require
 from corag.text.documents import Document
 from corag.text.find import data_cache, find_data, folder_name
+from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated
-from experiments.data.folder import FolderWriter, new_folder, read_source, share_corpus, write_source
-from experiments.data.sources.catalogue import SOURCES, find_source
-from experiments.data.sources.fetch import EXTRA, UnfetchedError
-from experiments.data.sources.files import Files
-from experiments.data.sources.source import Question, Source
+from experiments.data.fetch import EXTRA, Files, UnfetchedError
+from experiments.data.folder import FolderWriter, Question, new_folder, read_source, share_corpus, write_source
 
 _STEP = 1_000
-"""Passages or questions between two reports."""
+"""Passages or questions between two reports of progress."""
 
 Item = TypeVar("Item")
 
@@ -78,27 +76,30 @@ class GetConfig:
 def list_data(config: ListConfig) -> None:
     """Print the data sets as a table."""
     rows = []
-    for source in SOURCES.values():
-        place = _place(source.name)
-        if place is None and config.at_hand:
-            continue
-        rows.append(
-            {
-                "name": source.name,
-                "what": source.what,
-                "questions": f"{source.num_questions:,}",
-                "passages": f"{source.num_passages:,}",
-                "size": f"{source.megabytes:,} MB",
-                "licence": source.licence,
-                "home": source.home.removeprefix("https://").removeprefix("huggingface.co/datasets/"),
-                "at_hand": "yes" if place is not None else "",
-            }
-        )
+    for entry in DATA_SETS.values():
+        at_hand = _is_at_hand(entry.name)
+        if at_hand or not config.at_hand:
+            home = entry.home.removeprefix("https://").removeprefix("huggingface.co/datasets/")
+            rows.append(
+                {
+                    "name": entry.name, "what": entry.what, "questions": f"{entry.num_questions:,}",
+                    "passages": f"{entry.num_passages:,}", "size": f"{entry.megabytes:,} MB", "licence": entry.licence,
+                    "home": home, "at_hand": "yes" if at_hand else "",
+                }
+            )  # fmt: skip
     columns = {"name": "name", "what": "what", "questions": "questions", "passages": "passages", "size": "download",
                "licence": "licence", "home": "source", "at_hand": "at hand"}  # fmt: skip
     print_wide(rows, columns, ("name", "what", "size", "at_hand"), left=("what", "licence", "home"))
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
+
+
+def _is_at_hand(name: str) -> bool:
+    try:
+        find_data(name)
+    except DataError:
+        return False
+    return True
 
 
 def get_data(config: GetConfig) -> Path:
@@ -108,80 +109,79 @@ def get_data(config: GetConfig) -> Path:
         InputError: There is no set of that name, or it has no such split.
         DataError: It cannot be fetched, read or written, or the folder holds other data.
     """
-    source = find_source(config.name)
-    if config.from_ is not None and not Path(config.from_).is_dir():
-        raise InputError(f"{config.from_} is not a folder; give the one with the source's files")
-    splits = tuple(comma_separated(config.splits)) or source.default_splits
-    if unknown := [split for split in splits if split not in source.splits]:
-        raise InputError(f"{source.name} has no split {unknown[0]!r}; its splits are {', '.join(source.splits)}")
-    if bool(config.corpus) == source.own_passages:
-        raise InputError(
-            f"{source.name} brings its own passages; leave out --corpus" if source.own_passages else
-            f"{source.name} has no passages; name a data folder whose corpus holds the evidence with --corpus, such as "
-            "one got with: corag data get ir_datasets:dpr-w100"
-        )  # fmt: skip
+    data_set = find_data_set(config.name)
+    splits = tuple(comma_separated(config.splits)) or data_set.default_splits
+    _check(data_set, splits, config)
     corpus = find_data(config.corpus) if config.corpus else None
-    out = Path(config.out) if config.out is not None else data_cache() / folder_name(source.name)
+    out = Path(config.out) if config.out is not None else data_cache() / folder_name(data_set.name)
     work = {"splits": list(splits), "limit": config.limit, "passages": config.passages, "corpus": config.corpus}
-    with _alone(out):
-        if _is_there(out, source, work, overwrite=config.overwrite):
+    with _locked(out):
+        if _holds(out, data_set, work, overwrite=config.overwrite):
             return out
-        _introduce(source, config)
-        files = Files(source, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
+        fetching = data_set.megabytes and config.from_ is None
+        size = f", {data_set.megabytes:,} MB to fetch for all splits" if fetching else ""
+        say(f"{data_set.name}: {data_set.what}\nlicence: {data_set.licence}", stderr())
+        say(f"source: {data_set.home}{size}", stderr())
+        files = Files(data_set.files, None if config.from_ is None else Path(config.from_), quiet=config.quiet)
         try:
-            files.fetch(splits)
-            _write(source, splits, files, corpus, out, work, config)
+            files.fetch(data_set.parts(splits))
+            _write(data_set, splits, files, corpus, out, work, config)
         except UnfetchedError as error:
-            raise _to_bring(source, splits, error, config) from error
+            raise DataError(f"{error}; {_how_to_bring(data_set, splits, config)}") from error
         except (KeyError, TypeError) as error:
             raise DataError(
-                f"the files of {source.name} have another form than this version of CORAG knows ({error!r}); they are "
-                f"named in {source.home}"
+                f"the files of {data_set.name} have another form than this version of CORAG knows ({error!r}); they "
+                f"are described at {data_set.home}"
             ) from error
     return out
 
 
-def _alone(out: Path) -> AbstractContextManager[Any]:
+def _check(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> None:
+    if config.from_ is not None and not Path(config.from_).is_dir():
+        raise InputError(f"{config.from_} is not a folder; give the one with the source's files")
+    if config.from_ is not None and data_set.by_ir_datasets:
+        raise InputError(
+            f"{data_set.name} is read by ir_datasets; leave out --from, and put the files where {data_set.home} says"
+        )
+    if unknown := [split for split in splits if split not in data_set.splits]:
+        raise InputError(f"{data_set.name} has no split {unknown[0]!r}; its splits are {', '.join(data_set.splits)}")
+    if config.corpus and data_set.own_passages:
+        raise InputError(f"{data_set.name} brings its own passages; leave out --corpus")
+    if not config.corpus and not data_set.own_passages:
+        raise InputError(
+            f"{data_set.name} has no passages; name a data folder whose corpus holds the evidence with --corpus, such "
+            "as one got with: corag data get ir_datasets:dpr-w100"
+        )
+
+
+def _locked(out: Path) -> AbstractContextManager[Any]:
     """Return a lock, so that of two processes with one folder the second waits and finds it whole."""
-    name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
     locks = cache_folder() / "locks"
     locks.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(str(out.absolute()).encode()).hexdigest()[:16]
     lock: AbstractContextManager[Any] = require("filelock", EXTRA).FileLock(locks / f"{name}.lock")
     return lock
 
 
-def _place(name: str) -> Path | None:
-    try:
-        return find_data(name)
-    except DataError:
-        return None
-
-
-def _is_there(out: Path, source: Source, work: dict[str, Any], *, overwrite: bool) -> bool:
-    """Return whether a folder holds this already; raise `DataError` where it holds anything else."""
+def _holds(out: Path, data_set: DataSet, work: dict[str, Any], *, overwrite: bool) -> bool:
+    """Return whether a folder holds this already; raise `DataError` if it holds anything else."""
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
-    record = read_source(out) or {}
-    if (record.get("name"), record.get("settings")) == (source.name, work):
+    record = read_source(out)
+    if record is None:
+        raise DataError(f"{out} holds something else; choose another folder with --out")
+    if (record.get("name"), record.get("settings")) == (data_set.name, work):
         return True
-    if record and overwrite:
+    if overwrite:
         return False
-    held = f"{record['name']} with {record['settings']}" if record else "something else"
     raise DataError(
-        f"{out} holds {held}; choose another folder with --out"
-        + (", or replace it with --overwrite" if record else "")
-    )  # fmt: skip
-
-
-def _introduce(source: Source, config: GetConfig) -> None:
-    size = f", {source.megabytes:,} MB to fetch for all splits" if source.megabytes and config.from_ is None else ""
-    say(f"{source.name}: {source.what}", stderr())
-    say(f"licence: {source.licence}", stderr())
-    say(f"source: {source.home}{size}", stderr())
+        f"{out} holds {record['name']} with {record['settings']}; choose another folder with --out, or replace it with "
+        "--overwrite"
+    )
 
 
 def _write(
-    source: Source,
+    data_set: DataSet,
     splits: tuple[str, ...],
     files: Files,
     corpus: Path | None,
@@ -194,16 +194,16 @@ def _write(
             gold: set[str] = set()
             for split in splits:
                 with progress(f"questions, {split}", quiet=config.quiet) as report:
-                    for question in _reported(_questions(source, files, split, config.limit), report):
+                    for question in _reported(_questions(data_set, files, split, config.limit), report):
                         writer.question(question, split)
                         if config.passages is not None:
                             gold.update(name.partition("#")[0] for name in question.gold)
-            if source.passages is not None:
+            if data_set.passages is not None:
                 with progress("passages", quiet=config.quiet) as report:
-                    for passage in _reported(_passages(source, files, gold, config.passages), report):
+                    for passage in _reported(_passages(data_set.passages(files), gold, config.passages), report):
                         writer.passage(passage)
         if not writer.num_questions:
-            raise DataError(f"{source.name} gave no question; its files hold something else")
+            raise DataError(f"{data_set.name} gave no question; its files hold something else")
         if corpus is not None:
             share_corpus(draft, corpus)
         if writer.num_repeated:
@@ -211,9 +211,9 @@ def _write(
         write_source(
             draft,
             {
-                **{name: getattr(source, name) for name in ("name", "what", "licence", "home")},
+                **{name: getattr(data_set, name) for name in ("name", "what", "licence", "home")},
                 "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-                "files": list(files.used.values()),
+                "files": files.used,
                 "settings": work,
                 "questions": writer.num_questions,
                 "passages": writer.num_passages,
@@ -222,23 +222,22 @@ def _write(
         )
 
 
-def _questions(source: Source, files: Files, split: str, limit: int | None) -> Iterator[Question]:
-    # Closed at once, so that nothing stays open behind a limit.
-    with closing(source.questions(files, split)) as questions:  # type: ignore[type-var]
-        yield from islice((one for one in questions if one.question.strip()), limit)
+def _questions(data_set: DataSet, files: Files, split: str, limit: int | None) -> Iterator[Question]:
+    # Closed at once, so that no file stays open behind a limit.
+    with closing(data_set.questions(files, split)) as questions:  # type: ignore[type-var]
+        yield from islice((question for question in questions if question.question.strip()), limit)
 
 
-def _passages(source: Source, files: Files, gold: set[str], most: int | None) -> Iterator[Document]:
-    """Yield the passages of a shared corpus: all, or so many of the first and those that are evidence."""
-    assert source.passages is not None
+def _passages(passages: Iterator[Document], gold: set[str], limit: int | None) -> Iterator[Document]:
+    """Yield the passages of a shared corpus: all, or those that are evidence and up to `limit` others."""
     missing, others = set(gold), 0
-    with closing(source.passages(files)) as passages:  # type: ignore[type-var]
+    with closing(passages):  # type: ignore[type-var]
         for passage in passages:
-            if passage.id in missing:
+            if passage.id in gold:
                 missing.discard(passage.id)
-            elif most is not None and passage.id not in gold:
+            elif limit is not None:
                 others += 1
-                if others > most:
+                if others > limit:
                     if not missing:
                         return
                     continue
@@ -254,19 +253,13 @@ def _reported(items: Iterator[Item], report: Report) -> Iterator[Item]:
     report(number, number)
 
 
-def _to_bring(source: Source, splits: tuple[str, ...], error: UnfetchedError, config: GetConfig) -> DataError:
-    """Return the error that names all files of a set."""
-    wanted = [
-        (remote.pattern, remote.address)
-        for part, remotes in source.parts.items()
-        if part not in source.splits or part in splits
-        for remote in remotes
-    ]
-    listed = "; ".join(f"{name} from {address}" for name, address in dict.fromkeys(wanted or error.files))
+def _how_to_bring(data_set: DataSet, splits: tuple[str, ...], config: GetConfig) -> str:
+    """Return the remedy for files that are missing, which names all of the set."""
+    remotes = dict.fromkeys(remote for part in data_set.parts(splits) for remote in data_set.files[part])
+    listed = "; ".join(dict.fromkeys(f"{remote.pattern} from {remote.address}" for remote in remotes))
     if config.from_ is not None:
-        remedy = "leave out --from where there is a network, or bring these files into that folder"
-    else:
-        remedy = (
-            "run the same command again where there is a network, or bring these files into a folder and add --from"
-        )
-    return DataError(f"{error.problem}; {remedy}: {listed}")
+        return f"leave out --from if there is a network, or bring these files into that folder: {listed}"
+    return (
+        "run the same command again where there is a network, or bring these files into a folder and add --from: "
+        f"{listed}"
+    )

@@ -1,4 +1,4 @@
-"""`corag references`: a reader writes the reference answers of questions that have none, from their gold passages.
+"""`corag data references`: a reader writes reference answers for questions that have none, from their gold passages.
 
 CORAG (section 5.1) makes the references of its long-form questions so. An interrupted run resumes question by question.
 """
@@ -6,6 +6,7 @@ CORAG (section 5.1) makes the references of its long-form questions so. An inter
 from __future__ import annotations
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -45,7 +46,7 @@ class ReferencesConfig(Runtime):
         splits: Splits of the questions, separated by commas; by default all.
         limit: First questions of each split.
         budget: Most tokens of gold passages in a context, as the reader counts them; what is longer is cut.
-        batch_size: Questions that are given to the reader together, where it answers many at once; the most that a
+        batch_size: Questions that are given to the reader together, if it answers many at once; the most that a
             kill can cost.
         overwrite: Replace `out` if it holds other data.
         quiet: Show no progress.
@@ -89,13 +90,10 @@ def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
     if out.absolute() == source.absolute():
         raise InputError(f"out is the data folder itself, {out}; give another one")
     folder = DataFolder.open(source)
-    asked = _asked(folder, config)
+    asked = _unanswered(folder, config)
     settings: dict[str, Any] = {
-        "reader": spelling(reader),
-        "budget": config.budget,
-        "splits": config.splits,
-        "limit": config.limit,
-    }
+        "reader": spelling(reader), "budget": config.budget, "splits": config.splits, "limit": config.limit,
+    }  # fmt: skip
     work = fingerprint([settings, [fingerprint(asdict(query)) for query in asked]])
     record = read_source(out) or {}
     if record.get("references", {}).get("work") == work:
@@ -103,63 +101,61 @@ def _write(config: ReferencesConfig, reader: Reader) -> tuple[Path, int]:
     if out.exists() and any(out.iterdir()) and not (record and config.overwrite):
         raise DataError(f"{out} holds something else; choose another folder with --out, or add --overwrite")
     journal_file = out.absolute().with_name(f".{out.absolute().name}.references.jsonl")
+    keys = {query.id: fingerprint([query.id, query.question, query.gold, str(source.resolve())]) for query in asked}
     with ExitStack() as stack:
         # Other questions may be asked with the answers that are there.
         journal = stack.enter_context(Journal(journal_file, fingerprint([settings["reader"], config.budget])))
-        report = stack.enter_context(progress("references", quiet=config.quiet))
         models = stack.enter_context(recording())
-        _answer(journal, asked, folder, reader, config, report)
-        said = {query.id: journal.units[_key(query, folder)]["answer"] for query in asked}
-        answers = {name: answer for name, answer in said.items() if answer}
+        _answer(journal, {keys[query.id]: query for query in asked}, folder, reader, config)
+        answers = {name: answer for name, key in keys.items() if (answer := journal.units[key]["answer"])}
         with new_folder(out, replace=config.overwrite) as draft:
             share_corpus(draft, source)
             write_queries(draft, _lines(folder.queries, answers, settings["reader"]))
-            write_source(draft, _record(source, folder, {**settings, "models": models(), "work": work}, len(answers)))
+            made = {**settings, "models": models(), "work": work, "answers": len(answers)}
+            write_source(draft, _record(source, folder, made))
         journal.remove()
     return out, len(answers)
 
 
-def _asked(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
+def _unanswered(folder: DataFolder, config: ReferencesConfig) -> list[Query]:
     """Return the questions that need an answer and have evidence in the corpus."""
     splits = comma_separated(config.splits) or list(dict.fromkeys(query.split for query in folder.queries))
-    found = [
+    queries = [
         query
         for split in splits
-        for query in islice((one for one in folder.split(split) if not one.answers), config.limit)
+        for query in islice((query for query in folder.split(split) if not query.answers), config.limit)
         if any(passage_at(name, folder.documents) is not None for name in query.gold)
     ]
-    if not found:
+    if not queries:
         raise DataError(
             f"{folder.path}: no question of {', '.join(splits)} is without an answer and has its evidence in the corpus"
         )
-    return found
+    return queries
 
 
 def _answer(
-    journal: Journal, asked: Sequence[Query], folder: DataFolder, reader: Reader, config: ReferencesConfig, report: Any
+    journal: Journal, asked: Mapping[str, Query], folder: DataFolder, reader: Reader, config: ReferencesConfig
 ) -> None:
+    """Add the answers that a journal lacks, by the questions' keys."""
     tokens = reader.tokens if isinstance(reader, PromptedReader) else make_tokens()
-    # It asks readers for many answers at once where they can.
+    # Asks readers for many answers at once if they can.
     many = CachedReader(reader, cache_mb=0)
-    missing = [query for query in asked if _key(query, folder) not in journal.units]
-    report(len(asked) - len(missing), len(asked))
-    for start in range(0, len(missing), config.batch_size):
-        batch = missing[start : start + config.batch_size]
-        contexts = [_context(query, folder, tokens, config.budget) for query in batch]
-        answers = many.answer_many([query.question for query in batch], contexts)
-        for query, answer in zip(batch, answers, strict=True):
-            journal.add(_key(query, folder), {"answer": answer.text.strip()})
-        report(len(asked) - len(missing) + start + len(batch), len(asked))
-
-
-def _key(query: Query, folder: DataFolder) -> str:
-    return fingerprint([query.id, query.question, query.gold, str(folder.path.resolve())])
+    missing = [key for key in asked if key not in journal.units]
+    with progress("references", quiet=config.quiet) as report:
+        for start in range(0, len(missing), config.batch_size):
+            report(len(asked) - len(missing) + start, len(asked))
+            batch = missing[start : start + config.batch_size]
+            contexts = [_context(asked[key], folder, tokens, config.budget) for key in batch]
+            answers = many.answer_many([asked[key].question for key in batch], contexts)
+            for key, answer in zip(batch, answers, strict=True):
+                journal.add(key, {"answer": answer.text.strip()})
+        report(len(asked), len(asked))
 
 
 def _context(query: Query, folder: DataFolder, tokens: TokenCounter, budget: int) -> str:
     """Return the gold passages in their order, cut to the budget."""
-    passages = (passage_at(name, folder.documents) for name in query.gold)
-    return cut_to_tokens(SEPARATOR.join(one.text for one in passages if one is not None), tokens, budget)
+    passages = [passage for name in query.gold if (passage := passage_at(name, folder.documents)) is not None]
+    return cut_to_tokens(SEPARATOR.join(passage.text for passage in passages), tokens, budget)
 
 
 def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) -> Iterator[dict[str, Any]]:
@@ -173,20 +169,18 @@ def _lines(queries: Sequence[Query], answers: Mapping[str, str], reader: str) ->
         yield row
 
 
-def _record(source: Path, folder: DataFolder, settings: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _record(source: Path, folder: DataFolder, references: Mapping[str, Any]) -> dict[str, Any]:
     known = read_source(source) or {}
-    questions: dict[str, int] = {}
-    for query in folder.queries:
-        questions[query.split] = questions.get(query.split, 0) + 1
     return {
         "name": known.get("name", source.name),
-        "what": f"{known.get('what', source.name)}; {number} reference answers by {settings['reader']}",
+        "what": f"{known.get('what', source.name)}; {references['answers']} reference answers by "
+        f"{references['reader']}",
         "licence": known.get("licence", "that of the data"),
         "home": known.get("home", str(source)),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "files": known.get("files", []),
         "settings": known.get("settings", {}),
-        "questions": questions,
+        "questions": dict(Counter(query.split for query in folder.queries)),
         "passages": len(folder.documents),
-        "references": {**settings, "answers": number},
+        "references": dict(references),
     }

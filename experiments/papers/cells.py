@@ -25,7 +25,7 @@ DATA_SETTINGS = {
     "noise": "share of noise among the candidates",
     "redundancy": "share of rewritings among the candidates",
     "size": "candidates of each question, with noise or redundancy",
-    "stress": "further settings of `experiments.data.stress_sets`",
+    "stress": "further settings of `experiments.data.stress_sets.StressConfig`",
 }
 """Settings of how the data of a cell is made ready."""
 OWN = (

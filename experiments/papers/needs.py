@@ -20,8 +20,8 @@ from corag.naming import parse, split_parts
 from corag.readers.chat import ChatReader
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SUMMARIZERS
 from corag.text.find import find_data
+from experiments.data.catalogue import find_data_set
 from experiments.data.folder import read_source
-from experiments.data.sources.catalogue import find_source
 from experiments.papers.cells import Cell, cells_of
 from experiments.papers.standins import DEMO, LANGUAGE_MODELS, ROLES
 from experiments.papers.study import Needs, Study, find_study, study_files
@@ -179,9 +179,9 @@ def _named(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _data(name: str, splits: set[str]) -> Need:
     try:
-        source = find_source(name)
-        size, licence = source.megabytes / 1000 or None, source.licence
-        extra = f" --splits {','.join(sorted(splits))}" if splits - set(source.default_splits) else ""
+        known = find_data_set(name)
+        size, licence = known.megabytes / 1000 or None, known.licence
+        extra = f" --splits {','.join(sorted(splits))}" if splits - set(known.default_splits) else ""
     except InputError:
         size, licence, extra = None, "", ""
     command, why = f"corag data get {name}{extra}", ""

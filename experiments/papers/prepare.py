@@ -102,7 +102,7 @@ class Workshop:
         }
         out = self._place("data", data, kind, asked)
         chosen = out / f"{kind}-{how[kind]:g}"
-        if not (chosen / "queries.jsonl").exists():
+        if not (chosen / "queries.jsonl.gz").exists():
             store = {"store": str(self._folder / "rewritings.sqlite")}
             stress_sets(StressConfig(str(data), str(out), **{**store, **asked}, quiet=self._quiet))
         return chosen

@@ -1,9 +1,8 @@
-"""Every full configuration from one end to the other: small models under the real names, small files in the real
-formats, and a chat server on loopback in place of the language models."""
+"""Every full configuration from one end to the other: small models and small data under the real names,
+and a chat server on loopback in place of the language models."""
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -13,9 +12,6 @@ pytest.importorskip("sentence_transformers")
 from corag.cli.main import main
 from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.text.data import DataFolder
-from experiments.data.get import GetConfig, get_data
-from experiments.data.sources.catalogue import SOURCES
-from experiments.data.sources.source import Url
 from experiments.labels import label as labelling
 from experiments.papers import run as driver
 from experiments.papers.cells import cells_of
@@ -24,15 +20,12 @@ from experiments.papers.study import SHELVES, find_study, study_files
 from tests.chat_server import ChatServer, Reply
 from tests.corag.models.test_embedders import save_sentence_transformer
 from tests.corag.models.worlds import put_on_hub, small_hub
-from tests.experiments.data.source_files import WRITERS
 from tests.experiments.papers.worlds import MEASURED, write_set
 from tests.experiments.test_paper_models import teach
 
 pytestmark = pytest.mark.slow
 
 PAPERS = [name for name in MEASURED if study_files()[name].parent == SHELVES[0]]
-SMALL = ("edc2-rag", "helmet-rag", "amazon-phones")
-"""Sets of which the small files hold too few passages, or not all splits."""
 REPLY = 'Varn {"grade": 0.5, "score": 0.5, "verdict": "yes", "reason": "it stands there"}'
 
 
@@ -56,22 +49,15 @@ def taught(table):
     return out
 
 
-def write_real(root, folder):
-    """Write the data sets that full configurations name, out of files in the form of their sources."""
+def write_real(root):
+    """Write small data folders of the sets that full configurations name."""
     wanted = {}
     for name in MEASURED:
         study = find_study(name)
         for data, split in sets_of(study, cells_of(study)):
             wanted.setdefault(data, set()).add(split)
     for name, splits in wanted.items():
-        if name not in WRITERS or name in SMALL:
-            write_set(root / name, splits)
-            continue
-        WRITERS[name](folder / name)
-        listed = ",".join(sorted(splits))
-        corpus = "" if SOURCES[name].own_passages else str(write_set(root / "articles", splits))
-        settings = {"splits": listed, "corpus": corpus, "from_": str(folder / name), "quiet": True}
-        get_data(GetConfig(name, str(root / name), **settings))
+        write_set(root / name, splits)
 
 
 @pytest.fixture(scope="module")
@@ -85,12 +71,6 @@ def world(tmp_path_factory):
         ChatServer(Reply(REPLY), models=served, about={}) as server,
         pytest.MonkeyPatch.context() as patch,
     ):
-        for name, source in SOURCES.items():
-            parts = {
-                part: tuple(replace(one, md5="") if isinstance(one, Url) else one for one in remotes)
-                for part, remotes in source.parts.items()
-            }
-            patch.setitem(SOURCES, name, replace(source, parts=parts))
         tiny = save_sentence_transformer(folder / "tiny")
         for name in {need.name for need in needed if need.kind == "model"} - {*KNOWN_RERANKERS, BGE_M3.name}:
             put_on_hub(folder / "hub", name, tiny)
@@ -103,7 +83,7 @@ def world(tmp_path_factory):
         patch.setattr("corag.models.runtime.openvino_has", lambda _: False)
         patch.setattr(driver, "cells_of", covering)
         patch.setattr(labelling, "label", lambda config, label=labelling.label: taught(label(config)))
-        write_real(folder / "sets", folder / "files")
+        write_real(folder / "sets")
         folder.joinpath("studies").mkdir()
         for name, file in study_files().items():
             text = re.sub(r"base_url=[^,)\"]+", f"base_url={server.base_url}", file.read_text())

@@ -6,7 +6,7 @@ import pytest
 
 from corag.naming import parse
 from corag.registry import READERS, SELECTORS
-from experiments.data.sources.catalogue import find_source
+from experiments.data.catalogue import find_data_set
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.metrics import change_in_tokens
 from experiments.papers.cells import cells_of
@@ -31,7 +31,7 @@ def test_each_study_of_the_other_papers_is_there():
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_study_names_splits_and_parts_that_there_are(name):
     for cell in cells_of(find_study(name)):
-        assert cell.settings["split"] in find_source(cell.settings["data"]).splits
+        assert cell.settings["split"] in find_data_set(cell.settings["data"]).splits
         config = EvaluateConfig(**cell.settings, methods=tuple(cell.methods.values()))
         for text in (config.reader, *cell.methods.values()):
             for role, registry in (("reader", READERS), ("part", SELECTORS)):

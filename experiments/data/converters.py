@@ -1,0 +1,514 @@
+"""How the rows of public data sets become questions; `catalogue` says which set takes which converter.
+
+A converter takes the files of a set and a split, and yields the questions of the split with their passages. A corpus
+that all questions share has a converter of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from corag.text.documents import Document
+from experiments.data.fetch import Files, Row
+from experiments.data.folder import Question
+
+Converter = Callable[[Files, str], Iterator[Question]]
+
+AMAZON_PHONES = {f"reviews-{number}": number for number in (4, 17, 30, 37, 42, 73, 75)}
+"""Splits: products with exactly so many reviews; the numbers are those of table 1 of CRAG."""
+HOLOBENCH_DATABASES = ("wine_1", "college_2", "flight_4", "store_1", "soccer_1")
+HOLOBENCH_AMOUNTS = {"info-5k": 5_000, "info-10k": 10_000, "info-25k": 25_000, "info-50k": 50_000}
+"""Splits: tokens of the rows that matter, of `HOLOBENCH_TOKENS` in all; as in Adaptive-k."""
+HOLOBENCH_TOKENS = 100_000
+_CHARACTERS_PER_TOKEN = 3.66
+_BY_A_PERSON = 1000
+"""Score in DPR's files of the passages that a person marked, among those that hold an answer."""
+
+
+def passage_id(prefix: str, *texts: str) -> str:
+    """Return an id that depends on the texts alone, so that equal passages of several questions are one."""
+    return f"{prefix}-{hashlib.sha256(chr(0).join(texts).encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+
+
+def distinct(*answers: str | None) -> tuple[str, ...]:
+    """Return answers in their order, each once, without empty ones."""
+    return tuple(dict.fromkeys(answer.strip() for answer in answers if answer and answer.strip()))
+
+
+def _passage(prefix: str, title: str, text: str) -> Document:
+    return Document(passage_id(prefix, title, text), text, title)
+
+
+def _unique(passages: Iterable[Document]) -> tuple[Document, ...]:
+    return tuple({passage.id: passage for passage in passages}.values())
+
+
+def _about(passage: Document, name: object, question: str, *answers: str, **extra: Any) -> Question:
+    """Return a question whose evidence is one passage."""
+    return Question(str(name), question, distinct(*answers), (passage.id,), (passage,), extra=extra)
+
+
+# --- Evidence in several paragraphs, each question with its own ---
+
+
+def paragraphs(prefix: str) -> Converter:
+    """Return the converter of HotpotQA (distractor setting) and 2WikiMultihopQA, which has the same fields."""
+
+    def convert(files: Files, split: str) -> Iterator[Question]:
+        return (_from_paragraphs(prefix, row) for row in files.rows(split))
+
+    return convert
+
+
+def _from_paragraphs(prefix: str, row: Row) -> Question:
+    passages: list[Document] = []
+    sentences_of: dict[str, tuple[Document, list[tuple[int, int]]]] = {}
+    for title, sentences in _pairs(row["context"], "title", "sentences"):
+        text, spans = join_sentences(sentences)
+        passages.append(_passage(prefix, title, text))
+        # Of two paragraphs with one title the first is meant, as in the official evaluation.
+        sentences_of.setdefault(title, (passages[-1], spans))
+    facts: dict[str, list[int]] = {}
+    spans_of_facts = []
+    for title, sentence in _pairs(row["supporting_facts"], "title", "sent_id"):
+        if title not in sentences_of:
+            continue
+        passage, spans = sentences_of[title]
+        facts.setdefault(passage.id, []).append(sentence)
+        # A few annotations name a sentence that the paragraph does not have.
+        if 0 <= sentence < len(spans):
+            spans_of_facts.append(f"{passage.id}#{spans[sentence][0]}-{spans[sentence][1]}")
+    known = {name: row[name] for name in ("type", "level") if row.get(name) is not None}
+    return Question(
+        row.get("_id") or row["id"],
+        row["question"],
+        distinct(row["answer"]),
+        tuple(facts),
+        _unique(passages),
+        pool=True,
+        extra={**known, "supporting_facts": [list(fact) for fact in facts.items()], "supporting_spans": spans_of_facts},
+    )
+
+
+def _pairs(value: Any, first: str, second: str) -> Iterator[tuple[Any, Any]]:
+    """Yield pairs from a list of pairs, from two parallel lists by name, or from either as JSON text."""
+    value = json.loads(value) if isinstance(value, str) else value
+    if isinstance(value, Mapping):
+        return zip(value[first], value[second], strict=True)
+    return ((pair[0], pair[1]) for pair in value)
+
+
+def join_sentences(sentences: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Return a text and the span of each sentence in it; some sets begin sentences with the space between them."""
+    gap = "" if any(sentence[:1].isspace() for sentence in sentences[1:]) else " "
+    text, spans = "", []
+    for sentence in sentences:
+        text += gap if text else ""
+        words = sentence if text else sentence.lstrip()
+        spans.append((len(text) + len(words) - len(words.lstrip()), len(text) + len(words.rstrip())))
+        text += words
+    return text.rstrip(), spans
+
+
+def musique(files: Files, split: str) -> Iterator[Question]:
+    """Convert MuSiQue-Ans."""
+    for row in files.rows(split):
+        passages = [_passage("musique", part["title"], part["paragraph_text"]) for part in row["paragraphs"]]
+        supporting = [part["is_supporting"] for part in row["paragraphs"]]
+        gold = [passage.id for passage, supports in zip(passages, supporting, strict=True) if supports]
+        steps = [[step["question"], step["answer"]] for step in row["question_decomposition"]]
+        yield Question(
+            row["id"],
+            row["question"],
+            distinct(row["answer"], *row["answer_aliases"]),
+            tuple(dict.fromkeys(gold)),
+            _unique(passages),
+            pool=True,
+            extra={"hops": row["id"].partition("hop")[0], "decomposition": steps},
+        )
+
+
+# --- One passage, or one report ---
+
+
+def squad(files: Files, split: str) -> Iterator[Question]:
+    """Convert SQuAD 1.1, rows as on the hub; `answer_starts` are offsets in the passage."""
+    for row in files.rows(split):
+        passage = _passage("squad", row["title"].replace("_", " "), row["context"])
+        starts = dict(zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True))
+        extra = {"article": row["title"], "answer_starts": list(starts.values())}
+        yield _about(passage, row["id"], row["question"], *row["answers"]["text"], **extra)
+
+
+def policyqa(files: Files, split: str) -> Iterator[Question]:
+    """Convert PolicyQA, a file in the form of SQuAD: questions about segments of websites' privacy policies.
+
+    The title of a segment is its site; field `site` of a question says whose policy is meant.
+    """
+    policies = (policy for entry in files.rows(split) if entry["key"] == "data" for policy in entry["value"])
+    for policy in policies:
+        site = policy["title"]
+        for segment in policy["paragraphs"]:
+            passage = _passage("policyqa", site, segment["context"])
+            for asked in segment["qas"]:
+                starts = {answer["text"]: answer["answer_start"] for answer in asked["answers"]}
+                # Offsets go with answers as they are written there.
+                exact = distinct(*starts) == tuple(starts)
+                extra = {"site": site} | ({"answer_starts": list(starts.values())} if exact else {})
+                yield _about(passage, asked["id"], asked["question"], *starts, **extra)
+
+
+def tatqa(files: Files, split: str) -> Iterator[Question]:
+    """Convert TAT-QA: questions about a table of a financial report and the paragraphs around it, answered by spans.
+
+    What has to be counted or computed is left out. A passage is a paragraph, or the table with a line for each row.
+    """
+    for report in files.rows(split):
+        name = report["table"]["uid"]
+        title = f"report {name.partition('-')[0]}"
+        table = Document(f"tatqa-{name}", "\n".join(" | ".join(cells) for cells in report["table"]["table"]), title)
+        texts = {str(part["order"]): part["text"] for part in report["paragraphs"]}
+        passages = {order: Document(f"tatqa-{name}-{order}", text, title) for order, text in texts.items()}
+        for asked in report["questions"]:
+            if asked["answer_type"] not in ("span", "multi-span"):
+                continue
+            spans = asked["answer"] if isinstance(asked["answer"], list) else [asked["answer"]]
+            gold = [passages[order].id for order in map(str, asked["rel_paragraphs"]) if order in passages]
+            gold += [table.id] if "table" in asked["answer_from"] else []
+            yield Question(
+                asked["uid"],
+                asked["question"],
+                distinct(", ".join(map(str, spans))),
+                tuple(gold),
+                (table, *passages.values()),
+                pool=True,
+                extra={"from": asked["answer_from"]},
+            )
+
+
+def qed(files: Files, split: str) -> Iterator[Question]:
+    """Convert QED: questions of Natural Questions with their paragraph; those without a right answer are left out."""
+    for row in files.rows(split):
+        annotation = row["annotation"]
+        if annotation["explanation_type"] == "none":
+            continue
+        passage = _passage("nq_qed", row["title_text"], row["paragraph_text"])
+        extra = {"explanation": annotation["explanation_type"]}
+        if sentence := annotation.get("selected_sentence"):
+            extra["supporting_spans"] = [f"{passage.id}#{sentence['start']}-{sentence['end']}"]
+        # Each annotator gives a list of spans, which are one answer.
+        answers = (" ".join(span["string"] for span in spans) for spans in row["original_nq_answers"])
+        yield _about(passage, row["example_id"], row["question_text"], *answers, **extra)
+
+
+def clapnq(files: Files, split: str) -> Iterator[Question]:
+    """Convert CLAP NQ: long answers from several sentences of a passage, and questions without an answer.
+
+    The annotations have the answers and the selected sentences, the questions of the retrieval task the passages' ids.
+    """
+    gold = {row["id"]: row["doc-id-list"].split(",") for row in files.rows(f"{split}-retrieval")}
+    for row in files.rows(split):
+        name, outputs = str(row["id"]), row["output"]
+        answers = distinct(*(output["answer"] for output in outputs))
+        sentences = [sentence for output in outputs for sentence in output.get("selected_sentences") or ()]
+        passages = tuple(passage.strip() for passage in gold.get(name, ()) if passage.strip())
+        # The source marks the end of a selected sentence with an ampersand.
+        selected = list(distinct(*(sentence.removesuffix("&") for sentence in sentences)))
+        extra = {"long_form": True, "answerable": bool(answers), "supporting_sentences": selected}
+        yield Question(name, row["input"], answers, passages if answers else (), extra=extra)
+
+
+def clapnq_passages(files: Files) -> Iterator[Document]:
+    """Convert the passages of CLAP NQ."""
+    return (Document(row["id"], row["text"], row["title"] or "") for row in files.rows("corpus"))
+
+
+def pubmedqa(files: Files, split: str) -> Iterator[Question]:
+    """Convert PubMedQA, expert-labelled: an abstract without its conclusion answers yes, no or maybe."""
+    for row in files.rows(split):
+        parts = zip(row["context"]["labels"], row["context"]["contexts"], strict=True)
+        passage = Document(f"pmid-{row['pubid']}", "\n".join(f"{label}: {text}" for label, text in parts))
+        extra = {"long_answer": row["long_answer"]}
+        yield _about(passage, row["pubid"], row["question"], row["final_decision"], **extra)
+
+
+# --- A collection of passages ---
+
+
+def dpr(files: Files, split: str) -> Iterator[Question]:
+    """Convert training files of DPR: Wikipedia passages of 100 words that hold an answer, and similar ones that do not.
+
+    Evidence is the passage that an annotator marked, else the first one; all that hold an answer are in `positives`.
+    The random negatives are left out.
+    """
+
+    def passage(context: Row) -> Document:
+        name = context["passage_id"] if "passage_id" in context else context["psg_id"]
+        return Document(str(name), context["text"], context["title"])
+
+    for number, row in enumerate(files.rows(split)):
+        positive = list(map(passage, row["positive_ctxs"]))
+        marked = [passage(context).id for context in row["positive_ctxs"] if context.get("score") == _BY_A_PERSON]
+        positives = list(dict.fromkeys(part.id for part in positive))
+        yield Question(
+            f"{split}-{number}",
+            row["question"],
+            distinct(*row["answers"]),
+            tuple(dict.fromkeys(marked or positives[:1])),
+            _unique([*positive, *map(passage, row["hard_negative_ctxs"])]),
+            pool=True,
+            extra={"positives": positives},
+        )
+
+
+def edc2(files: Files, split: str) -> Iterator[Question]:
+    """Convert the questions of EDC2-RAG (appendix A.2): passages by DPR, which its reader finds of help or not.
+
+    Candidates are in the order of the retriever's scores. Evidence is the best passage that helps; all that help are
+    in `positives`, and the others in `noise`, from which stress sets are made.
+    """
+    for number, row in enumerate(files.rows(split)):
+        passages: dict[str, Document] = {}
+        scores: dict[str, float] = {}
+        kinds: dict[str, list[str]] = {"positives": [], "noise": []}
+        for kind, contexts in (("positives", row["positive_passages"]), ("noise", row["negative_passages"])):
+            for context in sorted(contexts, key=lambda context: -float(context["score"])):
+                title = context.get("title") or ""
+                name = passage_id("edc2", title, context["text"])
+                if name not in passages:
+                    passages[name] = Document(name, context["text"].strip(), title)
+                    scores[name] = float(context["score"])
+                    kinds[kind].append(name)
+        yield Question(
+            f"{split}-{number}",
+            row["question"],
+            distinct(*row["answers"]),
+            tuple(kinds["positives"][:1]),
+            tuple(passages[name] for name in sorted(passages, key=lambda name: -scores[name])),
+            pool=True,
+            extra=kinds,
+        )
+
+
+def msmarco_qa(files: Files, split: str) -> Iterator[Question]:
+    """Convert MS MARCO question answering 2.1: ten passages a question, answers written by people."""
+    for row in files.rows(split):
+        passages = [Document(passage_id("msmarco", text), text) for text in row["passages"]["passage_text"]]
+        marks = zip(passages, row["passages"]["is_selected"], strict=True)
+        answers = [answer for answer in row["answers"] if answer != "No Answer Present."]
+        yield Question(
+            str(row["query_id"]),
+            row["query"],
+            distinct(*(row["wellFormedAnswers"] or ()), *answers),
+            tuple(dict.fromkeys(passage.id for passage, selected in marks if selected)),
+            _unique(passages),
+            pool=True,
+            extra={"type": row["query_type"], "answerable": bool(answers)},
+        )
+
+
+def wikipassageqa(files: Files, split: str) -> Iterator[Question]:
+    """Convert WikiPassageQA: passages of a Wikipedia page that answer, without a written answer."""
+    for row in files.rows(split):
+        relevant = (number.strip() for number in row["RelevantPassages"].split(","))
+        gold = tuple(f"{row['DocumentID']}-{number}" for number in relevant if number)
+        extra = {"article": row.get("DocumentName", "")}
+        yield Question(f"{split}-{row['QID']}", row["Question"], (), gold, extra=extra)
+
+
+def wikipassageqa_passages(files: Files) -> Iterator[Document]:
+    """Convert the pages of WikiPassageQA, whose names are in the questions."""
+    splits = ("train", "dev", "test")
+    names = {row["DocumentID"]: row.get("DocumentName", "") for split in splits for row in files.rows(split)}
+    for row in files.rows("corpus"):
+        title = names.get(row["key"], "").removesuffix(".html").replace("_", " ")
+        for number, text in row["value"].items():
+            yield Document(f"{row['key']}-{number}", text, title)
+
+
+def multihop_rag(files: Files, split: str) -> Iterator[Question]:
+    """Convert MultiHop-RAG: facts of several news articles, which are named as spans; null queries have no evidence."""
+    articles = {article.url: article for article in map(_Article, files.rows("corpus"))}
+    for number, row in enumerate(files.rows(split)):
+        gold = []
+        for fact in row["evidence_list"]:
+            article = articles.get(fact["url"]) or _Article({"url": fact["url"], "body": "", "title": ""})
+            start = article.body.find(fact["fact"])
+            # An article that tells the fact in other words counts as a whole.
+            gold.append(article.id if start < 0 else f"{article.id}#{start}-{start + len(fact['fact'])}")
+        extra = {"type": row["question_type"]}
+        yield Question(f"mhr-{number}", row["query"], distinct(row["answer"]), tuple(dict.fromkeys(gold)), extra=extra)
+
+
+def multihop_rag_articles(files: Files) -> Iterator[Document]:
+    """Convert the news articles of MultiHop-RAG."""
+    return (Document(article.id, article.body, article.title) for article in map(_Article, files.rows("corpus")))
+
+
+class _Article:
+    """A news article of MultiHop-RAG."""
+
+    def __init__(self, row: Row) -> None:
+        self.url, self.body, self.title = row["url"], row["body"], row["title"]
+        self.id = passage_id("multihoprag", self.url)
+
+
+def multihop_rag_facts(files: Files, split: str) -> Iterator[Question]:
+    """Convert MultiHop-RAG with the facts themselves as passages."""
+    for number, row in enumerate(files.rows(split)):
+        facts = _unique(_passage("fact", fact["title"], fact["fact"]) for fact in row["evidence_list"])
+        gold, extra = tuple(fact.id for fact in facts), {"type": row["question_type"]}
+        yield Question(f"mhr-{number}", row["query"], distinct(row["answer"]), gold, facts, extra=extra)
+
+
+def amazon_phones(files: Files, split: str) -> Iterator[Question]:
+    """Convert the reviews of unlocked phones: a question about each product with so many reviews, which are its pool.
+
+    All of a product's reviews are evidence, repeated ones too: CRAG gives all of them to its baseline. Its questions
+    and products are not published.
+    """
+    by_product: dict[str, list[str]] = {}
+    for row in files.rows(split):
+        product, review = (row["Product Name"] or "").strip(), (row["Reviews"] or "").strip()
+        if product and review:
+            by_product.setdefault(product, []).append(review)
+    for product, reviews in by_product.items():
+        if len(reviews) == AMAZON_PHONES[split]:
+            name = passage_id("phone", product)
+            passages = tuple(Document(f"{name}-{number}", review) for number, review in enumerate(reviews))
+            asked = f"What do customers like about {product}, and what do they complain about?"
+            gold = tuple(passage.id for passage in passages)
+            yield Question(name, asked, (), gold, passages, pool=True, extra={"product": product})
+
+
+# --- Statements to be verified: the question is a statement, the answer `true` or `false` ---
+
+
+def halueval(files: Files, split: str) -> Iterator[Question]:
+    """Convert HaluEval, question answering; the field `hallucinated_answer` is the wrong one."""
+    for number, row in enumerate(files.rows(split)):
+        passage = Document(passage_id("halueval", row["knowledge"]), row["knowledge"])
+        extra = {"hallucinated_answer": row["hallucinated_answer"]}
+        yield _about(passage, f"halueval-{number}", row["question"], row["right_answer"], **extra)
+
+
+def felm(files: Files, split: str) -> Iterator[Question]:
+    """Convert FELM: each segment of a response, with the prompt and the annotators' links. It has no passages."""
+    for row in files.rows(split):
+        extra = {"prompt": row["prompt"], "response": row["response"], "links": list(row["ref"] or ())}
+        for number, (segment, label) in enumerate(zip(row["segmented_response"], row["labels"], strict=True)):
+            # The source writes some line breaks as a backslash and an n.
+            if statement := segment.replace("\\n", "\n").strip():
+                name = f"felm-{split}-{row['index']}-{number}"
+                yield Question(name, statement, ("true" if label else "false",), extra=extra)
+
+
+def wikibio(files: Files, split: str) -> Iterator[Question]:
+    """Convert WikiBio GPT-3 hallucination: each sentence of a biography by GPT-3, beside the one of Wikipedia.
+
+    A sentence that is inaccurate in a major or minor way is false, as in SelfCheckGPT; `annotation` says which.
+    """
+    for row in files.rows(split):
+        passage = Document(f"wikibio-{row['wiki_bio_test_idx']}", row["wiki_bio_text"])
+        for number, (sentence, label) in enumerate(zip(row["gpt3_sentences"], row["annotation"], strict=True)):
+            answer = "true" if label == "accurate" else "false"
+            extra = {"annotation": label, "response": row["gpt3_text"]}
+            yield _about(passage, f"{passage.id}-{number}", sentence, answer, **extra)
+
+
+# --- Long contexts (Adaptive-k, section 4.1) ---
+
+
+def helmet(files: Files, split: str) -> Iterator[Question]:
+    """Convert a task of HELMET's RAG part: up to 1,000 passages of Wikipedia a question.
+
+    The source repeats a question with its evidence at other depths; passages have no depth here, so it comes once.
+    """
+
+    def passage(context: Row) -> Document:
+        return _passage("helmet", context["title"], context["text"])
+
+    seen: set[str] = set()
+    for row in files.rows(split):
+        if row["question"] in seen:
+            continue
+        seen.add(row["question"])
+        passages = _unique(map(passage, row["ctxs"]))
+        gold = [part.id for part in _unique(map(passage, row["positive_ctxs"])) if part in passages]
+        answers = distinct(*row["answers"])
+        yield Question(f"{split}-{len(seen) - 1}", row["question"], answers, tuple(gold), passages, pool=True)
+
+
+def holobench(files: Files, split: str) -> Iterator[Question]:
+    """Convert HoloBench: a question over rows of a database, each put as a sentence.
+
+    As in the source, rows are taken in turn from all tables, those that the query names up to the amount of the split,
+    the others up to the rest, and the answer is that of the SQL query over the rows taken. Sizes are estimated from
+    characters. Evidence is every row of a table that the query names.
+    """
+    for database in HOLOBENCH_DATABASES:
+        tables: dict[str, list[Row]] = {}
+        for row in files.rows(database):
+            tables.setdefault(row["file"], []).append(row)
+        for number, row in enumerate(files.rows(f"queries-{database}")):
+            main = _tables_in(row["query"], tables)
+            taken = _take(tables, main, HOLOBENCH_AMOUNTS[split])
+            passages = [
+                Document(f"{database}-{table}-{index}", tables[table][index]["verbalized_text"], table)
+                for table, index in taken
+            ]
+            rows = {
+                table: [json.loads(tables[table][index]["table_row"]) for name, index in taken if name == table]
+                for table in main
+            }
+            yield Question(
+                f"{database}-{number}-{split}",
+                row["question"],
+                distinct(run_query(row["query"], rows)),
+                tuple(passage.id for passage in passages if passage.title in main),
+                tuple(passages),
+                pool=True,
+                extra={"sql": row["query"], "database": database, "difficulty": row.get("difficulty")},
+            )
+
+
+def _tables_in(query: str, tables: Mapping[str, Any]) -> list[str]:
+    named = {name.lower() for name in re.findall(r"\b(?:from|join)\s+[\"`\[]?(\w+)", query, re.IGNORECASE)}
+    return [table for table in tables if table.lower() in named]
+
+
+def _take(tables: Mapping[str, Sequence[Row]], main: Sequence[str], amount: int) -> list[tuple[str, int]]:
+    """Return table and index of the rows that make the context, in the order in which they are taken."""
+    left = {True: float(amount), False: float(HOLOBENCH_TOKENS - amount)}
+    taken = []
+    for index in range(max(map(len, tables.values()), default=0)):
+        for table, rows in tables.items():
+            if index < len(rows) and left[table in main] > 0:
+                left[table in main] -= len(rows[index]["verbalized_text"]) // _CHARACTERS_PER_TOKEN + 1
+                if left[table in main] > 0:
+                    taken.append((table, index))
+    return taken
+
+
+def run_query(query: str, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return the result of a query: a line a row, cells divided by commas; empty if SQLite cannot run it."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for table, rows in tables.items():
+            columns = list(dict.fromkeys(name for row in rows for name in row))
+            listed = ", ".join('"{}"'.format(name.replace('"', '""')) for name in columns) or '"empty"'
+            connection.execute(f'CREATE TABLE "{table}" ({listed})')
+            marks = ", ".join("?" * len(columns))
+            connection.executemany(
+                f'INSERT INTO "{table}" VALUES ({marks})', ([row.get(name) for name in columns] for row in rows)
+            )
+        try:
+            result = connection.execute(query).fetchall()
+        except sqlite3.Error:
+            return ""
+    return "\n".join(", ".join("" if cell is None else str(cell) for cell in row) for row in result)

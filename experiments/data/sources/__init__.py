@@ -1,1 +1,0 @@
-"""Public data sets by name: where their files lie, and one converter for each."""

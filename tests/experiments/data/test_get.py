@@ -1,0 +1,363 @@
+"""`corag data`: files from the web, the hub and by hand, as data folders that are whole or not there."""
+
+import errno
+import gzip
+import hashlib
+import io
+import json
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from corag.cli.main import main
+from corag.errors import DataError, InputError
+from corag.text.data import DataFolder
+from corag.text.find import find_data
+from experiments.data.catalogue import DATA_SETS
+from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
+from experiments.data.folder import read_source
+from experiments.data.get import GetConfig, ListConfig, get_data, list_data
+from tests.experiments.data.source_rows import MUSIQUE, PUBMEDQA, ROWS, SQUAD
+
+CONTENT = b'{"id": 1}\n'
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("IR_DATASETS_HOME", str(tmp_path / "ir"))
+    monkeypatch.delenv("CORAG_DATA", raising=False)
+
+
+@pytest.fixture
+def web(tmp_path):
+    """The address of a server, and the folder whose files it has."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=folder)) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", folder
+        server.shutdown()
+
+
+def parquet(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def squad(folder):
+    """The files of SQuAD, that of training in two shards."""
+    for number in range(2):
+        parquet(folder / f"plain_text/train-0000{number}-of-00002.parquet", [SQUAD | {"id": f"s{number}"}])
+    parquet(folder / "plain_text/validation-00000-of-00001.parquet", [SQUAD | {"id": "s2"}])
+    return folder
+
+
+def pubmedqa(folder):
+    parquet(folder / "train-00000-of-00001.parquet", [PUBMEDQA, PUBMEDQA | {"pubid": 215}])
+    return folder
+
+
+def rows(remote, folder=None):
+    files = Files({"dev": (remote,)}, folder, quiet=True)
+    return list(files.rows("dev")), files.used
+
+
+# --- Files ---
+
+
+def test_a_file_of_the_web_is_fetched_once_and_checked(web):
+    url, folder = web
+    (folder / "a.jsonl").write_bytes(CONTENT)
+    found, used = rows(Url(f"{url}/a.jsonl", MD5))
+    assert found == [{"id": 1}]
+    assert used == [{"file": used[0]["file"], "from": f"{url}/a.jsonl", "sha256": hashlib.sha256(CONTENT).hexdigest()}]
+    (folder / "a.jsonl").unlink()
+    assert rows(Url(f"{url}/a.jsonl", MD5))[0] == found
+
+
+def test_a_file_that_cannot_be_fetched(web, tmp_path):
+    url, folder = web
+    (folder / "empty.jsonl").touch()
+    (folder / "a.jsonl").write_bytes(b"of another version")
+    for remote in (
+        Url(f"{url}/nothing.jsonl"),
+        Url(f"{url}/empty.jsonl"),
+        Url(f"{url}/a.jsonl", MD5),
+        Url("http://no-such-host.invalid/a.jsonl"),
+        Hub("some/data", "*.parquet"),
+    ):
+        with pytest.raises(UnfetchedError):
+            rows(remote)
+    (folder / "a.jsonl").write_bytes(CONTENT)
+    assert rows(Url(f"{url}/a.jsonl", MD5))[0] == [{"id": 1}]  # nothing of the wrong file is left
+
+
+def test_files_of_the_hub_come_from_the_cache_of_its_client(monkeypatch, tmp_path):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    repo, commit = tmp_path / "hub" / "datasets--some--data", "0123456789abcdef0123456789abcdef01234567"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    for number in (0, 2):
+        parquet(repo / "snapshots" / commit / "a" / f"train-0000{number}-of-00003.parquet", [{"id": number}])
+    found, [used] = rows(Hub("some/data", "a/train-00000-*.parquet"))
+    assert (found, used["revision"]) == ([{"id": 0}], commit)
+    with pytest.raises(UnfetchedError, match="train-00001"):
+        rows(Hub("some/data", "a/*.parquet"))
+    with pytest.raises(UnfetchedError, match="json"):
+        rows(Hub("some/data", "*.json"))
+
+
+def test_files_brought_by_hand_are_named_as_at_the_source(tmp_path):
+    parquet(tmp_path / "distractor" / "train-1.parquet", [{"id": 1}])
+    parquet(tmp_path / "validation-1.parquet", [{"id": 2}])
+    assert rows(Hub("r/d", "distractor/train-*.parquet"), tmp_path)[0] == [{"id": 1}]
+    assert rows(Hub("r/d", "distractor/validation-*.parquet"), tmp_path)[0] == [{"id": 2}]
+    # A pattern without a name would take any file.
+    with pytest.raises(UnfetchedError):
+        rows(Hub("r/d", "wk/test/*.parquet"), tmp_path)
+    (tmp_path / "a.json").write_text("[]")
+    with pytest.raises(DataError, match="MD5"):
+        rows(Url("https://x/a.json", MD5), tmp_path)
+
+
+def test_every_form_of_a_file(tmp_path):
+    row = {"id": "1", "text": "Varn"}
+    table = b"\xef\xbb\xbfid\ttext\n1\tVarn\n"
+    contents = {
+        "a.jsonl": json.dumps(row).encode() + b"\n\n", "a.json": json.dumps([row], indent=1).encode(),
+        "o.json": b'{"x": {"id": 0.5}}', "a.tsv": table, "a.csv": table.replace(b"\t", b","),
+    }  # fmt: skip
+    expected = {name: [row | ({"file": "a"} if name[2] in "tc" else {})] for name in contents}
+    expected["o.json"] = [{"key": "x", "value": {"id": 0.5}}]
+    with (
+        zipfile.ZipFile(tmp_path / "archive", "w") as zipped,
+        tarfile.open(tmp_path / "archive.tar.gz", "w:gz") as tape,
+    ):
+        for name, content in contents.items():
+            zipped.writestr(f"data/{name}", content)
+            entry = tarfile.TarInfo(f"data/{name}")
+            entry.size = len(content)
+            tape.addfile(entry, io.BytesIO(content))
+            (tmp_path / name).write_bytes(content)
+            (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    for name in contents:
+        for path, member in ((name, ""), (f"{name}.gz", ""), ("archive", f"*{name}")):
+            assert list(read_rows(tmp_path / path, member)) == expected[name], path
+    assert list(read_rows(tmp_path / "archive.tar.gz", "*/a.jsonl")) == [row]
+    for path, member in (("archive", "*.parquet"), ("archive.tar.gz", "*.txt")):
+        with pytest.raises(DataError):
+            list(read_rows(tmp_path / path, member))
+    (tmp_path / "a.jsonl").write_text("{broken\n")
+    with pytest.raises(DataError, match=r"a\.jsonl"):
+        rows(Url("https://x/a.jsonl"), tmp_path)
+
+
+# --- Data folders ---
+
+
+def got(name, brought, out, **settings):
+    return get_data(GetConfig(name, str(out), from_=str(brought), quiet=True, **settings))
+
+
+def test_a_set_goes_to_the_cache_where_its_name_finds_it(tmp_path, capsys):
+    config = GetConfig("pubmedqa", from_=str(pubmedqa(tmp_path / "brought")), quiet=True)
+    folder = get_data(config)
+    assert folder == find_data("pubmedqa") == tmp_path / "cache" / "data" / "pubmedqa"
+    assert "licence: MIT" in capsys.readouterr().err
+    before = (folder / "corpus.jsonl.gz").stat()
+    assert get_data(config) == folder
+    assert (folder / "corpus.jsonl.gz").stat() == before
+    record = read_source(folder)
+    assert (record["licence"], record["questions"], record["passages"]) == ("MIT", {"train": 2}, 2)
+    assert record["files"][0]["sha256"] and "Licence" in (folder / "README.md").read_text()
+    changed = {"limit": 1, "from_": config.from_, "quiet": True}
+    with pytest.raises(DataError, match="--overwrite"):
+        get_data(GetConfig("pubmedqa", **changed))
+    assert get_data(GetConfig("pubmedqa", overwrite=True, **changed)) == folder
+    assert read_source(folder)["settings"]["limit"] == 1
+    assert len(DataFolder.open(folder).queries) == 1
+
+
+def test_the_same_files_give_the_same_bytes(tmp_path):
+    brought = squad(tmp_path / "brought")
+    first, second = got("squad", brought, tmp_path / "a"), got("squad", brought, tmp_path / "b")
+    for file in ("corpus.jsonl.gz", "queries.jsonl.gz"):
+        assert (first / file).read_bytes() == (second / file).read_bytes()
+    folder = DataFolder.open(first)
+    assert [(query.id, query.split) for query in folder.queries] == [("s0", "train"), ("s1", "train"), ("s2", "dev")]
+    assert len(folder.documents) == 1
+
+
+def test_a_part_of_a_shared_corpus_keeps_the_evidence(tmp_path):
+    (tmp_path / "brought").mkdir()
+    with zipfile.ZipFile(tmp_path / "brought" / "WikiPassageQA.zip", "w") as archive:
+        head = "QID\tQuestion\tDocumentID\tDocumentName\tRelevantPassages\n"
+        for split in ("train", "dev", "test"):
+            archive.writestr(f"x/{split}.tsv", f"{head}1\tWhat is Varn?\t12\tVarn.html\t2\n")
+        [page] = ROWS["wikipassageqa"]["corpus"]
+        archive.writestr("x/document_passages.json", json.dumps({page["key"]: page["value"]}))
+    folder = DataFolder.open(got("wikipassageqa", tmp_path / "brought", tmp_path / "out", passages=1, splits="dev"))
+    assert list(folder.documents) == ["12-0", "12-2"]
+    assert folder.documents["12-2"].title == "Varn"
+
+
+def test_a_set_without_passages_is_asked_of_another_corpus(tmp_path):
+    other = got("pubmedqa", pubmedqa(tmp_path / "other"), tmp_path / "pubmedqa")
+    parquet(tmp_path / "brought" / "wk" / "test" / "0000.parquet", ROWS["felm"]["wk"])
+    folder = DataFolder.open(got("felm", tmp_path / "brought", tmp_path / "out", corpus=str(other)))
+    assert [query.answers for query in folder.split("wk")] == [("true",), ("false",)]
+    assert list(folder.documents) == list(DataFolder.open(other).documents)
+
+
+def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, capsys):
+    row = json.loads(json.dumps(MUSIQUE))
+    row["paragraphs"][0]["paragraph_text"] = "Broken \ud83d emoji"
+    (tmp_path / "musique_ans_v1.0_train.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    folder = DataFolder.open(got("musique", tmp_path, tmp_path / "out", splits="train"))
+    assert len(folder.queries) == 1
+    assert any(passage.text.startswith("Broken �") for passage in folder.documents.values())
+    assert "1 questions" in capsys.readouterr().err
+
+
+def test_files_of_another_form_name_the_source(tmp_path):
+    (tmp_path / "musique_ans_v1.0_train.jsonl").write_text('{"id": "1", "question": "?"}\n')
+    with pytest.raises(DataError, match="github"):
+        got("musique", tmp_path, tmp_path / "out", splits="train")
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_to_bring_if_there_is_no_network(tmp_path):
+    for settings in ({}, {"from_": str(tmp_path)}):
+        with pytest.raises(DataError) as error:
+            get_data(GetConfig("clapnq", str(tmp_path / "out"), "dev", quiet=True, **settings))
+        for name in ("clapnq_dev_answerable.jsonl", "question_dev_answerable.tsv", "passages.tsv"):
+            assert f"{name} from https://" in str(error.value)
+        assert "clapnq_train_answerable.jsonl" not in str(error.value)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_files_is_left_alone(tmp_path):
+    brought, out = pubmedqa(tmp_path / "brought"), tmp_path / "out"
+    out.mkdir()
+    (out / "thesis.txt").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(DataError):
+            got("pubmedqa", brought, out, overwrite=overwrite)
+    assert [file.name for file in out.iterdir()] == ["thesis.txt"]
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch):
+    brought = squad(tmp_path / "brought")
+
+    def fill(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("experiments.data.folder._write", fill)
+        with pytest.raises(DataError, match="No space left"):
+            got("squad", brought, tmp_path / "out")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["brought", "cache"]
+    assert len(DataFolder.open(got("squad", brought, tmp_path / "out")).queries) == 3
+
+
+@pytest.mark.slow
+def test_a_killed_conversion_runs_again(tmp_path):
+    brought = squad(tmp_path / "brought")
+    program = (
+        "import sys, time, experiments.data.folder as folder\n"
+        "write = folder._write\n"
+        "folder._write = lambda *a: (write(*a), print('written', flush=True), time.sleep(60))\n"
+        "from corag.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = ["data", "get", "squad", "--out", str(tmp_path / "out"), "--from", str(brought), "--quiet"]
+    with subprocess.Popen([sys.executable, "-c", program, *command], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "written\n"
+        process.send_signal(signal.SIGKILL)
+    assert not (tmp_path / "out").exists() and (tmp_path / ".out.part").exists()
+    assert main(command) == 0
+    assert len(DataFolder.open(tmp_path / "out").queries) == 3
+    assert not (tmp_path / ".out.part").exists()
+
+
+def test_a_set_of_ir_datasets(web, monkeypatch, tmp_path):
+    import ir_datasets
+    from ir_datasets.datasets.base import Dataset
+    from ir_datasets.formats import TrecQrels, TsvDocs, TsvQueries
+    from ir_datasets.util import GzipExtract
+    from ir_datasets.util.download import Download, RequestsDownload
+
+    url, folder = web
+    files = {
+        "passages.tsv.gz": gzip.compress(b"0\tVarn is an island.\n1\tIts capital is Tolmere.\n2\tKell.\n", mtime=0),
+        "queries.tsv": b"7\tcapital of varn\n8\twhat is kell\n",
+        "qrels": b"7 0 1 2\n7 0 0 0\n8 0 2 1\n",
+    }
+
+    def download(name):
+        (folder / name).write_bytes(files[name])
+        cached = str(tmp_path / "ir" / name)
+        return Download([RequestsDownload(f"{url}/{name}")], cached, hashlib.md5(files[name]).hexdigest())
+
+    docs = TsvDocs(GzipExtract(download("passages.tsv.gz")), namespace="varn", lang="en")
+    queries, qrels = TsvQueries(download("queries.tsv")), TrecQrels(download("qrels"), {1: "good", 2: "best"})
+    parts = {"varn": Dataset(docs), "varn/test": Dataset(docs, queries, qrels)}
+    monkeypatch.setattr(ir_datasets.registry, "_registered", {**ir_datasets.registry._registered, **parts})
+    (tmp_path / "ir").mkdir(exist_ok=True)
+    (folder / "passages.tsv.gz").write_bytes(gzip.compress(b"0\tSomething else.\n"))
+    config = GetConfig("ir_datasets:varn", str(tmp_path / "out"), quiet=True)
+    with pytest.raises(DataError, match="varn"):  # its checksum differs
+        get_data(config)
+    (folder / "passages.tsv.gz").write_bytes(files["passages.tsv.gz"])
+    data = DataFolder.open(get_data(config))
+    assert [(query.split, query.id, query.question, query.gold) for query in data.queries] == [
+        ("test", "7", "capital of varn", ("1",)), ("test", "8", "what is kell", ("2",)),
+    ]  # fmt: skip
+    assert data.queries[0].grades == {"1": 2, "0": 0}
+    assert [passage.text for passage in data.documents.values()][2] == "Kell."
+    limited = get_data(GetConfig(config.name, str(tmp_path / "some"), limit=1, passages=1, quiet=True))
+    assert list(DataFolder.open(limited).documents) == ["0", "1"]
+    with pytest.raises(InputError, match="--from"):
+        get_data(GetConfig(config.name, str(tmp_path / "other"), from_=str(tmp_path), quiet=True))
+
+
+# --- Commands ---
+
+
+def test_mistakes(tmp_path, capsys):
+    for arguments in (
+        ["fetch", "squad"], ["get", "hotpot"], ["get", "squad", "--from", "nowhere"], ["get", "felm"],
+        ["get", "squad", "--splits", "test"], ["get", "squad", "--corpus", str(tmp_path)],
+        ["get", "squad", "--limit", "0"], ["get", "squad", "--passages", "0"],
+    ):  # fmt: skip
+        assert main(["data", *arguments]) == 2
+        assert "error:" in capsys.readouterr().err
+
+
+def test_the_list_names_every_set_and_what_is_at_hand(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CORAG_DATA", str(tmp_path / "mine"))
+    (tmp_path / "mine" / "squad").mkdir(parents=True)
+    list_data(ListConfig())
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in (*DATA_SETS, "beir:NAME"))
+    list_data(ListConfig(at_hand=True))
+    listed = capsys.readouterr().out
+    assert "squad" in listed and "musique" not in listed
