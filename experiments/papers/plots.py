@@ -9,30 +9,26 @@ from typing import Any
 
 import numpy as np
 
-from corag.text.visible import visible
-from experiments.papers.cases import Case
+from experiments.papers.page import heading
 from experiments.papers.results import Measured, Where
 from experiments.papers.study import METHOD, Plot
-from experiments.papers.tables import heading
-from experiments.report.drawing import COLORS, MARKERS, new_figure, to_svg
+from experiments.report.drawing import COLORS, MARKERS, finish, new_figure, plain, to_svg
 
 WIDTH, HEIGHT = 5.6, 3.6
 """Inches of a panel."""
 COLUMNS = 2
 """Most panels side by side."""
 FONT = 13
-CASE_WIDTH = 34
-"""Letters of a line of a context."""
 
 
 def draw(measured: Measured) -> str:
     """Return the figure of a study; empty where it has none, or nothing to draw."""
     plot = measured.study.plot
     if plot is None or plot.kind == "cases" or not measured.found:
-        return measured.svg
+        return ""
     ys = [y for y in plot.y or measured.study.figures[:1] if plot.kind == "histogram" or _is_known(measured, y)]
     if not ys:
-        return measured.svg
+        return ""
     panels = list(_panels(measured, plot))
     grid = [(where, y) for y in ys for where in panels]
     if plot.kind == "histogram":
@@ -106,7 +102,7 @@ def _lines(panel: Any, measured: Measured, plot: Plot, where: Where, y: str) -> 
                 points.append((x, found.mean, found.low, found.high))
                 if not is_axis and len(names) > 1:
                     place_of = {"textcoords": "offset points", "xytext": (5, 6), "fontsize": FONT - 3}
-                    panel.annotate(_plain(value), (x, found.mean), **place_of)
+                    panel.annotate(plain(value), (x, found.mean), **place_of)
             if is_axis and isinstance(own := measured.published(y, here), int | float):
                 paper.append((places[place], own))
         if points:
@@ -178,13 +174,12 @@ _KINDS: Mapping[str, Any] = {"lines": _lines, "bars": _bars, "histogram": _histo
 
 
 def _finish(panel: Any, where: Where) -> None:
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(alpha=0.3)
+    finish(panel)
     panel.tick_params(labelsize=FONT - 2)
     panel.xaxis.label.set_size(FONT)
     panel.yaxis.label.set_size(FONT)
     if where:
-        panel.set_title(_plain(" ".join(where.values())), fontsize=FONT, fontweight="bold")
+        panel.set_title(plain(" ".join(where.values())), fontsize=FONT, fontweight="bold")
 
 
 def _with_legend(figure: Any, measured: Measured) -> str:
@@ -196,53 +191,16 @@ def _with_legend(figure: Any, measured: Measured) -> str:
     height = figure.get_figheight()
     columns = max(1, min(len(entries), int(figure.get_figwidth() * 8 / (6 + max(map(len, entries), default=1)))))
     lines = -(-len(entries) // columns) if entries else 0
-    title = textwrap.fill(_plain(measured.title), int(figure.get_figwidth() * 9.5))
+    title = textwrap.fill(plain(measured.title), int(figure.get_figwidth() * 9.5))
     above = 0.26 * (title.count("\n") + 1) + 0.15
     figure.set_figheight(height := height + 0.28 * lines + above)
     figure.tight_layout(rect=(0, (0.28 * lines + 0.1) / height, 1, 1 - above / height))
     figure.suptitle(title, fontsize=FONT + 1, y=1 - 0.1 / height, va="top")
     if entries:
         figure.legend(
-            entries.values(), map(_plain, entries), ncols=columns, loc="lower center", frameon=False, fontsize=FONT - 1
+            entries.values(), map(plain, entries), ncols=columns, loc="lower center", frameon=False, fontsize=FONT - 1
         )
     return to_svg(figure)
-
-
-def draw_cases(cases: Sequence[Case], title: str) -> str:
-    """Return contexts side by side, a row of boxes for each question."""
-    columns = max(len(case.contexts) for case in cases)
-    boxes = [[_box(method, *found) for method, found in case.contexts.items()] for case in cases]
-    asked = [
-        textwrap.fill(textwrap.shorten(f"{case.question}  [{case.reference}]", 240, placeholder=" ..."), 38 * columns)
-        for case in cases
-    ]
-    above = [0.2 * (text.count("\n") + 1) + 0.15 for text in asked]
-    heights = [
-        max(box.count("\n") + 1 for box in row) * 0.17 + over + 0.3 for row, over in zip(boxes, above, strict=True)
-    ]
-    figure = new_figure(4.3 * columns, sum(heights) + 0.5)
-    figure.suptitle(_plain(title), fontsize=FONT + 1, y=0.995, va="top")
-    grid = figure.add_gridspec(len(cases), columns, height_ratios=heights, hspace=0, wspace=0.04)
-    for number, row in enumerate(boxes):
-        for place, box in enumerate(row):
-            panel = figure.add_subplot(grid[number, place])
-            panel.set_axis_off()
-            below = 1 - above[number] / heights[number]
-            panel.text(0, below, _plain(box), va="top", fontsize=FONT - 3, family="monospace", wrap=False)
-            if place == 0:
-                panel.text(0, 1, _plain(asked[number]), va="top", fontsize=FONT - 1, fontweight="bold")
-    figure.subplots_adjust(left=0.01, right=0.99, bottom=0.01, top=1 - 0.4 / figure.get_figheight())
-    return to_svg(figure)
-
-
-def _box(method: str, chunks: Sequence[str], answer: str) -> str:
-    def wrapped(text: str, lines: int) -> str:
-        return textwrap.fill(textwrap.shorten(text, lines * CASE_WIDTH, placeholder=" ..."), CASE_WIDTH)
-
-    parts = [wrapped(chunk, 6) for chunk in chunks[:3]]
-    more = [f"(and {len(chunks) - 3} more)"] if len(chunks) > 3 else []
-    said = wrapped(answer or "(no answer)", 4)
-    return "\n".join([method, "-" * len(method), "\n\n".join(parts), *more, "", "Answer:", said])
 
 
 def _places(names: Sequence[str]) -> list[float]:
@@ -259,8 +217,3 @@ def _places(names: Sequence[str]) -> list[float]:
 def _value(measured: Measured, name: str, where: Where) -> float | None:
     found = measured.figure(name, where)
     return None if found is None else found.mean
-
-
-def _plain(text: str) -> str:
-    """Return a text as a figure shows it: not as a formula, whatever it holds."""
-    return visible(text).replace("$", r"\$")

@@ -51,8 +51,7 @@ class Measured:
         stood_in: What stood in for the part that a value of an axis names, by axis and value.
         found: Each method of each cell.
         remarks: What a reader should know: what stood in for what, what went wrong.
-        lines: Rows of a table that was counted or timed, in place of `found`.
-        svg: A figure that was drawn with it.
+        lines: Rows of a table of texts: data sets that were counted, or the contexts of a case study.
         seconds: Of this run; what was measured before is not in it.
     """
 
@@ -62,7 +61,6 @@ class Measured:
     found: list[Found] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
-    svg: str = ""
     seconds: float = 0.0
 
     @property

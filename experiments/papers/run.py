@@ -6,9 +6,11 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from agent.config import Tracker
 from corag.checks import check_choice
@@ -16,28 +18,30 @@ from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import nearest, parse
+from corag.text.data import DataFolder, passage_at
+from corag.text.find import find_data
 from corag.text.visible import one_line, to_json
 from experiments.data.config import comma_separated
+from experiments.data.folder import read_source
 from experiments.evaluation.comparison import compare
-from experiments.papers.cases import cases_of, lines_of
 from experiments.papers.cells import Cell, Run, cells_of, runs_of
-from experiments.papers.counts import count_sets
 from experiments.papers.needs import check_needs, list_studies
-from experiments.papers.page import Section, failed_section, section_of, write_page
-from experiments.papers.plots import draw, draw_cases
+from experiments.papers.page import read_section, section_of, section_record
+from experiments.papers.plots import draw
 from experiments.papers.prepare import Workshop, where_of
 from experiments.papers.results import Found, Measured
-from experiments.papers.standins import described, reduced, standins, stood_in
+from experiments.papers.standins import DEMO, described, reduced, standins, stood_in, write_demo
 from experiments.papers.study import METHOD, Study, find_study, study_files
-from experiments.papers.tables import markdown
-from experiments.papers.track import track
-from experiments.run.journal import fingerprint, versions, write_atomically
-from experiments.run.track import Tracking, tracked
+from experiments.report.page import Page, Section
+from experiments.run.journal import PAGE, fingerprint, output_file, versions, write_atomically
+from experiments.run.track import Tracking, log_run, tracked
 from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 
 ALL, LIST = "all", "list"
+CASES = 3
+"""Questions of a case study, as in figure 9 of CORAG."""
 
 
 @dataclass(frozen=True)
@@ -169,9 +173,7 @@ class _Driver:
             measured.found += self._measure(run, workshop, measured.remarks)
         measured.found.sort(key=lambda one: [list(study.axes[axis]).index(one.values[axis]) for axis in study.axes])
         if study.plot is not None and study.plot.kind == "cases":
-            cases = cases_of(measured, study.plot.questions)
-            measured.lines = lines_of(cases)
-            measured.svg = draw_cases(cases, measured.title)
+            measured.lines = cases(measured, study.plot.questions)
 
     def _wanted(self, cells: Sequence[Cell]) -> list[Cell]:
         """Return the cells that `only` names."""
@@ -222,16 +224,78 @@ class _Driver:
         measured.lines = count_sets(counted, self._root)
 
     def _write(self, measured: Measured) -> None:
-        svg, text = draw(measured), markdown(measured)
-        write_atomically(self._folder / "table.md", text)
+        svg = draw(measured)
+        section = section_of(measured, svg, "figure.svg")
+        page = Page(measured.study.name, "", [section])
+        write_atomically(self._folder / "table.md", page.markdown())
         if svg:
             write_atomically(self._folder / "figure.svg", svg)
-        section = section_of(measured, svg, f"{self._folder.name}/figure.svg" if svg else "")
-        record = {**measured.to_dict(), "limit": self._limit, "versions": versions(), "section": section.to_dict()}
+        record = {
+            **measured.to_dict(),
+            "limit": self._limit,
+            "versions": versions(),
+            "section": section_record(section),
+        }
         write_atomically(self._folder / "result.json", to_json(record, indent=2) + "\n")
-        track(measured, self._config.logger, self._folder, text)
-        if not self._config.quiet:
-            say(text)
+        of_cells = {"-".join(one.values.values()): one.summary for one in measured.found}
+        config, out = self._config, self._folder / "result.json"
+        log_run("reproduce", config.logger, out, measured.study.name, asdict(config), of_cells, group=config.name)
+        if not config.quiet:
+            page.show()
+
+
+def count_sets(cells: Sequence[Cell], root: Path) -> list[dict[str, Any]]:
+    """Return a line for each data set: questions of its splits, and passages.
+
+    What was fetched says it by itself, so that a large corpus need not be read.
+    """
+    lines = []
+    for cell in cells:
+        name = str(cell.settings["data"])
+        path = write_demo(root / "data") if name == DEMO else find_data(name)
+        record = read_source(path) or {}
+        questions, passages = record.get("questions"), record.get("passages")
+        if questions is None or passages is None:
+            folder = DataFolder.open(path)
+            questions, passages = Counter(query.split for query in folder.queries), len(folder.documents)
+        splits = {split: questions.get(split) for split in ("train", "dev", "test")}
+        others = sum(number for split, number in questions.items() if split not in splits)
+        lines.append(
+            {"data": cell.name, "set": name, **splits, **({"others": others} if others else {}), "passages": passages}
+        )
+    return lines
+
+
+def cases(measured: Measured, wanted: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Return what methods put into the prompt of some questions of a study's first cell, a line a question and method.
+
+    Args:
+        measured: What was measured.
+        wanted: Ids of questions; by default those whose answers differ most in ROUGE-L, in favour of either method.
+    """
+    if not measured.found:
+        return []
+    methods = measured.at({name: value for name, value in measured.found[0].values.items() if name != METHOD})
+    folder = DataFolder.open(str(methods[0].settings["data"]))
+    queries = {query.id: query for query in folder.queries}
+    rows = {one.values[METHOD]: {str(row["query"]): row for row in one.rows} for one in methods}
+    scores = {
+        name: [of_method[name].get("rougeL", 0.0) for of_method in rows.values()] for name in next(iter(rows.values()))
+    }
+    ids = [name for name in wanted if name in queries]
+    ids = ids or sorted(scores, key=lambda name: min(scores[name]) - max(scores[name]))[:CASES]
+    lines = []
+    for name in ids:
+        for method, of_method in rows.items():
+            row = of_method.get(name, {})
+            chunks = [passage_at(chunk, folder.documents) for chunk in row.get("ids", ())]
+            texts = [" ".join(chunk.text.split())[:160] for chunk in chunks if chunk is not None]
+            answer = str(row.get("answer", row.get("error", "")))
+            asked = {"question": queries[name].question, "reference": next(iter(queries[name].answers), "")}
+            lines.append(
+                {**asked, METHOD: method, "chunks": len(texts), "context": " ⏎ ".join(texts[:3]), "answer": answer}
+            )
+    return lines
 
 
 def folder_of(root: Path, name: str, *, standin: bool) -> Path:
@@ -245,14 +309,18 @@ def _page(config: ReproduceConfig, studies: Sequence[Study], failed: dict[str, s
     sections: list[Section] = []
     for name in dict.fromkeys((*study_files(), *(study.name for study in studies))):
         for standin in (False, True):
-            file = folder_of(root, name, standin=standin) / "result.json"
+            folder = folder_of(root, name, standin=standin)
             if name in failed and standin == config.standin:
-                sections.append(failed_section(name, find_study(name).title, failed[name]))
-            elif file.exists():
-                record = json.loads(file.read_text(encoding="utf-8"))
-                svg = file.with_name("figure.svg")
-                sections.append(Section.of(record["section"], svg.read_text(encoding="utf-8") if svg.exists() else ""))
+                sections.append(Section(f"{name}: {find_study(name).title}", [f"**Not measured:** {failed[name]}"]))
+            elif (folder / "result.json").exists():
+                record = json.loads((folder / "result.json").read_text(encoding="utf-8"))["section"]
+                figure = folder / "figure.svg"
+                svg = figure.read_text(encoding="utf-8") if figure.exists() else ""
+                sections.append(read_section(record, svg, f"{folder.name}/figure.svg"))
     groups = {study.name: study.includes for study in map(find_study, study_files()) if study.includes}
     parts = [f"{name}: {', '.join(includes)}" for name, includes in groups.items()]
-    summary = f"{len(sections)} studies. " + (f"Questions of CORAG (section 6): {'; '.join(parts)}." if parts else "")
-    return write_page(root, sections, summary)
+    questions = f"Questions of CORAG (section 6): {'; '.join(parts)}." if parts else ""
+    page = Page("Tables and figures of the papers", f"{len(sections)} studies. {questions}", sections)
+    write_atomically(html := output_file(str(root / "index.html"), PAGE), page.html())
+    write_atomically(root / "index.md", page.markdown())
+    return html

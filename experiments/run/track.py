@@ -14,7 +14,7 @@ from agent.config import Tracker
 from corag.checks import check_choice
 from corag.errors import InputError
 
-PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune"}
+PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune", "reproduce": "corag-papers"}
 VARIABLES = {
     "project": "WANDB_PROJECT", "entity": "WANDB_ENTITY", "group": "WANDB_RUN_GROUP", "tags": "WANDB_TAGS",
     "notes": "WANDB_NOTES",

@@ -20,14 +20,6 @@ def published(name):
     return find_study(name).published.rows
 
 
-def test_each_study_of_the_other_papers_is_there():
-    assert set(OTHERS) == {
-        "adaptive-k-aggregation", "adaptive-k-embedders", "adaptive-k-factoid",
-        "car-answers", "car-clusterers", "car-counts", "car-tes", "crag-reviews",
-        "edc2-clusterings", "edc2-detection", "edc2-noise-top20", "edc2-noise-top100", "edc2-redundancy",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("name", OTHERS)
 def test_a_study_names_splits_and_parts_that_there_are(name):
     for cell in cells_of(find_study(name)):
