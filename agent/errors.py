@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 
-from corag_base import CoragError
 
-
-class AgentError(CoragError, ValueError):
+class AgentError(ValueError):
     """A setting, a training table or a feature vector breaks a rule."""
 
 

@@ -18,6 +18,7 @@ from corag.models.chat.base import MESSAGE_TOKENS
 from corag.models.chat.prompts import Prompt, prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
+from corag.registry import EMBEDDERS, trusted
 from corag.reply import Reply, ask
 from corag.retrievers import Retriever
 from corag.types import Reader, TokenCounter
@@ -84,7 +85,7 @@ class Conversation:
         self.turns: list[Turn] = []
         self._index = ChunkIndex.open(index) if isinstance(index, str | Path) else index
         if embedder is None and isinstance(self._index, ChunkIndex):
-            embedder = CachedEmbedder(self._index.embedder_name)
+            embedder = CachedEmbedder(trusted(EMBEDDERS, self._index.embedder_name, f"the index at {self._index.uri}"))
         self._embedder, self._budget, self._settings = embedder, budget_tokens, settings
         self._reader, self._tokens = reader_and_tokens(reader, tokens)
 

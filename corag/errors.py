@@ -1,10 +1,20 @@
-"""Errors a user can mend: each message names the value, the rule and the remedy.
+"""Errors a user can mend: each message names the value, the rule and the remedy, and shows no secret.
 
 The command line prints these without a traceback and exits with status 2. Anything else that
 escapes is a bug in CORAG and keeps its traceback.
 """
 
-from corag_base import CoragError as CoragError
+from corag.redaction import hide_secrets
+
+
+class CoragError(Exception):
+    """Base of every error that CORAG raises on purpose; `search` and `agent` raise `ValueError`s of their own.
+
+    Its message is one line, also where it quotes a library whose message is several.
+    """
+
+    def __str__(self) -> str:
+        return hide_secrets(" ".join(line for line in map(str.strip, super().__str__().split("\n")) if line))
 
 
 class InputError(CoragError, ValueError):

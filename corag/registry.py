@@ -7,14 +7,26 @@ here, or call `register` from your own code, or pass the object itself wherever 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from corag.errors import InputError
+from corag.errors import CoragError, InputError, ModelError
 from corag.models.known import KNOWN_RERANKERS
-from corag.naming import Part, PartName, Spelling, changed, check_settings, nearest, parse, spelling
-from corag.optional import load
+from corag.naming import (
+    Part,
+    PartName,
+    Spelling,
+    nearest,
+    non_default,
+    parse,
+    spelling,
+    with_default,
+    without_secrets,
+)
+from corag.optional import load, warn_once
+from corag.redaction import HIDDEN, SECRETS, without_hidden
 from corag.text.tokens.counters import CallableCounter
 from corag.types import Embedder, Reader, Reranker, Selector, Summarizer, TokenCounter
 
@@ -63,6 +75,7 @@ class Registry(Generic[P]):
         """Add a part of your own under a new name; `InputError` where the name is taken."""
         if name in self.parts:
             raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
+        SECRETS.update(getattr(part, "secrets", ()))
         self.parts[name] = part
 
     def make(self, part: Spelling | P, /, **settings: Any) -> P:
@@ -85,15 +98,21 @@ class Registry(Generic[P]):
                     f"{self.kind} {spelling(part)!r} is built already; build it with {', '.join(settings)}"
                 )
             return part
-        name, build, implied, settings = self._read(cast(Spelling, part), settings)
-        made = build(**implied, **settings)
+        written = self._bound(cast(Spelling, part), settings)
+        build, implied = self._builder(written.name)
+        try:
+            made = build(**implied, **written.settings)
+        except (TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, CoragError) or not written.settings:
+                raise
+            raise InputError(f"{self.kind} {str(written)!r} cannot be built so: {error}") from error
         if isinstance(made, Part):
-            made.named(PartName(name, changed(build, settings)))
+            made.named(PartName(written.name, non_default(build, written.settings)))
         return made
 
     def check(self, part: Spelling, /, **settings: Any) -> None:
-        """Raise `InputError` where `make` would for the name or the settings; nothing is built."""
-        self._read(part, settings)
+        """Raise `InputError` for an unknown name, or settings that the part does not take; nothing is built."""
+        self._bound(part, settings)
 
     def offer(self, part: Spelling | P, /, offered: Mapping[str, Any], **settings: Any) -> P:
         """Return the part; one given by name gets the offered settings that it takes and that are not set."""
@@ -103,53 +122,75 @@ class Registry(Generic[P]):
             settings = {**open_, **settings}
         return self.make(part, **settings)
 
-    def settings(self, part: Spelling) -> tuple[str, ...]:
-        """Return the names of the settings that a part takes; `InputError` for an unknown name, listing all names.
+    def parameters(self, part: Spelling) -> dict[str, inspect.Parameter]:
+        """Return the settings that a part takes; `InputError` for an unknown name, listing all names.
 
         A part that passes settings on to another one of its kind, as `reorder` does, takes those of that one, too.
         """
-        parameters = inspect.signature(self.builder(part)).parameters
-        own = [name for name, one in parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        written = parse(part)
+        parameters = inspect.signature(self.builder(written)).parameters
+        own = {name: one for name, one in parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
         if len(own) < len(parameters) and self.kind in own:
-            inner = parse(part).settings.get(self.kind, parameters[self.kind].default)
+            inner = written.settings.get(self.kind, own[self.kind].default)
             if isinstance(inner, str | Mapping) and self.knows(inner):
-                own += [name for name in self.settings(inner) if name not in {*own, *parse(inner).settings}]
-        return tuple(own)
+                own = {**_without(self.parameters(inner), parse(inner).settings), **own}
+        return own
+
+    def settings(self, part: Spelling) -> tuple[str, ...]:
+        """Return the names of the settings that a part takes; see `parameters`."""
+        return tuple(self.parameters(part))
 
     def builder(self, part: Spelling) -> Callable[..., P]:
         """Return the class or function that builds a part; `InputError` for an unknown name."""
-        return self._found(parse(part).name)[0]
+        return self._builder(parse(part).name)[0]
 
     def knows(self, part: Spelling) -> bool:
         """Return whether there is such a name, or it may be that of a model; whether the model exists is not asked."""
         name = parse(part).name
         return name in self.parts or (self._other is not None and bool(name) and self._is_model(name))
 
-    def _read(
-        self, part: Spelling, settings: Mapping[str, Any]
-    ) -> tuple[str, Callable[..., P], dict[str, Any], dict[str, Any]]:
-        """Return the name of a part, what builds it, the settings that the name implies, and all that are given."""
+    def _bound(self, part: Spelling, settings: Mapping[str, Any]) -> PartName:
+        """Return a part with all its settings, which it takes; what a spelling hid is left out."""
         written = parse(part)
         if twice := settings.keys() & written.settings.keys():
             raise InputError(f"{self.kind} {str(written)!r}: {sorted(twice)[0]!r} is set twice; leave one out")
-        given = {**written.settings, **settings}
-        build, implied = self._found(written.name)
-        check_settings(self.kind, written.name, build, {**implied, **given})
-        return written.name, build, implied, given
+        given: dict[str, Any] = {}
+        for key, value in {**written.settings, **settings}.items():
+            if value == HIDDEN and key in SECRETS:
+                warn_once(f"{self.kind} {written.name!r}: its {key} was hidden when it was written; give it again")
+            else:
+                given[key] = without_hidden(value) if type(value) is str else value
+        build, implied = self._builder(written.name)
+        signature = inspect.signature(build)
+        try:
+            signature.bind(**implied, **given)
+        except TypeError as error:
+            unknown = [key for key in given if key not in signature.parameters]
+            reason = f"it has no setting {unknown[0]!r}" if unknown else str(error)
+            hint = nearest(unknown[0], signature.parameters) if unknown else ""
+            listed = ", ".join(map(with_default, signature.parameters.values())) or "(none)"
+            raise InputError(f"{self.kind} {written.name!r}: {reason}{hint}; its settings are {listed}") from error
+        return PartName(written.name, given)
 
-    def _found(self, name: str) -> tuple[Callable[..., P], dict[str, Any]]:
+    def _builder(self, name: str) -> tuple[Callable[..., P], dict[str, Any]]:
         """Return what builds the part of a name, and the settings that the name implies."""
         implied = {}
         if name not in self.parts:
             if self._other is None or not name or not self._is_model(name):
                 hint = nearest(name, self.parts)
-                raise InputError(f"{self.kind} {name!r} is unknown{hint}; the names are {self._listed()}{self._remedy}")
+                raise InputError(
+                    f"{self.kind} {name!r:.200} is unknown{hint}; the names are {self._listed()}{self._remedy}"
+                )
             name, implied = self._other, {"model": name}
         part = self.parts[name]
         return cast(Callable[..., P], load(part)) if isinstance(part, str) else part, implied
 
     def _listed(self) -> str:
         return ", ".join(self.parts) or "(none)"
+
+
+def _without(parameters: Mapping[str, inspect.Parameter], names: Container[str]) -> dict[str, inspect.Parameter]:
+    return {name: one for name, one in parameters.items() if name not in names}
 
 
 def _is_model_with_tokenizer(name: str) -> bool:
@@ -267,12 +308,12 @@ TABLES: tuple[Registry[Any], ...] = (EMBEDDERS, RERANKERS, SELECTORS, READERS, S
 
 def as_json(name: str, value: Any) -> Any:
     """Return a setting as JSON values, parts by their spelling; `InputError` for what cannot be built again so."""
-    if value is None or isinstance(value, str | bool | int | float | Path):
-        return str(value) if isinstance(value, Path) else value
-    if isinstance(value, Mapping):
-        return {str(key): as_json(str(key), one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(name, one) for one in value]
+    if value is None or isinstance(value, str | bool | int | float | Path | Mapping | list | tuple):
+        if isinstance(value, Mapping):
+            value = {key: as_json(str(key), inner) for key, inner in value.items()}
+        elif isinstance(value, list | tuple):
+            value = [as_json(name, inner) for inner in value]
+        return without_secrets({name: str(value) if isinstance(value, Path) else value})[name]
     text = spelling(value)
     known = isinstance(value, Part) and (value.is_named or any(value.written.name in one.parts for one in TABLES))
     if not known and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
@@ -321,7 +362,7 @@ def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
         )
     if "prompt" in written.settings:
         raise InputError(f"reader {str(written)!r} has a prompt already; leave out --prompt, or the prompt in it")
-    return str(PartName(written.name, {**written.settings, "prompt": prompt}))
+    return written.with_settings(prompt=prompt)
 
 
 def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
@@ -344,3 +385,79 @@ def tokens(
     if isinstance(part, Path):
         return TOKENIZERS.make("model", model=str(part), **settings)
     return TOKENIZERS.make(part, **settings)
+
+
+def trusted(table: Registry[P], part: object, source: object) -> PartName:
+    """Return a part that a file names, if a file may name it: what comes out of checkpoints and indexes is data.
+
+    A file may name the parts of this project and registered ones, nested as it likes, and models that are in the hub's
+    cache on this machine by their names. It may name no server, address, key or path, and cannot allow code of a model.
+
+    Args:
+        table: The kind of part that the file is to name.
+        part: What it names.
+        source: The file, for errors.
+
+    Raises:
+        ModelError: It names something else; the message says how the user gives it himself.
+    """
+
+    def refuse(what: str, remedy: str = "") -> ModelError:
+        how = remedy or "if you trust that, give the part yourself, on the command line or as an argument"
+        return ModelError(f"{source} names {table.kind} {str(written)!r:.300}: {what}, which no file may choose; {how}")
+
+    try:
+        written = parse(cast(Spelling, part))
+        parameters = table.parameters(written)
+    except InputError as error:
+        raise ModelError(f"{source} names a {table.kind} that is unknown here: {error}") from error
+    if parameters.keys() & {"base_url", "host"}:
+        raise refuse("it asks a server")
+    model = parameters.get("model")
+    settings = dict(written.settings)
+    if written.name not in table.parts:
+        settings["model"] = written.name
+    elif model is not None and isinstance(model.default, str):
+        settings.setdefault("model", model.default)
+    from corag.text.tokens.models import is_cached
+
+    for key, value in settings.items():
+        parameter = parameters.get(key)
+        hint = "" if parameter is None else str(parameter.annotation)
+        inner = next((one for one in TABLES if one.kind == key or re.search(_PROTOCOLS[one.kind], hint)), None)
+        if key in SECRETS or key == "trust_remote_code" or parameter is None:
+            raise refuse(f"its setting {key!r}")
+        if value is None:
+            continue
+        if key == "model":
+            if Path(str(value)).exists():
+                raise refuse(f"the path {str(value)!r}")
+            if not (is_cached(str(value), "config.json") or is_cached(str(value), "tokenizer.json")):
+                raise refuse(f"the model {str(value)!r}, not on this machine", f"to trust it, run: hf download {value}")
+        elif inner is not None and isinstance(value, str | Mapping):
+            trusted(inner, value, source)
+        elif not _is_plain(value) or (("Path" in hint or "AgentSource" in hint) and value not in ("default", "none")):
+            raise refuse(f"its setting {key!r}")
+    return written
+
+
+_PROTOCOLS = {
+    "embedder": r"Embedder\b",
+    "reranker": r"Reranker\b",
+    "selector": r"Selector\b",
+    "reader": r"Reader\b",
+    "summarizer": r"Summarizer\b",
+    "tokenizer": r"TokenCounter\b",
+}
+_CHOICE = re.compile(r"[\w.:+ -]*(\([\w., -]*\))?")
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a setting is a number, a choice, or a list or mapping of such, and no path."""
+    if isinstance(value, str):
+        return bool(_CHOICE.fullmatch(value)) and not Path(value).is_file() and value.strip(".") != ""
+    if isinstance(value, Mapping):
+        return all(_is_plain(key) and key not in SECRETS and _is_plain(inner) for key, inner in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float)

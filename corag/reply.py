@@ -22,7 +22,7 @@ from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
 from corag.quotes import Quote, certainty, quotes
 from corag.readers.context import closest
-from corag.registry import SELECTORS
+from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
@@ -219,7 +219,9 @@ def ask(
     opened = ChunkIndex.open(index, embedding) if isinstance(index, str | Path) else index
     source = opened if isinstance(opened, ChunkIndex) or callable(opened) else as_candidates(opened)
     if embedding is None:
-        named = source.embedder_name if isinstance(source, ChunkIndex) else DEFAULT_EMBEDDER
+        named: Spelling = DEFAULT_EMBEDDER
+        if isinstance(source, ChunkIndex):
+            named = trusted(EMBEDDERS, source.embedder_name, f"the index at {source.uri}")
         embedding = CachedEmbedder(named) if callable(source) else make_embedder(named)
     elif isinstance(source, ChunkIndex) and embedding.name != source.embedder_name:
         raise IndexMismatchError(

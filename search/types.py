@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from corag_base import CoragError
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
@@ -30,7 +28,7 @@ class Problem(NamedTuple):
     budget: int
 
 
-class SearchError(CoragError, ValueError):
+class SearchError(ValueError):
     """A problem, a setting or a scorer's answer breaks a rule; the message names value, rule and remedy."""
 
 

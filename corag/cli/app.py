@@ -95,11 +95,14 @@ def make_workbench(config: AppConfig) -> Workbench:
     from corag.index import ChunkIndex
     from corag.models.cached import CachedEmbedder
     from corag.naming import split_parts
+    from corag.registry import EMBEDDERS, trusted
     from corag.text.data import DataFolder
 
     check_count("num_candidates", config.num_candidates, "10 to 50 are usual", most=200)
     index = None if config.index is None else ChunkIndex.open(config.index)
-    embedder = config.embedder or ("minilm" if index is None else index.embedder_name)
+    embedder = config.embedder or "minilm"
+    if index is not None and config.embedder is None:
+        embedder = trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}")
     source = Source(
         index,
         None if config.data is None else DataFolder.open(config.data),

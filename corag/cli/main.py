@@ -24,10 +24,14 @@ from rich.logging import RichHandler
 from rich.text import Text
 from threadpoolctl import ThreadpoolController
 
+from agent.errors import AgentError
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, DataError, InputError
+from corag.naming import hidden
 from corag.optional import load
+from corag.redaction import hide_secrets
 from corag.text.visible import one_line, visible
+from search import SearchError
 
 MISTAKE = 2
 """Exit status of a mistake that the user can fix."""
@@ -110,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InputError("the settings hold themselves, or are nested too deeply; write them out") from error
         debug = debug or parsed.debug
         settings_type, run = map(load, COMMANDS[parsed.command])
-        values = parser.instantiate(parsed)[parsed.command]
+        values = parser.instantiate(_hidden(parsed))[parsed.command]
         values.pop("config", None)
         run(settings_type(**vars(values)))
         sys.stdout.flush()
@@ -120,10 +124,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return MISTAKE
-    except (CoragError, argparse.ArgumentError, OSError) as error:
+    except (CoragError, AgentError, SearchError, argparse.ArgumentError, OSError) as error:
         if debug:
             raise
-        stderr().print(Text.assemble(("error:", "bold red"), " ", one_line(_message(error))), soft_wrap=True)
+        stderr().print(
+            Text.assemble(("error:", "bold red"), " ", one_line(hide_secrets(_message(error)))), soft_wrap=True
+        )
         return MISTAKE
     return 0
 
@@ -220,6 +226,15 @@ def _multiply_on_one_thread() -> None:
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)
 
 
+def _hidden(parsed: Any) -> Any:
+    """Return the settings with each part that holds a secret as a `PartName`, so that no record of them shows it."""
+    from jsonargparse import Namespace
+
+    for name, value in vars(parsed).items():
+        setattr(parsed, name, _hidden(value) if isinstance(value, Namespace) else hidden(value))
+    return parsed
+
+
 def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, CoragError):
         return f"{error}; check the path, its permissions and the free space"
@@ -240,7 +255,7 @@ class _Visible(logging.Formatter):
     """Shows the control characters of a message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
+        return visible(hide_secrets(super().format(record)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from rich.table import Table
 from corag import registry
 from corag.cli.console import plain, say, stdout
 from corag.errors import CoragError, InputError
-from corag.naming import default, nearest
+from corag.naming import nearest, with_default
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def run(config: ListConfig) -> None:
         hint = nearest(config.part, names)
         raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
     for one in having:
-        settings = ", ".join(map(default, inspect.signature(one.builder(config.part)).parameters.values()))
+        settings = ", ".join(map(with_default, inspect.signature(one.builder(config.part)).parameters.values()))
         inherited = "".join(f"\n{line}" for line in _inherited(one, config.part))
         say(f"{one.kind} {config.part}({settings})\n\n{_documentation(one, config.part)}{inherited}\n")
 

@@ -9,6 +9,7 @@ from corag.errors import IndexMismatchError
 from corag.index import ChunkIndex, Retrieval, Where
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling
+from corag.registry import EMBEDDERS, trusted
 from corag.registry import embedder as make_embedder
 from corag.types import Candidate, Embedder
 
@@ -26,7 +27,9 @@ class IndexRetriever:
 
     def __init__(self, index: ChunkIndex | str | Path, embedder: Spelling | Embedder | None = None) -> None:
         self.index = index if isinstance(index, ChunkIndex) else ChunkIndex.open(index)
-        self.embedder = make_embedder(self.index.embedder_name if embedder is None else embedder)
+        if embedder is None:
+            embedder = trusted(EMBEDDERS, self.index.embedder_name, f"the index at {self.index.uri}")
+        self.embedder = make_embedder(embedder)
         if self.embedder.name != self.index.embedder_name:
             raise IndexMismatchError(
                 f"the index at {self.index.uri} was made by embedder {self.index.embedder_name!r}, not by "

@@ -49,7 +49,7 @@ def describe(
             f"features is {','.join(features)}, but a description has no candidates to be compared with; set "
             "features=query, or describe=false"
         )
-    given = {str(parse(name)): text for name, text in own.items()}
+    given: dict[str, str] = {parse(name): text for name, text in own.items()}
     _check_names(labelled, extra, given)
     texts: dict[str, str] = {}
     for name in (*labelled, *extra):

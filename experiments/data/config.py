@@ -64,16 +64,14 @@ class CandidateSettings:
 
 
 def spell_out(settings: object, *names: str) -> None:
-    """Replace parts that settings name, as text or mapping, by their shortest spelling.
+    """Replace parts that settings name, as text or mapping, by their shortest spelling, which shows no secrets.
 
     Raises:
-        InputError: A part is no part, or holds a key, which results would record.
+        InputError: A part is no part.
     """
     for name in names:
         if (part := getattr(settings, name)) is not None:
-            if parse(part).settings.get("api_key") not in (None, "none"):
-                raise InputError(f"{name} holds an api_key, which results record; set OPENAI_API_KEY instead")
-            object.__setattr__(settings, name, str(parse(part)))
+            object.__setattr__(settings, name, parse(part))
 
 
 def candidate_settings(settings: CandidateSettings) -> dict[str, Any]:

@@ -121,8 +121,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         check_logger(self.logger, self.out)
         self.check_engine()
         spell_out(self, "reranker", "summarizer", "judge")
-        object.__setattr__(self, "methods", ",".join(split_parts(self.methods)) or self.methods)
-        object.__setattr__(self, "baselines", tuple(str(parse(one)) for one in self.baselines))
+        object.__setattr__(self, "methods", tuple(split_parts(self.methods)) or self.methods)
+        object.__setattr__(self, "baselines", tuple(parse(one) for one in self.baselines))
         names = [one.name for one in self.sets] + [source.data for source in self.sources]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
@@ -167,7 +167,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     @property
     def method_texts(self) -> list[str]:
         """The methods as they are written."""
-        return split_parts(self.methods)
+        return [*split_parts(self.methods)]
 
     def by_set(self) -> dict[str, EvaluateConfig]:
         """Return for each set of questions to measure, by name, the settings that measure it alone."""

@@ -19,7 +19,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.cluster import CLUSTER, cluster_workers
 from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE
-from corag.naming import spelling
+from corag.naming import spelling, without_secrets
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR
@@ -343,7 +343,7 @@ def _estimated(rows: Mapping[str, Sequence[Row]]) -> bool:
 
 def settings_of(config: EvaluateConfig) -> dict[str, Any]:
     """Return the settings that rows depend on, as JSON gives them back."""
-    found: dict[str, Any] = json.loads(json.dumps(asdict(config)))
+    found: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
     return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
 
 

@@ -125,7 +125,7 @@ def with_settings(method: str, settings: Mapping[str, Any]) -> str:
     """Return the spelling of a method with those of some settings that it takes, in place of its own."""
     written = parse(method)
     takes = set(_taken(method))
-    return str(PartName(written.name, {**written.settings, **{k: v for k, v in settings.items() if k in takes}}))
+    return PartName(written.name, {**written.settings, **{k: v for k, v in settings.items() if k in takes}})
 
 
 def _taken(method: str) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _named(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if name == "selector":
                 yield from _named(parse(value).settings)
             else:
-                yield name, str(parse(value))
+                yield name, parse(value)
 
 
 def _data(name: str, splits: set[str]) -> Need:

@@ -207,7 +207,7 @@ class _Driver:
         found = []
         for cell in run.cells:
             for label, text in cell.methods.items():
-                name, values = str(parse(text)), {**cell.values, METHOD: label}
+                name, values = parse(text), {**cell.values, METHOD: label}
                 part = str(result["parts"].get(name, name))
                 settings = {**result["config"], "data": str(config.data)}
                 file = str(out.relative_to(self._folder))

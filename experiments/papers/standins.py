@@ -83,7 +83,7 @@ class Standins:
         """Return a selector with what stands in for its parts."""
         written = parse(spelling)
         settings = {name: self._setting(name, value) for name, value in written.settings.items()}
-        return str(PartName(written.name, {name: value for name, value in settings.items() if value is not None}))
+        return PartName(written.name, {name: value for name, value in settings.items() if value is not None})
 
     def _setting(self, name: str, value: Any) -> Any:
         if name == "agent":
@@ -150,7 +150,7 @@ def reduced(study: Study) -> Study:
         study,
         base={**study.base, **given.get("base", {})},
         axes=axes,
-        methods={label: str(parse(text)) for label, text in methods.items() if text is not None},
+        methods={label: parse(text) for label, text in methods.items() if text is not None},
         remarks=(*study.remarks, *given.get("remarks", ())),
     )
 
@@ -162,7 +162,7 @@ def stood_in(study: Study) -> dict[str, dict[str, str]]:
         for value, settings in values.items():
             for role in ("reader", "reranker", "embedder"):
                 before = settings.get(role)
-                if before is not None and (after := standins().part(role, before)) != str(parse(before)):
+                if before is not None and (after := standins().part(role, before)) != parse(before):
                     found.setdefault(axis, {}).setdefault(value, str(after))
     return found
 

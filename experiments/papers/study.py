@@ -302,7 +302,7 @@ def made_study(content: Mapping[str, Any]) -> Study:
     given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}
     if isinstance(given.get("agent"), str):
         given["agent"] = find_study(given["agent"]).agent
-    given["methods"] = {str(label): str(parse(text)) for label, text in given.get("methods", {}).items()}
+    given["methods"] = {str(label): parse(text) for label, text in given.get("methods", {}).items()}
     made: Study = _made(Study, given, "a study")
     made.check_names()
     return made

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args
 from agent.config import Tracker
 from corag.checks import check_choice
 from corag.errors import InputError
+from corag.naming import without_secrets
 
 PROJECTS = {"label": "corag-labels", "evaluate": "corag-evaluate", "tune": "corag-tune", "reproduce": "corag-papers"}
 VARIABLES = {
@@ -125,7 +126,8 @@ def log_run(
 
     folder = out.with_suffix(".log") / name.replace("/", "-")
     folder.mkdir(parents=True, exist_ok=True)
-    with open_logger(kind, folder, settings, project=PROJECTS[command], group=group, tags=(command,)) as logger:
+    shown = without_secrets(settings)
+    with open_logger(kind, folder, shown, project=PROJECTS[command], group=group, tags=(command,)) as logger:
         if logger is not None:
             logger.log_metrics({f"{of}/{key}": value for of, row in figures.items() for key, value in numbers(row)})
 

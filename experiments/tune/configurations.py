@@ -61,7 +61,7 @@ class Configuration:
                 f"{', '.join(get_args(Retrieval))} before it, as in 'text > naive(reranker=bm25)'"
             )
         SELECTORS.builder(selector)
-        return cls(str(parse(selector)), retrieval)  # type: ignore[arg-type]  # checked above
+        return cls(parse(selector), retrieval)  # type: ignore[arg-type]  # checked above
 
     def __str__(self) -> str:
         return self.selector if self.retrieval is None else f"{self.retrieval}{ARROW}{self.selector}"

@@ -111,7 +111,9 @@ def test_an_editor_sees_the_same_names_as_the_interpreter():
 
 
 def test_one_base_catches_every_error_on_purpose():
-    for kind in (agent.AgentError, agent.CheckpointError, search.SearchError, InputError, MissingExtraError):
+    for kind in (InputError, MissingExtraError):
         assert issubclass(kind, corag.CoragError)
+    for kind in (agent.AgentError, agent.CheckpointError, search.SearchError):
+        assert issubclass(kind, ValueError)
     with pytest.raises(corag.CoragError):
-        search.search([1], lambda orders: [0.0], 0, search.SearchConfig())
+        corag.selectors.Corag(exploration="x")

@@ -145,7 +145,7 @@ def test_the_wheel_has_the_data_and_no_labels_but_what_tuning_starts_from(wheel)
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wanted = {
         name for name in tracked
-        if name.startswith(("corag/", "corag_base/", "search/", "agent/", "experiments/", "checkpoints/"))
+        if name.startswith(("corag/", "search/", "agent/", "experiments/", "checkpoints/"))
         and not name.startswith(("checkpoints/labels/", "experiments/figures/")) and (ROOT / name).is_file()
     } - {"checkpoints/README.md", *NOTEBOOK, *TRAINING_ONLY}  # fmt: skip
     assert wanted <= names

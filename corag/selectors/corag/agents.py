@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agent.config import setting_of
 from corag.ambient import Ambient
@@ -17,11 +16,10 @@ from corag.models.runtime import current, holding
 from corag.models.trained.folder import FOLDER, shipped_checkpoint
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
-from corag.registry import EMBEDDERS, RERANKERS, Registry
+from corag.registry import EMBEDDERS, RERANKERS, trusted
 from corag.registry import embedder as make_embedder
 from corag.registry import reranker as make_reranker
 from corag.selectors.corag.features import FEATURES
-from corag.text.tokens.models import is_cached
 from corag.types import Embedder, Reranker
 
 if TYPE_CHECKING:
@@ -46,7 +44,7 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
     Raises:
         InputError: The agent's rerankers are unknown here, it wants other features, or no agent ships with this copy.
         MissingExtraError: A package that reads checkpoints is not installed.
-        agent.CheckpointError: The folder is not a readable checkpoint.
+        ModelError: The folder is not a readable checkpoint.
     """
     if agent is None or agent == NO_AGENT:
         return None
@@ -61,10 +59,13 @@ def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgen
     loaded = agent
     if isinstance(loaded, str | Path):
         try:
-            from agent import load
+            from agent import AgentError, load
         except ImportError as error:
             raise MissingExtraError(str(error)) from error
-        loaded = load(loaded)
+        try:
+            loaded = load(loaded)
+        except AgentError as error:
+            raise ModelError(str(error)) from error
     if not hasattr(loaded, "predict") or not hasattr(loaded, "config"):
         raise InputError(f"agent is {agent!r:.100}; give a checkpoint folder, what agent.load returns, or {NO_AGENT!r}")
     if not set(loaded.config.features) <= set(FEATURES):
@@ -115,8 +116,7 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
     """
     wanted = agent.config.embedder
     if given is None:
-        check_at_hand(wanted, "embedder")
-        return make_embedder(wanted)
+        return make_embedder(trusted(EMBEDDERS, wanted, "the agent"))
     given = make_embedder(given)
     if given.name != wanted:
         raise InputError(
@@ -124,26 +124,6 @@ def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> 
             f"out, or give corag.embedder({wanted!r})"
         )
     return given
-
-
-def check_at_hand(part: str, kind: Literal["reranker", "embedder"]) -> None:
-    """Raise `ModelError` for a model of the hub that is not on this machine.
-
-    A checkpoint may come from anybody: what it names is not fetched.
-    """
-    table: Registry[Any] = RERANKERS if kind == "reranker" else EMBEDDERS
-    written = parse(part)
-    if written.name in table.parts:
-        named = inspect.signature(table.builder(part)).parameters.get("model")
-        model = written.settings.get("model", None if named is None else named.default)
-    else:
-        # What is unknown here is refused by name.
-        model = written.name if table.knows(part) else None
-    if isinstance(model, str) and not Path(model).exists() and not is_cached(model, "config.json"):
-        raise ModelError(
-            f"the agent names the {kind} {part!r}, whose model is not on this machine and which no checkpoint may "
-            f"have fetched; if you trust it, run: hf download {model}"
-        )
 
 
 class UsableRerankers:
@@ -165,7 +145,7 @@ class UsableRerankers:
         """Return a reranker; see `corag.reranker`."""
         if not isinstance(part, str | Mapping):
             return make_reranker(part)
-        name = str(parse(part))
+        name = parse(part)
         if name not in self._usable:
             with holding(self._runtime):
                 self._usable[name] = RERANKERS.offer(name, self._offered)
@@ -202,9 +182,9 @@ class UsableRerankers:
             if name in self._reasons:
                 return None
             try:
-                check_at_hand(name, "reranker")
+                part = trusted(RERANKERS, name, "the agent")
                 with holding(self._runtime):
-                    built = RERANKERS.offer(name, self._offered)
+                    built = RERANKERS.offer(part, self._offered)
                 # Some load their model only when they are first asked.
                 built.score("probe", ["probe"])
             except (InputError, MissingExtraError, ModelError) as error:

@@ -11,6 +11,7 @@ from agent.config import setting_of
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.naming import Spelling
+from corag.registry import RERANKERS, trusted
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
@@ -23,7 +24,6 @@ from corag.selectors.corag.agents import (
     Shipped,
     UsableRerankers,
     agent_embedder,
-    check_at_hand,
     load_agent,
     shipped_agent,
 )
@@ -324,9 +324,8 @@ def corag_fixed(
             f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
             "or use method 'corag'"
         )
-    check_at_hand(reranker, "reranker")
     return _FixedCorag(
-        reranker=reranker,
+        reranker=trusted(RERANKERS, reranker, f"the checkpoint {agent!s}"),
         policy="paper",  # the setting was measured with it
         iterations=fixed.iterations,
         exploration=fixed.exploration,

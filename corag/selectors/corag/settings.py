@@ -33,7 +33,7 @@ def for_preset(reranker: str) -> str:
     """Return how a reranker that presets get by name is spelled, for those who build it themselves."""
     written = parse(reranker)
     takes = {name: value for name, value in LOGITS.items() if name in RERANKERS.settings(reranker)}
-    return str(PartName(written.name, {**takes, **written.settings}))
+    return PartName(written.name, {**takes, **written.settings})
 
 
 PREDICTED = ("iterations", "exploration", "cost_weight")
@@ -98,7 +98,10 @@ class SearchSettings:
             # A weight of 0 changes no pick, and without it no values need to be scaled.
             "choice": "value-minus-cost" if self.cost_weight else "value",
         }
-        config = search.SearchConfig(**{**defaults, **preset, **given})
+        try:
+            config = search.SearchConfig(**{**defaults, **preset, **given})
+        except search.SearchError as error:
+            raise InputError(str(error)) from error
         self._check(config.policy)
         return config
 

@@ -15,12 +15,12 @@ from corag.models.cached import CachedEncoder
 from corag.models.minilm import minilm_encoder
 from corag.naming import parse
 from corag.optional import warn_once
-from corag.registry import EMBEDDERS, RERANKERS, SELECTORS
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.agents import SHARED, check_at_hand
+from corag.selectors.corag.agents import SHARED
 from corag.selectors.corag.features import agent_features, feature_dim
 from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of, thrift_of
-from corag.selectors.corag.tuned import Configured, Tuned
+from corag.selectors.corag.tuned import Tuned
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.wrapping import built
 from corag.types import Candidate, Embedder, Selection, TokenCounter
@@ -173,7 +173,7 @@ class TunedChoice:
     def _router_s(self, embedder: Embedder | None) -> Embedder:
         wanted = self.tuned.embedder
         if embedder is None:
-            check_at_hand(wanted, "embedder")
+            wanted = trusted(EMBEDDERS, wanted, self.tuned.path)
             if "encoder" in EMBEDDERS.settings(wanted):
                 self._shared = {"encoder": SHARED.get().get("encoder") or CachedEncoder(minilm_encoder())}
             return EMBEDDERS.offer(wanted, self._shared)
@@ -192,22 +192,10 @@ class TunedChoice:
         # Of one kind, the others are never asked.
         for place in range(len(names)) if self.tuned.router.looks else [wanted]:
             try:
-                _check_usable(names[place])
+                trusted(SELECTORS, names[place].selector, self.tuned.path)
             except CoragError as error:
                 if strict or place == wanted:
                     raise
                 usable[place] = False
                 warn_once(f"{self.tuned.path}: {names[place]} cannot be used here and is left out: {error}")
         return usable
-
-
-def _check_usable(configuration: Configured) -> None:
-    """Raise `CoragError` for a selector or reranker that is unknown here, or whose model is not on this machine.
-
-    A checkpoint may come from anybody: what it names is not fetched.
-    """
-    SELECTORS.builder(configuration.selector)
-    reranker = parse(configuration.selector).settings.get("reranker")
-    if isinstance(reranker, str):
-        RERANKERS.builder(reranker)
-        check_at_hand(reranker, "reranker")

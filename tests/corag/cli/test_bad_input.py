@@ -123,7 +123,6 @@ def test_settings_that_cannot_be(refused, arguments, parts):
         (["--reranker", "best"], ["reranker 'best' is unknown", "bm25"]),
         (["--reader", "best"], ["reader 'best' is unknown", "extractive"]),
         (["--reader", "minilm-reader(model=llama)"], ["reader 'minilm-reader'", "model"]),
-        (["--reader", "ollama:model=llama3.1:8b"], ["write ollama(model=llama3.1:8b)"]),
         (["--tokenizer", "none.json"], ["none.json", "tokenizer.json"]),
         (["--num_candidates", "0"], ["at least 1, got 0"]),
         (["--agent", "nowhere"], ["nowhere is not a checkpoint folder"]),

@@ -171,7 +171,7 @@ def test_a_tree_of_the_selectors_own_has_documents_of_its_own():
     ("build", "says"),
     [
         (lambda: Chooser("corga"), "did you mean 'corag'"),
-        (lambda: Chooser("top-k", settings={"l": 3}), "unexpected keyword argument 'l'"),
+        (lambda: Chooser("top-k", settings={"l": 3}), "has no setting 'l'"),
         (lambda: Chooser("top-k", settings={"tokens": "estimate"}), "tokenizer="),
         (lambda: Chooser("top-k", "no such tokenizer"), "tokenizer 'no such tokenizer' is unknown"),
         (lambda: Chooser(7), "is no selector"),

@@ -190,7 +190,7 @@ def test_it_stands_between_retrievers_and_a_chat_prompt():
     [
         ({"budget_tokens": 0}, "budget_tokens must be"),
         ({"selector": "tpo-k"}, "did you mean 'top-k'"),
-        ({"itrations": 3}, "unexpected keyword argument 'itrations'"),
+        ({"itrations": 3}, "has no setting 'itrations'"),
         ({"template": "{{ question }}"}, "give the loop over documents alone"),
         ({"template": LOOP + "{{ query }}"}, "uses documents, query"),
     ],

@@ -188,7 +188,7 @@ def test_tracers_see_the_run_of_parts_that_no_name_builds():
     [
         ({"budget_tokens": -1}, "budget_tokens must be"),
         ({"selector": "tpo-k"}, "did you mean 'top-k'"),
-        ({"itrations": 3}, "unexpected keyword argument 'itrations'"),
+        ({"itrations": 3}, "has no setting 'itrations'"),
         ({"score_kind": "logit"}, "score_kind is 'logit'"),
     ],
 )

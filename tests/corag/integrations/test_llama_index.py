@@ -171,7 +171,7 @@ def test_without_a_question_or_with_two():
     [
         ({"budget_tokens": 0}, "budget_tokens must be"),
         ({"budget_tokens": 9, "selector": "tpo-k"}, "did you mean 'top-k'"),
-        ({"budget_tokens": 9, "itrations": 3}, "unexpected keyword argument 'itrations'"),
+        ({"budget_tokens": 9, "itrations": 3}, "has no setting 'itrations'"),
         ({"budget_tokens": 9, "tokenizer": "no-such-model"}, "is unknown"),
         ({"budget_tokens": 9, "order": "best"}, "order is 'best'"),
     ],

@@ -18,6 +18,7 @@ from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer, BatchReader, PromptedReader
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.set_run import settings_of
 from tests.chat_server import MODEL_INFO, ChatServer, Reply
 
 QUERY = "What is the capital of France?"
@@ -411,13 +412,16 @@ def test_a_key_is_in_no_error_no_spelling_and_no_result(small_data):
         OpenAIReader(model=MODEL)
     reader = corag.reader("openai", model="gpt-4o", api_key="sk-secret")
     assert "secret" not in f"{reader} {reader!r} {reader.identity}"
-    assert str(corag.reader("openai(model=gpt-4o, api_key=sk-secret, seed=1)")) == "openai(model=gpt-4o, seed=1)"
+    spelled = str(corag.reader("openai(model=gpt-4o, api_key=sk-secret, seed=1)"))
+    assert spelled == "openai(model=gpt-4o, api_key=***, seed=1)"
     with ChatServer(Reply(status=401, error="wrong key sk-secret")) as server:
         error = failure(openai_reader(server, api_key="sk-secret"))
     assert "secret" not in error and "api_key" in error
-    for name in ("reader", "judge"):
-        with pytest.raises(InputError, match="OPENAI_API_KEY"):
-            EvaluateConfig(data=str(small_data), **{name: "openai(model=x, api_key=sk-1)"})
+    for name in ("reader", "judge", "methods"):
+        part = "openai(model=x, api_key=sk-1)"
+        given = {name: f"self-route(reader={part})" if name == "methods" else part}
+        settings = settings_of(EvaluateConfig(data=str(small_data), **given))
+        assert "sk-1" not in str(settings) and "***" in str(settings[name])
 
 
 @pytest.mark.parametrize(("build", "package"), [(OllamaReader, "ollama"), (OpenAIReader, "openai")])

@@ -64,7 +64,7 @@ def test_an_empty_part_goes_to_the_full_context():
     [
         ({"min_confidence": 2}, "min_confidence must be from 0 to 1"),
         ({"part": "best"}, "selector 'best' is unknown"),
-        ({"part": "top-k(q=3)"}, "selector 'top-k': got an unexpected keyword argument 'q'"),
+        ({"part": "top-k(q=3)"}, "selector 'top-k': it has no setting 'q'"),
         ({"full": Reader("")}, "is no selector: it has no name or no method select"),
         ({"reader": "best"}, "reader 'best' is unknown"),
     ],

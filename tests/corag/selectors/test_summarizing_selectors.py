@@ -180,7 +180,7 @@ def test_pieces_that_do_not_fit_are_passed_over():
         ("crag", {"k": "knee"}, "k is 'knee'; it must be a whole number or one of elbow, silhouette"),
         ("crag", {"max_k": 0}, "max_k must be"),
         ("crag", {"min_summary_tokens": 0}, "min_summary_tokens must be"),
-        ("crag", {"summarizer": "extractive(a=1)"}, "summarizer 'extractive': got an unexpected keyword argument 'a'"),
+        ("crag", {"summarizer": "extractive(a=1)"}, "summarizer 'extractive': it has no setting 'a'"),
         ("crag", {"summarizer": "best"}, "summarizer 'best' is unknown"),
     ],
 )

@@ -22,11 +22,10 @@ def offered(**settings):
     ("text", "message"),
     [
         ("top-k(3)", r"'top-k\(3\)': '3' is no setting; write name\(key=value, ...\), such as top-k\(k=3\)"),
-        ("top-k:k=3", r"'top-k:k=3': settings stand in parentheses; write top-k\(k=3\)"),
         ("top-q(k=3)", r"selector 'top-q' is unknown \(did you mean 'top-k'\?\); the names are top-k, naive, corag"),
         (
             "top-k(size=3)",
-            "selector 'top-k': got an unexpected keyword argument 'size'; its settings are tokens, unit=passage",
+            "selector 'top-k': it has no setting 'size'; its settings are tokens, unit=passage",
         ),
         ("top-k(k=0)", "k must be a whole number of at least 1, got 0"),
         ("top-k(k=three)", "selector 'top-k': k is 'three'; it must be a whole number"),

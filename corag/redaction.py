@@ -1,0 +1,37 @@
+"""Secrets never leave: what hides keys, passwords and the like in any text that is printed, logged or written.
+
+The rule is one: the values of the settings in `SECRETS`, and what stands before the host of a URL, read `***`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+HIDDEN = "***"
+"""What stands for a secret. A part that is built from such a spelling has the setting's default value."""
+
+SECRETS = {"api_key", "token", "password", "headers"}
+"""Names of secret settings; those that a part lists in its `secrets` are added."""
+
+_USERINFO = re.compile(r"://[^\s/?#]*@")
+_VALUE = r"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|\{.*\}|\[.*\]|[^,()\s'"][^,()'"]*)"""
+
+
+def hide_secrets(text: str) -> str:
+    """Return a text, such as an error, with every secret in it replaced by `***`; it may hide more than that."""
+    if "://" in text:
+        text = _USERINFO.sub(f"://{HIDDEN}@", text)
+    names = _names(frozenset(SECRETS))
+    return names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
+
+
+def without_hidden(value: str) -> str:
+    """Return the address in a spelling that hid its userinfo, as it is without any."""
+    return value.replace(f"://{HIDDEN}@", "://")
+
+
+@lru_cache(maxsize=8)
+def _names(secrets: frozenset[str]) -> re.Pattern[str]:
+    names = "|".join(re.escape(name).replace("_", "[-_]") for name in sorted(secrets))
+    return re.compile(rf"""((?<![\w-])(?:{names})\\*["']?\s*[=:]\s*){_VALUE}""", re.DOTALL)

@@ -1,0 +1,227 @@
+"""`name(key=value, ...)`: what reads, what prints, what is refused; and the tables that build parts from it."""
+
+import copy
+import importlib
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag import registry
+from corag.errors import InputError, MissingExtraError
+from corag.naming import Part, PartName, parse, spelling, split_parts
+from corag.optional import require
+from corag.registry import Registry
+from corag.rerankers import Bm25
+from corag.selectors import Corag, TopK
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3), max_leaves=5
+)
+NAMES = st.from_regex(r"[a-zA-Z0-9./_-]+(:[a-z0-9]+)?", fullmatch=True)
+SETTINGS = st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True), VALUES, max_size=4)
+
+
+def content(part):
+    return part.name, json.dumps(dict(part.settings), default=str)
+
+
+@given(NAMES, SETTINGS)
+def test_what_is_printed_reads_back(name, settings):
+    part = PartName(name, settings)
+    again = parse(str(part))
+    if "***" not in part and "://" not in part:
+        assert content(again) == content(parse({name: settings}))
+    assert parse(str(again)) == again and copy.deepcopy(part) == part
+
+
+@given(st.lists(st.builds(PartName, NAMES, SETTINGS), max_size=4))
+def test_a_list_of_parts_reads_back(parts):
+    spelled = split_parts([{part.name: part.settings} for part in parts])
+    assert split_parts(", ".join(map(str, parts))) == split_parts(", ".join(spelled)) == spelled
+
+
+@given(st.text())
+def test_any_text_is_read_or_refused(text):
+    try:
+        part = parse(text)
+    except InputError:
+        return
+    assert parse(str(part)) == part
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "settings"),
+    [
+        (" car ( ) ", "car", {}),
+        ("ollama(model=llama3.1:8b)", "ollama", {"model": "llama3.1:8b"}),
+        ("openai(base_url=http://h:1/v1, model=a/b)", "openai", {"base_url": "http://h:1/v1", "model": "a/b"}),
+        ("mmr(k=null,  relevance-weight = 1e-1)", "mmr", {"k": None, "relevance_weight": 0.1}),
+        ("similarity-cutoff(minimum=.5)", "similarity-cutoff", {"minimum": 0.5}),
+        ("a(x=True, y=False, z=None)", "a", {"x": True, "y": False, "z": None}),
+        ("a(x=007, y=1.2.3, z=NaN)", "a", {"x": "007", "y": "1.2.3", "z": "NaN"}),
+        ('a(x="1, 2)", y="3")', "a", {"x": "1, 2)", "y": "3"}),
+        ('a(x=[1, "b, c"], y={"k": [2]})', "a", {"x": [1, "b, c"], "y": {"k": [2]}}),
+        ("a(x=it's 5\" wide)", "a", {"x": "it's 5\" wide"}),
+        (
+            "reorder(selector=corag(preset=paper, reranker=b(c=1)), by=order)",
+            "reorder",
+            {"selector": "corag(preset=paper, reranker=b(c=1))", "by": "order"},
+        ),
+        ("edc2(store=a=b)", "edc2", {"store": "a=b"}),
+    ],
+)
+def test_reading(text, name, settings):
+    part = parse(text)
+    assert (part.name, part.settings) == (name, settings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("top-k(3)", "top-k(k=)", "top-k(=3)", "top-k(k=3, k=5)", "top-k(k=3", "(k=3)", "a)b(", "a(b=(1)", 'a(b="x)'),
+        *(5, {"a": {}, "b": {}}, {"a": 3}, {}),
+    ],
+)
+def test_what_is_refused(text):
+    with pytest.raises(InputError):
+        parse(text)
+
+
+def test_bombs_are_refused_at_once():
+    began, mapping = time.process_time(), {"reorder": {}}
+    mapping["reorder"]["selector"] = mapping
+    deep = "reorder(selector=" * 300 + "top-k" + ")" * 300
+    for bomb in (deep, "reorder(" * 300 + ")" * 300, "a(b=" + "[" * 10**5 + ")", 'a(b="' + '="' * 10**5, mapping):
+        with pytest.raises(InputError) as caught:
+            parse(bomb)
+        assert len(str(caught.value)) < 500
+    parse("a(" + "," * 10**5 + ")")
+    assert time.process_time() - began < 2
+
+
+def test_parts_print_as_they_parse():
+    for text in (
+        "top-k",
+        "top-k(k=3)",
+        "reorder(selector=corag(preset=paper, reranker=bm25))",
+        "similarity-cutoff(minimum=0.25)",
+    ):
+        assert str(corag.selector(text)) == text
+    assert str(corag.selector("top-k(k=5)")) == str(corag.selector({"top-k": {"k": 5}})) == "top-k"
+    assert str(corag.reader("extractive(sentences=1)")) == "extractive(sentences=1)"
+    assert str(TopK(k=3)) == "top-k(k=3)"
+    assert str(Corag(reranker=Bm25(b=0.5))) == "corag(reranker=bm25(b=0.5))"
+    nested = corag.selector({"reorder": {"selector": {"top-k": {"k": 2}}}})
+    assert str(nested) == "reorder(selector=top-k(k=2))" and nested.inner.k == 2
+
+
+class Mine(Part):
+    name = "mine"
+
+    def __init__(self, size: int = 3, *, kind: str = "a", inner: object = None) -> None:
+        self.size = size + 0
+
+
+class Foreign:
+    name = "foreign"
+
+
+def broken() -> None:
+    raise TypeError("deep inside")
+
+
+def test_a_class_without_a_registered_name_prints_its_own():
+    assert str(Mine()) == "mine"
+    assert str(Mine(4, inner=Mine(5, inner=Foreign()))) == "mine(size=4, inner=mine(size=5, inner=foreign))"
+    assert spelling(Foreign()) == "foreign" and spelling("x(y=1)") == "x(y=1)"
+
+
+@pytest.fixture
+def parts():
+    builders = {"mine": Mine, "path": f"{__name__}:Mine", "other": Foreign, "broken": broken}
+    return Registry("part", builders, other="mine", is_model=lambda name: "/" in name)
+
+
+def test_settings_from_text_and_from_keywords_join(parts):
+    assert parts.make("path(size=4)", kind="b").size == 4
+    with pytest.raises(InputError, match="size"):
+        parts.make("mine(size=4)", size=5)
+
+
+def test_offers_are_taken_where_nothing_is_written(parts):
+    offered, built = {"size": 9, "unknown": 1}, Mine()
+    assert parts.offer("mine", offered).size == 9
+    assert parts.offer("mine(size=4)", offered).size == 4
+    assert isinstance(parts.offer("other", offered), Foreign)
+    assert parts.offer(built, offered) is built and built.size == 3
+
+
+def test_a_part_that_is_built_already_is_returned(parts):
+    built = Foreign()
+    assert parts.make(built) is built
+    for wrong, settings in ((built, {"size": 3}), (object(), {}), (3, {}), (b"mine", {})):
+        with pytest.raises(InputError):
+            parts.make(wrong, **settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine(size=big)", "mine"),
+        ("mine(sise=3)", "did you mean 'size'"),
+        ("mime", r"did you mean 'mine'.*mine, path, other"),
+        ("", "mine, path, other"),
+        ("other(size=1)", r"\(none\)"),
+    ],
+)
+def test_mistakes_name_the_remedy(parts, text, message):
+    with pytest.raises(InputError, match=message):
+        parts.make(text)
+
+
+def test_a_type_error_inside_a_part_stays_one(parts):
+    with pytest.raises(TypeError, match="deep inside"):
+        parts.make("broken")
+
+
+def test_a_part_names_its_settings(parts):
+    assert parts.settings("path") == ("size", "kind", "inner") and parts.settings("broken") == ()
+    reorder = {"selector", "by", "tokens"}
+    assert set(corag.SELECTORS.settings("reorder")) == reorder | set(corag.SELECTORS.settings("top-k"))
+    passed_on = set(corag.SELECTORS.settings("naive")) - {"reranker"}
+    assert set(corag.SELECTORS.settings("reorder(selector=naive(reranker=bm25))")) == reorder | passed_on
+    assert set(corag.SELECTORS.settings("reorder(selector=unknown)")) == reorder
+
+
+def test_registering(parts):
+    parts.register("seven", lambda: 7)
+    assert parts.make("seven") == 7 and parts.names[-1] == "seven"
+    with pytest.raises(InputError, match="seven"):
+        parts.register("seven", lambda: 8)
+
+
+PATHS = [path for table in registry.TABLES for path in table.parts.values()]
+
+
+@pytest.mark.parametrize("path", PATHS, ids=str)
+def test_every_shipped_path_leads_to_a_documented_part(path):
+    module, _, attribute = path.partition(":")
+    assert getattr(importlib.import_module(module), attribute).__doc__
+
+
+@pytest.mark.parametrize("table", registry.TABLES[1:5], ids=lambda table: table.kind)
+def test_the_doors_list_all_names(table):
+    with pytest.raises(InputError) as caught:
+        getattr(corag, table.kind)("no such part")
+    assert all(name in str(caught.value) for name in table.names)
+
+
+def test_a_missing_extra_names_the_command():
+    with pytest.raises(MissingExtraError, match=r"no_such_module .* pip install 'corag\[bge\]'"):
+        require("no_such_module", "bge")
+    assert issubclass(MissingExtraError, ImportError)

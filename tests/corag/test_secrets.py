@@ -1,0 +1,97 @@
+"""No key and no password is in anything that is printed, logged or written."""
+
+import copy
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corag
+from corag import registry
+from corag.errors import InputError
+from corag.naming import PartName, hidden, parse, split_parts, without_secrets
+from corag.redaction import hide_secrets
+from corag.registry import READERS
+
+KEY = "sk-PLANTED"
+URL = f"http://user:{KEY}@127.0.0.1:1/v1"
+NAMES = st.sampled_from(sorted({name for table in registry.TABLES for name in table.names}))
+LEAVES = st.fixed_dictionaries(
+    {},
+    optional={
+        "api_key": st.sampled_from([KEY, f"{KEY}, )\"'", f"{KEY} and more"]),
+        "token": st.just(KEY),
+        "password": st.just(KEY),
+        "headers": st.just({"Authorization": f"Bearer {KEY}", "x": [KEY]}),
+        "base_url": st.just(URL),
+        "model": st.just("gpt-4o"),
+        "urls": st.just([URL, {"a": URL}]),
+    },
+)
+INNER = st.builds(PartName, NAMES, LEAVES)
+
+
+def nested(inner):
+    written = inner | inner.map(lambda part: {part.name: dict(part.settings)})
+    settings = st.dictionaries(st.sampled_from(["reader", "summarizer", "selector", "part"]), written, max_size=2)
+    return st.builds(lambda name, leaves, parts: PartName(name, {**leaves, **parts}), NAMES, LEAVES, settings)
+
+
+def raw(value):
+    """A part as its user writes it, secrets and all."""
+    if isinstance(value, PartName):
+        return f"{value.name}({', '.join(f'{key}={raw(inner)}' for key, inner in value.settings.items())})"
+    return json.dumps({name: raw(inner) for name, inner in value.items()} if isinstance(value, dict) else value)
+
+
+@given(nested(nested(INNER)))
+def test_no_part_nested_three_deep_shows_a_secret(part):
+    assert KEY not in part and KEY not in repr(part) and KEY not in json.dumps({part: [part]})
+    assert KEY not in str(copy.deepcopy(part)) and KEY not in json.dumps(without_secrets({"a": [part]}))
+    for given_ in (raw(part), {part.name: dict(part.settings)}):
+        read = parse(given_)
+        assert KEY not in read and KEY not in str(parse(str(read)))
+        assert KEY not in json.dumps(without_secrets(given_))
+        assert KEY not in "".join(split_parts([given_]))
+        assert KEY not in str(hidden([given_])[0])
+        assert KEY not in hide_secrets(raw(part)) and KEY not in str(InputError(f"{given_!r:.500} is wrong"))
+
+
+def test_a_key_is_there_for_who_builds():
+    part = parse(f"openai(model=gpt-4o, api_key={KEY}, base_url={URL})")
+    built = corag.reader(part)
+    assert built.api_key == KEY and built.base_url == URL
+    assert corag.reader(hidden(f"openai(model=gpt-4o, api_key={KEY})")).api_key == KEY
+    assert KEY not in f"{built} {built.to_dict()} {built.written}"
+    again = corag.reader(str(corag.reader("openai", model="gpt-4o", base_url=URL)))
+    assert again.base_url == "http://127.0.0.1:1/v1"
+
+
+def test_what_an_own_part_calls_secret_is_one():
+    @dataclass
+    class Own(corag.naming.Part):
+        """A reader."""
+
+        licence: str = ""
+        name = "own"
+        secrets = frozenset({"licence"})
+
+        def answer(self, query, context):
+            """Say nothing."""
+
+    table = registry.Registry("reader", {"own": Own})
+    assert str(table.make(f"own(licence={KEY})")) == "own(licence=***)"
+
+
+@pytest.mark.parametrize(
+    "text", ["max_tokens=5 tokens=minilm", "mail a@b.c about http://h/v1", "a(b=1): 3", "key=value", "the token is"]
+)
+def test_other_texts_stay(text):
+    assert hide_secrets(text) == without_secrets(text) == text
+
+
+def test_hidden_settings_of_a_table_are_those_of_the_environment(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    assert READERS.make("openai(model=gpt-4o, api_key=***)").api_key is None

@@ -1,0 +1,134 @@
+"""What a checkpoint or an index names is data: it runs no code, reaches no server, fetches and reads nothing."""
+
+import json
+import shutil
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import corag
+from corag import registry
+from corag.errors import CoragError, ModelError
+from corag.index import ChunkIndex
+from corag.integrations.retrieving import IndexRetriever
+from corag.registry import trusted
+
+CHECKPOINT = Path("checkpoints/agent-minilm")
+EVIL = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model whose code would leave a mark."""
+    (tmp_path / "evil").mkdir()
+    code = f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
+    (tmp_path / "evil" / "modeling.py").write_text(code)
+    classes = {
+        "AutoConfig": "modeling.C",
+        "AutoModelForSequenceClassification": "modeling.M",
+        "AutoModel": "modeling.M",
+    }
+    (tmp_path / "evil" / "config.json").write_text(json.dumps({"model_type": "evil", "auto_map": classes}))
+    yield tmp_path / "evil"
+    assert not (tmp_path / "ran").exists()
+
+
+def attacks(folder):
+    """Pairs of a kind of part and what a file may not name as such."""
+    evil, nowhere = f'"{folder}"', "no-such-owner/no-such-model"
+    rerankers = [
+        str(folder),
+        f"cross-encoder(model={evil}, trust_remote_code=true)",
+        "minilm-cosine(trust_remote_code=true)",
+        nowhere,
+        f"cross-encoder(model={nowhere})",
+        f"minilm-multihop(adapter={evil})",
+        "no-such-reranker",
+        3,
+    ]
+    readers = [
+        f"openai(model=x, base_url={EVIL})",
+        "openai(model=x)",
+        "openai(model=x, api_key=sk-1)",
+        f"ollama(host={EVIL})",
+        f"transformers(model={evil}, trust_remote_code=true)",
+        f"transformers(model={nowhere})",
+        f"self-consistency(reader=openai(model=x, base_url={EVIL}))",
+        f"minilm-reader(adapter={evil})",
+    ]
+    embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
+    tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere]
+    selectors = [
+        *(f"naive(reranker={one})" for one in rerankers[:6]),
+        *(f"reorder(selector=naive(reranker={one}))" for one in rerankers[:6]),
+        *(f"self-route(reader={one})" for one in readers),
+        *(f"crag(summarizer={one})" for one in [*readers[:6], f"extractive(embedder={embedders[0]})"]),
+        *(f"mmr(embedder={one})" for one in embedders),
+        *(f"top-k(tokens={one})" for one in tokenizers),
+        f"corag(agent={evil})",
+        f"raptor(tree={evil})",
+        f"edc2(store={evil})",
+        f"reorder(selector=top-k, reranker={evil})",
+        "top-k(password=x)",
+        "top-k(no_such_setting=1)",
+        "reorder(" * 300 + ")" * 300,
+        {"naive": {"reranker": {"cross-encoder": {"model": str(folder)}}}},
+    ]
+    kinds = {"reranker": rerankers, "reader": readers, "embedder": embedders, "selector": selectors}
+    return [(kind, part) for kind, parts in kinds.items() for part in parts]
+
+
+def test_no_file_may_name(folder):
+    tables = {table.kind: table for table in registry.TABLES}
+    for kind, part in attacks(folder):
+        with pytest.raises(ModelError) as caught:
+            trusted(tables[kind], part, "FILE")
+        assert "FILE" in str(caught.value), part
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "top-k(k=3)",
+        "corag(unit=window(3), reranker=minilm-softsim)",
+        "reorder(selector=naive(reranker=bm25(b=0.5)), by=order)",
+        "crag(summarizer=extractive, tokens=minilm)",
+        "self-route(reader=minilm-reader)",
+        "mmr(embedder=minilm, k=null)",
+        "corag(agent=none)",
+        {"prune": {"selector": {"top-k": {"k": 3}}}},
+    ],
+)
+def test_a_file_may_name_what_is_here(part):
+    assert corag.selector(trusted(registry.SELECTORS, part, "FILE")).name
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Write the shipped checkpoint with another configuration, and return its folder."""
+
+    def write(**settings):
+        copied = tmp_path / "checkpoint"
+        shutil.copytree(CHECKPOINT, copied)
+        record = json.loads((copied / "config.json").read_text())
+        (copied / "config.json").write_text(json.dumps({**record, **settings}))
+        return copied
+
+    return write
+
+
+def test_a_checkpoint_that_names_an_embedder_runs_nothing(folder, checkpoint):
+    given = checkpoint(embedder=f'sentence-transformers(model="{folder}", trust_remote_code=true)')
+    with pytest.raises(CoragError):
+        corag.select("Who?", ["a b", "c d"], 20, agent=given)
+
+
+def test_an_index_that_names_an_embedder_runs_nothing(folder, tmp_path):
+    for name in (f'sentence-transformers(model="{folder}", trust_remote_code=true)', str(folder)):
+        index = ChunkIndex.build(tmp_path / "index", [corag.Chunk("a", "Berlin")], corag.embedder(), overwrite=True)
+        index.manifest = replace(index.manifest, embedder_name=name)
+        for ask in (partial(corag.ask, "Who?"), IndexRetriever):
+            with pytest.raises(ModelError, match="index"):
+                ask(index)
