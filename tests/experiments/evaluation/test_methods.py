@@ -28,7 +28,7 @@ def offered(**settings):
             "selector 'top-k': it has no setting 'size'; its settings are tokens, unit=passage",
         ),
         ("top-k(k=0)", "k must be a whole number of at least 1, got 0"),
-        ("top-k(k=three)", "selector 'top-k': k is 'three'; it must be a whole number"),
+        ("top-k(k=three)", "k must be a whole number"),
         ("car(method=best)", "method is 'best'; it must be one of kmeans, dbscan"),
         ("all(k=3)", "selector 'all' is unknown"),
         (" , ", r"methods is ' , '; name at least one of top-k, naive.*, or all"),

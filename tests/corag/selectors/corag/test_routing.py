@@ -152,7 +152,7 @@ def test_a_name_that_is_unknown_here_is_left_out_but_not_as_the_default(tmp_path
     assert (
         len(choosing(checkpoint(tmp_path / "c", configurations=listed)).select("What is it?", candidates(), 200)) == 1
     )
-    with pytest.raises(InputError, match="is unknown"):
+    with pytest.raises(ModelError, match="is unknown"):
         choosing(checkpoint(tmp_path / "d", configurations=listed[::-1]))
 
 
