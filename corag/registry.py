@@ -270,7 +270,7 @@ READERS: Registry[Reader] = Registry(
         "openai": "corag.readers.chat:OpenAIReader",
         "ollama": "corag.readers.chat:OllamaReader",
         "transformers": "corag.readers.chat:TransformersReader",
-        "self-consistency": "corag.readers.consistency:SelfConsistentReader",
+        "self-consistency": "corag.readers.wrappers:SelfConsistentReader",
     },
     does="answer",
 )

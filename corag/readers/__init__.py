@@ -8,12 +8,12 @@ import typing
 from corag import optional, registry
 
 if typing.TYPE_CHECKING:
-    from corag.readers.cached import CachedReader as CachedReader
     from corag.readers.chat import OllamaReader as OllamaReader
     from corag.readers.chat import OpenAIReader as OpenAIReader
     from corag.readers.chat import TransformersReader as TransformersReader
-    from corag.readers.consistency import SelfConsistentReader as SelfConsistentReader
     from corag.readers.extractive import ExtractiveReader as ExtractiveReader
     from corag.readers.minilm_reader import MiniLMReader as MiniLMReader
+    from corag.readers.wrappers import CachedReader as CachedReader
+    from corag.readers.wrappers import SelfConsistentReader as SelfConsistentReader
 
-__getattr__, __dir__ = optional.lazily(__name__, registry.READERS.places | {"CachedReader": "corag.readers.cached"})
+__getattr__, __dir__ = optional.lazily(__name__, registry.READERS.places | {"CachedReader": "corag.readers.wrappers"})

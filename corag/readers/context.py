@@ -1,4 +1,4 @@
-"""The parts of a context: where its chunks, titles and texts begin, and which chunk an answer came from.
+"""What a context consists of: chunks, titles, gaps and sentences; and which of them an answer came from.
 
 A chunk begins with its title on a line of its own, which names the passage but is no answer. Running text differs from
 a title by its longer lines and its full stops. In a context of sentences a mark stands for what was left out.
@@ -8,9 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
+import numpy as np
+
+from corag.models.cached import CachedEmbedder
+from corag.text.chunking import Span, sentence_spans
 from corag.text.documents import SEPARATOR
-from corag.text.units import GAP, LINE_GAP, Span
+from corag.text.units import GAP, LINE_GAP
+from corag.types import Answer
 
 MIN_OVERLAP = 0.5
 """Minimum share of an answer's words that its chunk must contain."""
@@ -31,23 +39,79 @@ def headings(context: str) -> dict[int, int]:
 def borders(context: str) -> list[int]:
     """Return the offsets at which titles, texts, chunks and marks of gaps begin and end; no answer crosses one."""
     empty = [match.end() for match in re.finditer(r"\n\n", context)]
-    return sorted({*empty, *(place for gap in gaps(context) for place in gap), *headings(context).values()})
+    return sorted({*empty, *(offset for gap in _gaps(context) for offset in gap), *headings(context).values()})
 
 
-def gaps(context: str) -> list[Span]:
-    """Return where marks stand for what was left out of a document."""
-    return [match.span() for match in _GAP.finditer(context)]
+# --- Sentences ---
+
+
+class ClosestSentences(NamedTuple):
+    """Sentences closest to a question, in the order of the context, and the largest cosine."""
+
+    spans: tuple[Span, ...]
+    cosine: float
+
+
+def sentences(context: str) -> list[Span]:
+    """Return the sentences of a context, without white space at their ends.
+
+    Titles of chunks and marks of gaps are no part of one, and end a sentence.
+    """
+    bodies = headings(context)
+    spans: list[Span] = []
+    begin = 0
+    for gap_start, gap_end in [*_gaps(context), (len(context), len(context))]:
+        for first, last in sentence_spans(context[begin:gap_start]):
+            start, end = bodies.get(begin + first, begin + first), begin + last
+            start = end - len(context[start:end].lstrip())
+            if start < end:
+                spans.append((start, start + len(context[start:end].rstrip())))
+        begin = gap_end
+    return spans
+
+
+def sentence_at(context: str, offset: int) -> Span | None:
+    """Return the sentence that holds the character at an offset; None for a title, a gap or white space."""
+    return next((span for span in sentences(context) if span[0] <= offset < span[1]), None)
+
+
+def closest_sentences(query: str, context: str, embedder: CachedEmbedder, number: int) -> ClosestSentences | None:
+    """Return up to `number` sentences of a context that are closest to a question by cosine; None without any text.
+
+    Of repeated sentences only the first counts.
+    """
+    first: dict[str, Span] = {}
+    for start, end in sentences(context):
+        first.setdefault(" ".join(context[start:end].split()), (start, end))
+    if not first:
+        return None
+    texts = list(first)
+    vectors = embedder.vectors([query, *texts])
+    cosines = vectors[1:] @ vectors[0]
+    best = np.argsort(-cosines, kind="stable")[:number].tolist()
+    return ClosestSentences(tuple(first[texts[index]] for index in sorted(best)), float(cosines[best[0]]))
+
+
+def with_sentences(answer: Answer, context: str, spans: Sequence[Span]) -> Answer:
+    """Return an answer with the sentences of its context that it rests on; as it is for none."""
+    texts = [" ".join(context[start:end].split()) for start, end in spans]
+    between = [" " if context[before:after].isspace() else GAP for (_, before), (after, _) in pairwise(spans)]
+    joined = "".join(piece for pair in zip_longest(texts, between, fillvalue="") for piece in pair)
+    return replace(answer, sentence=joined, sentence_spans=tuple(spans))
+
+
+# --- Where an answer came from ---
 
 
 def answer_chunk(answer: str, context: str) -> int | None:
     """Return the chunk, counted from 0, that contains most of an answer's words; None if none contains half of them.
 
-    Words are runs of letters and digits, compared without case, each counted once. Among equals, a chunk that contains
-    the answer as a phrase wins, then the earlier one. Only words are compared: an answer of yes or no, or in other
-    words, has no chunk.
+    Words are runs of letters and digits, compared without case, each counted once. Ties go to a chunk that contains the
+    answer as a phrase, then to the earlier one. Only words are compared: an answer of yes or no, or in other words, has
+    no chunk.
     """
-    place, share = closest(answer, context.split(SEPARATOR))
-    return place if share >= MIN_OVERLAP else None
+    chunk, share = closest(answer, context.split(SEPARATOR))
+    return chunk if share >= MIN_OVERLAP else None
 
 
 def closest(answer: str, texts: Sequence[str]) -> tuple[int, float]:
@@ -57,14 +121,18 @@ def closest(answer: str, texts: Sequence[str]) -> tuple[int, float]:
     first text.
     """
     phrase = _words(MARKER.sub("", answer))
-    words = set(phrase)
-    held: list[tuple[float, bool]] = []
+    distinct = set(phrase)
+    overlaps: list[tuple[float, bool]] = []
     for text in texts:
-        there = _words(text)
-        is_phrase = f" {' '.join(phrase)} " in f" {' '.join(there)} "
-        held.append((len(words.intersection(there)) / max(len(words), 1), is_phrase and bool(words)))
-    best = max(range(len(held)), key=held.__getitem__)
-    return best, held[best][0]
+        words = _words(text)
+        is_phrase = f" {' '.join(phrase)} " in f" {' '.join(words)} "
+        overlaps.append((len(distinct.intersection(words)) / max(len(distinct), 1), is_phrase and bool(distinct)))
+    best = max(range(len(overlaps)), key=overlaps.__getitem__)
+    return best, overlaps[best][0]
+
+
+def _gaps(context: str) -> list[Span]:
+    return [match.span() for match in _GAP.finditer(context)]
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.runtime import Backend
 from corag.naming import Part
-from corag.readers.sentences import closest_sentences, with_sentences
+from corag.readers.context import closest_sentences, with_sentences
 from corag.text.documents import SEPARATOR
 from corag.types import Answer
 

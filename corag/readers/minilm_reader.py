@@ -6,11 +6,13 @@ costs as much as the plain encoder.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from corag.checks import check_range
 from corag.errors import InputError, ModelError
@@ -23,10 +25,8 @@ from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
 from corag.models.trained.low_rank import merge
 from corag.naming import Part
-from corag.readers.answerable import Answerable, signals
-from corag.readers.sentences import closest_sentences, sentence_at, with_sentences
+from corag.readers.context import closest_sentences, sentence_at, with_sentences
 from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, Reading, SpanReader, to_answer
-from corag.selectors.auto import asks_to_explain
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
@@ -34,9 +34,39 @@ NAME = "minilm-reader"
 FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
 
-
 EXPLAINING = 2
-"""Sentences that are quoted where a question wants an explanation, or yes or no."""
+"""Sentences that are quoted if a question asks for an explanation, or yes or no."""
+
+FILE = "answerable.json"
+"""File of an `Answerable` in the folder of an adapter."""
+SMALL = 1e-4
+"""What is added to probabilities before their odds are taken."""
+LEAST_MARGIN = -30.0
+_STEM = 5
+_WORD = re.compile(r"\w+")
+_NAME = re.compile(r"(?<!^)\b[A-Z0-9][\w'-]+")
+_COMMON = frozenset(
+    {"a", "about", "after", "an", "and", "are", "as", "at", "be", "been", "before", "between", "by", "can",
+     "could", "did", "do", "does", "during", "for", "from", "had", "has", "have", "he", "how", "if", "in",
+     "into", "is", "it", "its", "may", "might", "not", "of", "on", "or", "over", "s", "she", "should", "so",
+     "such", "than", "that", "the", "their", "then", "there", "these", "they", "this", "those", "to", "under",
+     "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why", "will",
+     "with", "would", "you"}
+)  # fmt: skip
+
+_AMOUNT = (
+    r"many|much|long|old|far|deep|high|tall|big|large|wide|fast|often|heavy|hot|cold|small|young|late|early|close|near"
+    r"|likely|common|frequently"
+)
+_HAS_TO_DO = "causes?|symptoms?|treatments?|effects?|differences?|steps?|signs?|reasons?|ways?|complications?|benefits?"
+_EXPLANATION = re.compile(
+    rf"""\b(?:why|explain|describe|discuss|summari[sz]e|outline|compare|define|definition|meaning\ of|tell\ me\ about)\b
+    |\bhow\ (?!(?:{_AMOUNT})\b)\w
+    |\bwhat\ (?:causes|happens|research|to)\b
+    |\bwhat\ (?:is|are)\ (?:the\ )?(?:\w+\ ){{0,2}}(?:{_HAS_TO_DO})\b
+    |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 class MiniLMReader(Part):
@@ -180,3 +210,95 @@ def load_network(adapter: Adapter) -> Any:
     network = SpanNetwork(load_bert())
     merge(network, adapter.tensors)
     return network.eval()
+
+
+# --- Does the context answer the question at all? ---
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """What is known of a question and a context.
+
+    Attributes:
+        margin: Logits of the best span less those of "no answer".
+        none: Log-odds of "no answer" in the window that most likely answers.
+        missing: Share of the question's words that the context lacks; common words and endings do not count.
+        missing_names: The same of words with a capital letter, and of numbers, behind the first word.
+    """
+
+    margin: float
+    none: float
+    missing: float
+    missing_names: float
+
+
+def signals(query: str, context: str, margin: float, none: float) -> Signals:
+    """Return what is known, given the network's margin and probability of "no answer"."""
+    there = {_stem(word) for word in _WORD.findall(context.casefold())}
+    asked = {_stem(word) for word in _WORD.findall(query.casefold()) if word not in _COMMON}
+    names = [_stem(name.casefold()) for name in _NAME.findall(query)]
+    return Signals(
+        max(margin, LEAST_MARGIN),
+        math.log((none + SMALL) / (1 - none + SMALL)),
+        _share_missing(sorted(asked), there),
+        _share_missing(names, there),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Answerable:
+    """Weights of the signals, and from which probability on a context is held to answer a question.
+
+    Attributes:
+        margin: Weight of the signal of this name, as for the next three.
+        none: See `Signals`.
+        missing: See `Signals`.
+        missing_names: See `Signals`.
+        offset: Log-odds where all signals are 0.
+        threshold: Least probability.
+    """
+
+    margin: float
+    none: float
+    missing: float
+    missing_names: float
+    offset: float
+    threshold: float
+
+    @classmethod
+    def beside(cls, adapter: Path) -> Self | None:
+        """Read the model in the folder of an adapter; None where there is none.
+
+        Raises:
+            ModelError: The file is damaged.
+        """
+        path = adapter / FILE
+        if not path.is_file():
+            return None
+        names = {one.name for one in fields(cls)}
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+            read = cls(**{name: float(values[name]) for name in names})
+        except (ValueError, KeyError, TypeError) as error:
+            raise ModelError(f"{path} holds no {sorted(names)} ({error!r}); copy the folder again") from error
+        if not all(math.isfinite(getattr(read, name)) for name in names):
+            raise ModelError(f"{path} holds a number that is not finite; copy the folder again")
+        return read
+
+    def probability(self, found: Signals) -> float:
+        """Return the probability that the context answers the question."""
+        weighted = math.fsum(getattr(self, one.name) * getattr(found, one.name) for one in fields(Signals))
+        return 0.5 + 0.5 * math.tanh(0.5 * (weighted + self.offset))
+
+
+def _stem(word: str) -> str:
+    return word[:_STEM]
+
+
+def _share_missing(words: list[str], there: set[str]) -> float:
+    return sum(word not in there for word in words) / len(words) if words else 0.0
+
+
+def asks_to_explain(question: str) -> bool:
+    """Return whether a question in English wants more than a few words: a reason, a way, a definition."""
+    return _EXPLANATION.search(" ".join(question.split())) is not None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from corag.readers.minilm_reader import asks_to_explain
 from corag.selectors.problem import SelectionProblem
 from corag.text.units import PASSAGE, SENTENCE, Unit, units
 
@@ -11,25 +10,6 @@ BEST = 5
 """So many of the best-ranked passages are looked at."""
 ENOUGH = 3
 """Where fewer of these fit the budget together, an explanation is put together from sentences, too."""
-
-_AMOUNT = (
-    r"many|much|long|old|far|deep|high|tall|big|large|wide|fast|often|heavy|hot|cold|small|young|late|early|close|near"
-    r"|likely|common|frequently"
-)
-_HAS_TO_DO = "causes?|symptoms?|treatments?|effects?|differences?|steps?|signs?|reasons?|ways?|complications?|benefits?"
-_EXPLANATION = re.compile(
-    rf"""\b(?:why|explain|describe|discuss|summari[sz]e|outline|compare|define|definition|meaning\ of|tell\ me\ about)\b
-    |\bhow\ (?!(?:{_AMOUNT})\b)\w
-    |\bwhat\ (?:causes|happens|research|to)\b
-    |\bwhat\ (?:is|are)\ (?:the\ )?(?:\w+\ ){{0,2}}(?:{_HAS_TO_DO})\b
-    |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
-
-def asks_to_explain(question: str) -> bool:
-    """Return whether a question in English wants more than a few words: a reason, a way, a definition."""
-    return _EXPLANATION.search(" ".join(question.split())) is not None
 
 
 def decided(problem: SelectionProblem) -> tuple[Unit, str]:

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 
 from corag.cli.console import progress, say
-from corag.readers.answerable import Answerable, Signals, signals
-from corag.readers.minilm_reader import NAME, settings_of, span_reader
+from corag.readers.minilm_reader import NAME, Answerable, Signals, settings_of, signals, span_reader
 from corag.registry import tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import Query, passage_of

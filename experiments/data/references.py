@@ -20,7 +20,7 @@ from corag.errors import DataError, InputError
 from corag.models.ran import recording
 from corag.models.runtime import Runtime, runtime
 from corag.naming import Spelling, spelling
-from corag.readers.cached import CachedReader
+from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens
 from corag.text.data import DataFolder, Query, passage_at

@@ -9,7 +9,7 @@ from typing import Any
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
-from corag.readers.cached import CachedReader
+from corag.readers.wrappers import CachedReader
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Embedder, Selection, Selector, TokenCounter

@@ -14,9 +14,8 @@ from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.trained.folder import shipped_checkpoint
-from corag.readers.cached import CachedReader
 from corag.readers.chat import ChatReader
-from corag.readers.consistency import SelfConsistentReader
+from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker

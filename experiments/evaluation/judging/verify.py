@@ -18,7 +18,7 @@ from corag.errors import DataError, InputError
 from corag.models.chat.base import Chat, Messages
 from corag.models.chat.prompts import prompt
 from corag.readers.chat import ChatReader
-from corag.readers.consistency import SelfConsistentReader
+from corag.readers.wrappers import SelfConsistentReader
 from corag.rerankers.evidence.passages import STOP_WORDS
 from corag.text.data import Query
 from corag.types import Answer, Reader, TokenCounter

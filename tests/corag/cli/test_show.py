@@ -5,7 +5,7 @@ import re
 import pytest
 
 from corag.cli.show import show_answer, show_reply
-from corag.readers.sentences import sentence_at, with_sentences
+from corag.readers.context import sentence_at, with_sentences
 from corag.reply import Reply
 from corag.text.units import assemble
 from corag.types import Answer, Chunk, Selection, Trace

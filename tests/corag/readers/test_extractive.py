@@ -112,12 +112,7 @@ def test_what_is_remembered_changes_no_answer():
         assert np.isclose(one.confidence, other.confidence, atol=1e-5)
 
 
-@pytest.mark.parametrize("sentences", [0, -1, 1.5, "2"])
-def test_number_of_sentences_is_checked(sentences):
-    with pytest.raises(InputError, match="sentences must be a whole number of at least 1, got"):
-        ExtractiveReader(sentences=sentences)
-
-
-def test_size_of_the_cache_is_checked():
-    with pytest.raises(InputError, match="cache_mb must be at least 0, got -1"):
-        ExtractiveReader(cache_mb=-1)
+@pytest.mark.parametrize("settings", [{"sentences": 0}, {"sentences": 1.5}, {"cache_mb": -1}])
+def test_settings_are_checked(settings):
+    with pytest.raises(InputError, match=next(iter(settings))):
+        ExtractiveReader(**settings)

