@@ -9,9 +9,7 @@ import pytest
 
 import agent
 import experiments.demo as demo_data
-from corag.errors import InputError
-from corag.text.data import DataFolder
-from experiments.demo import SPLITS, load, write_data_folder
+from experiments.demo import SPLITS, load
 from experiments.demo.run import METHODS, DemoConfig, demo
 from experiments.labels.table import read_table
 from tests.offline.sitecustomize import refuse
@@ -81,24 +79,6 @@ def test_every_evidence_stands_in_the_corpus(whole):
             assert squeezed(texts[topic][int(start) : int(end)]) == squeezed(quote["quote"]) != ""
 
 
-def test_what_is_left_out_is_listed(whole):
-    assert {row["id"] for row in whole.queries} | set(whole.left_out) == set(written_questions())
-    names = {row["id"] for row in whole.documents}
-    assert names | set(whole.contained) == set(pydoc_data.topics.topics)
-    assert not names & set(whole.contained)
-    assert all(row["title"].strip() and len(row["title"]) <= 80 and "\n" not in row["title"] for row in whole.documents)
-
-
-@pytest.mark.slow
-def test_the_data_folder_can_be_opened(tmp_path, whole, caplog):
-    assert write_data_folder(tmp_path / "data") == whole
-    folder = DataFolder.open(tmp_path / "data")
-    assert "not in the corpus" not in caplog.text
-    assert len(folder.queries) == len(whole.queries) and len(folder.documents) == len(whole.documents)
-    assert all(query.candidates is None for query in folder.queries)
-    assert folder.queries[0].extra.keys() == {"kind", "topics"}
-
-
 @pytest.mark.slow
 def test_a_question_whose_evidence_is_reworded_is_left_out_with_a_notice(monkeypatch, whole, caplog):
     topics = dict(pydoc_data.topics.topics)
@@ -111,26 +91,6 @@ def test_a_question_whose_evidence_is_reworded_is_left_out_with_a_notice(monkeyp
     assert row["id"] in doctored.left_out
     assert len(doctored.queries) == len(whole.queries) + len(whole.left_out) - len(doctored.left_out)
     assert f"{len(doctored.left_out)} of 268 questions are left out" in caplog.text and row["id"] in caplog.text
-
-
-@pytest.mark.slow
-def test_white_space_quotes_and_markup_may_change(monkeypatch, whole):
-    changed = {
-        name: text.replace('"', "“").replace("'", "`").replace("*", "").replace(" ", "\n  ")
-        for name, text in pydoc_data.topics.topics.items()
-    }
-    use_topics(monkeypatch, changed)
-    assert [row["id"] for row in load().queries] == [row["id"] for row in whole.queries]
-
-
-@pytest.mark.slow
-def test_evidence_may_have_moved_to_another_topic(monkeypatch, whole):
-    topics = dict(pydoc_data.topics.topics)
-    topics["moved"] = topics.pop("global")
-    use_topics(monkeypatch, topics)
-    moved = load()
-    assert not set(moved.left_out) - set(whole.left_out)
-    assert any(gold.startswith("moved#") for row in moved.queries for gold in row["gold"])
 
 
 def test_a_topic_that_a_larger_one_repeats_is_no_document(monkeypatch):
@@ -153,25 +113,6 @@ def test_a_topic_that_a_larger_one_repeats_is_no_document(monkeypatch):
         ("other", "other"),
     ]
     assert found.queries == [] and len(found.left_out) == 268
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"budgets": "128,many"}, "budgets is '128,many': invalid literal.*; give whole numbers such as"),
-        ({"budgets": ""}, "budgets is ''"),
-        ({"budgets": "128,0"}, "budgets is '128,0'; every budget has to be at least 1 token"),
-        ({"limit": 0}, "limit must be at least 1, got 0"),
-        ({"num_candidates": 0}, "num_candidates must be at least 1, got 0"),
-    ],
-)
-def test_settings_that_cannot_be_are_refused_at_once(settings, message):
-    with pytest.raises(InputError, match=message):
-        DemoConfig(**settings)
-
-
-def test_budgets_are_sorted():
-    assert DemoConfig(budgets=" 512,128, 128").budget_list() == [128, 512]
 
 
 @pytest.mark.slow

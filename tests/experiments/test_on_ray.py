@@ -4,13 +4,9 @@ import importlib.util
 import os
 from functools import partial
 
-import numpy as np
 import pytest
 
-from corag.cli.index import IndexConfig
-from corag.cli.index import run as index
-from corag.errors import CoragError, InputError, ModelError
-from corag.index import ChunkIndex
+from corag.errors import CoragError, InputError
 from corag.models.cluster import ClusterSettings, cluster_workers
 from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
@@ -74,21 +70,13 @@ def test_evaluate():
         "data": "data/islands", "methods": "top-k,corag(agent=none)", "reranker": "minilm-maxsim", "budgets": (32, 64),
         "reader": "extractive", "quiet": True,
     }  # fmt: skip
-    alone = compare(EvaluateConfig(out="alone", **settings)).results["islands"]
-    together = compare(EvaluateConfig(out="together", engine="ray", workers=2, **settings)).results["islands"]
-    assert [timeless(result) for result in together] == [timeless(result) for result in alone]
-    assert [result["models"] for result in together] == [result["models"] for result in alone]
+    alone = compare(EvaluateConfig(out="alone", **settings))["islands"]
+    together = compare(EvaluateConfig(out="together", engine="ray", workers=2, **settings))["islands"]
+    assert [timeless(result.record) for result in together] == [timeless(result.record) for result in alone]
+    assert [one.record["models"] for one in together] == [one.record["models"] for one in alone]
     # What one engine began, the other goes on with.
-    again = compare(EvaluateConfig(out="together", **settings)).results["islands"]
-    assert again == together
-
-
-def test_index():
-    index(IndexConfig(data="data/islands", out="alone", quiet=True))
-    index(IndexConfig(data="data/islands", out="together", engine="ray", workers=2, batch_size=3, quiet=True))
-    alone, together = ChunkIndex.open("alone"), ChunkIndex.open("together")
-    assert list(together.chunks()) == list(alone.chunks())
-    np.testing.assert_allclose(together.vectors(), alone.vectors(), atol=1e-6)
+    again = compare(EvaluateConfig(out="together", **settings))["islands"]
+    assert [one.record for one in again] == [one.record for one in together]
 
 
 def square(deadly, deaths):
@@ -126,29 +114,3 @@ def test_work_that_kills_every_worker_ends(tmp_path):
 def test_an_error_in_a_worker_is_its_own():
     with pytest.raises(InputError, match="it is negative"):
         squares([1, -2, 3])
-
-
-def broken():
-    raise ModelError("there is no such model")
-
-
-def test_an_error_in_making_a_worker_is_its_own():
-    with (
-        pytest.raises(ModelError, match="there is no such model"),
-        cluster_workers(ClusterSettings(engine="ray", workers=1), broken) as workers,
-    ):
-        list(workers.map([1]))
-
-
-@pytest.mark.parametrize("config", [LabelConfig, EvaluateConfig, IndexConfig])
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"workers": 2}, "address and workers are settings of engine 'ray'"),
-        ({"engine": "ray", "workers": 0}, "workers must be at least 1, got 0"),
-        ({"engine": "dask"}, "engine is 'dask'; it must be one of local, ray"),
-    ],
-)
-def test_settings_that_do_not_fit(config, settings, said):
-    with pytest.raises(InputError, match=said):
-        config(data="data/islands", out="out", **settings)

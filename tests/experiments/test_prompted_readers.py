@@ -55,22 +55,6 @@ def test_no_prompt_of_a_comparison_exceeds_the_budget(small_data, reader, tmp_pa
     assert all(row["chunks"] for row in rows)
 
 
-def test_a_budget_for_the_context_leaves_the_prompt_out(small_data, reader, tmp_path):
-    out = tmp_path / "result.json"
-    result = evaluated(small_data, out=str(out), budget_for="context", budget=150)
-    rows = rows_of(out)
-    assert all(row["cost_tokens"] <= 150 for row in rows)
-    assert any(row["prompt_tokens"] > 150 for row in rows)
-    assert [method["over_budget"] for method in result["methods"]] == [0, 0]
-
-
-def test_another_tokenizer_counts_for_reader_and_selectors(small_data, reader):
-    result = evaluated(small_data, tokenizer="estimate")
-    assert reader.tokens.name == "estimate"
-    assert (result["tokenizer"], result["exact"]) == ("estimate", False)
-    assert reader.tokens.count(reader.sent).max() <= BUDGET
-
-
 @pytest.mark.parametrize(("served", "over"), [(BUDGET, 0), (BUDGET + 1, 1)])
 def test_what_the_model_counts_is_the_last_word_on_the_budget(small_data, reader, served, over):
     reader.served = served

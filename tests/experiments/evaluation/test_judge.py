@@ -4,22 +4,17 @@ import json
 
 import pytest
 
-from corag.errors import InputError
-from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat, OllamaSettings
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judging.figures import (
     FIGURES,
-    JUDGED,
     Reading,
     Verdict,
-    judged_figures,
     parse_verdict,
     parsed,
-    row_of,
 )
-from experiments.evaluation.judging.judge import Judge, chat_of
+from experiments.evaluation.judging.judge import Judge
 from experiments.report.measures import summaries
 from tests.chat_server import ChatServer, Reply
 
@@ -98,31 +93,6 @@ def test_what_needs_no_judge(reading, known):
     assert {name: figure.known(reading) for name, figure in FIGURES.items()} == known
 
 
-REPLIES = {
-    "grade": {"grade": 0.5},
-    "statements": {"statements": [{"relevant": True}]},
-    "relevant": {"relevant": [1]},
-    "claims": {"claims": [{"supported": False}]},
-    "contradicted": {"contradicted": []},
-}
-
-
-def test_all_figures_of_a_reading_in_one_go():
-    replies = [Reply(json.dumps(reply)) for reply in REPLIES.values()]
-    with ChatServer(*replies) as server:
-        found = Judge(chat_at(server), tuple(FIGURES)).figures([READING, READING, NOTHING])
-        prompts = [chat["messages"][0]["content"] for chat in server.chats]
-    one = {"judge": 0.5, "answer_relevancy": 1.0, "contextual_relevancy": 1 / 3, "faithfulness": 0.0}
-    one |= {"hallucination": 0.0, "judged": list(JUDGED), "judge_unusable": 0}
-    nothing = {"answer_relevancy": 0.0, "contextual_relevancy": 0.0, "judged": list(JUDGED), "judge_unusable": 0}
-    assert found == [one, one, nothing]
-    # Equal requests are made once, and what is known is not asked for.
-    assert len(prompts) == 5
-    assert "[1] Varn Railway" in prompts[2] and "[3] Kell" in prompts[2]
-    assert "[2] Kell Kell is a village." in prompts[4]
-    assert all("Who built the railway?" in text for text in prompts)
-
-
 def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
         [found] = Judge(chat_at(server), ("faithfulness", "hallucination")).figures([READING])
@@ -132,23 +102,6 @@ def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     assert (averages["faithfulness"], averages["hallucination"], averages["judge_unusable"]) == (None, None, 2)
     assert "judge" not in averages and "answer_relevancy" not in averages
     assert "judge_unusable" not in summaries([{"f1": 1.0}])
-
-
-def test_rows():
-    assert row_of({"judge": None}) == {"judged": ["judge"]}
-    verdicts = {"judge": Verdict(None, "first"), "faithfulness": Verdict(0.5, "so"), "hallucination": None}
-    assert row_of(verdicts) == {
-        "faithfulness": 0.5, "judged": ["judge", "faithfulness", "hallucination"], "judge_unusable": 1,
-        "judge_error": "first",
-    }  # fmt: skip
-
-
-def test_names_of_figures():
-    assert judged_figures("all") == tuple(FIGURES)
-    assert judged_figures("hallucination, grade,grade") == ("hallucination", "grade")
-    for text in ("", "all,grade", "grade,kindness"):
-        with pytest.raises(InputError, match="judge_figures"):
-            judged_figures(text)
 
 
 def config_of(data, server, **settings):
@@ -166,16 +119,6 @@ def test_a_comparison_with_judged_figures(small_data):
     assert (blind["contextual_relevancy"], blind["faithfulness"], blind["hallucination"]) == (0.0, None, None)
     assert (seeing["contextual_relevancy"], seeing["faithfulness"], seeing["hallucination"]) == (0.0, 1.0, None)
     assert seeing["judge_unusable"] == result["queries"] and "judge" not in seeing
-
-
-def test_answers_are_read_for_a_judge_where_no_reference_is_known(tmp_path):
-    from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
-
-    data = write_folder(tmp_path / "unknown", DOCUMENTS, [{**row, "answers": []} for row in QUERIES])
-    with ChatServer(Reply('{"statements": [{"relevant": true}]}')) as server:
-        result = evaluate(config_of(data, server, judge_figures="answer_relevancy,grade", methods="top-k(k=1)"))
-    [method] = result["methods"]
-    assert (method["answer_relevancy"], method["judge"], method["judge_unusable"]) == (1.0, None, 0)
 
 
 @pytest.mark.parametrize(
@@ -206,14 +149,3 @@ def test_the_grade_is_asked_for_with_texts_that_cannot_leave_their_place():
     prompt = server.chats[0]["messages"][0]["content"]
     assert "<question>\nq $x?\n</question>" in prompt and "<references>\nr\ns\n</references>" in prompt
     assert prompt.count("</answer>") == 1
-
-
-def test_a_judge_that_is_not_there_is_an_error():
-    with ChatServer() as server:
-        host = server.host
-    with pytest.raises(ChatError):
-        Judge(OllamaChat(OllamaSettings(host=host))).judge("q?", ["a"], ["r"])
-    with pytest.raises(ChatError):
-        chat_of("judge", f"ollama(host={host})")
-    with pytest.raises(InputError):
-        chat_of("judge", "extractive")

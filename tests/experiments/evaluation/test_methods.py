@@ -101,37 +101,6 @@ def test_a_setting_that_no_method_takes_is_refused(methods, given, message):
         EvaluateConfig(data="d", methods=methods, **given).check_used()
 
 
-@pytest.mark.parametrize(
-    ("methods", "given"),
-    [
-        ("top-k,naive", {"reranker": "bm25"}),
-        ("all", {"reranker": "bm25", "prefilter": 0.5, "agent": "none", "summarizer": "lead"}),
-        ("reorder(selector=corag)", {"agent": "none", "window": "windows"}),
-        ("naive(reranker=bm25),naive", {"reranker": "cosine"}),
-        ("top-k", {"unit": "sentence"}),
-        ("naive,upper", {"agent": "none"}),
-    ],
-)
-def test_a_setting_that_one_method_takes_is_not(methods, given):
-    EvaluateConfig(data="d", methods=methods, **given).check_used()
-
-
-def test_what_reorder_passes_on_is_offered_to_it(small_checkpoint):
-    given = offered(agent=str(small_checkpoint))
-    methods = make_methods("reorder(selector=naive),reorder(selector=corag),reorder(selector=corag(agent=none))", given)
-    naive, steered, fixed = (selector.inner for selector in methods.selectors.values())
-    assert (naive.reranker.name, naive.window) == ("bm25", "forbid")
-    assert steered.agent is not None and fixed.agent is None
-
-
-@pytest.mark.parametrize("settings", [{}, {"reranker": "bm25"}, {"prefilter": 0.5}, {"agent": "none"}])
-def test_corag_means_what_it_means_elsewhere(settings):
-    found = make_methods("corag", offered(**{"reranker": None, "agent": "default", **settings})).selectors["corag"]
-    alike = corag.selector("corag", **settings)
-    assert (found.agent is None) == (alike.agent is None) == bool(settings)
-    assert found.config == alike.config
-
-
 def test_all_stands_for_what_can_run(small_checkpoint, monkeypatch):
     class Mine(BudgetedSelector):
         name = "mine"

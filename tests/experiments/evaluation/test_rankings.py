@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from corag.errors import DataError, InputError
-from corag.text.trec import read_run
+from corag.errors import InputError
 from corag.types import Chunk
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
@@ -14,7 +13,7 @@ from experiments.evaluation.rankings import Measures, ranking_of, write_runs
 from experiments.report.comparison import sets_page, terminal_page
 from experiments.report.results import Result
 from tests.corag.text.test_beir import HEADING, write_beir
-from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES
 
 ir_measures = pytest.importorskip("ir_measures")
 
@@ -78,12 +77,6 @@ def test_measures_by_hand():
     assert set(found["q3"].values()) == {0.0}
 
 
-def test_measures_of_nothing():
-    assert Measures("").by_query({"q": ["a"]}, {"q": {"a": 1}}) == {"q": {}}
-    assert Measures("RR@10").by_query({}, {"q": {"a": 1}}) == {}
-    assert Measures("RR@10,AP").by_query({"q": []}, {"q": {"a": 1}}) == {"q": {"RR@10": 0.0, "AP": 0.0}}
-
-
 @pytest.mark.parametrize("name", ["best@10", "nDCG@x", "nDCG(", "R", "R@0", "nDCG@-1", "alpha_nDCG@10"])
 def test_measures_that_cannot_be(small_data, name):
     with pytest.raises(InputError, match="measure"):
@@ -137,52 +130,6 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
     assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
 
 
-def test_the_candidates_of_a_run_stand_in_its_order(tmp_path, small_data):
-    run = tmp_path / "a.run"
-    # The scores contradict the ranks; a span is a candidate, too.
-    run.write_text("q10 Q0 bread 2 9 t\nq10 Q0 varnish#0-8 1 1 t\nq10 Q0 pine 3 0 t\nqx Q0 nowhere 1 1 t\n")
-    out = tmp_path / "r.json"
-    result = evaluate(config_of(small_data, run=str(run), out=str(out), num_candidates=2, methods="top-k,full"))
-    assert result["retriever"]["candidates"] == 2 / 3
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
-    assert [row["ids"] for row in rows if row["query"] == "q10"] == [["varnish#0-8", "bread"]] * 2
-    assert {name: len(ranked) for name, ranked in read_run(tmp_path / "r.runs" / "retriever.run").items()} == {"q10": 2}
-
-
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        (
-            "q10 Q0 nowhere 1 1 t\n",
-            r"line 1: passage 'nowhere' is not in the corpus of .*; give a run over this corpus",
-        ),
-        ("q10 Q0 pine#0-9999 1 1 t\n", "line 1: passage 'pine#0-9999' is not in the corpus"),
-        ("q10 Q0 pine 1 1 t\nq10 Q0 pine 2 1 t\n", "line 2: passage 'pine' is already ranked for question 'q10' in"),
-        ("q10 Q0 pine 1 t\n", "line 1: 5 columns; a line of a run has six"),
-        ("42 Q0 pine 1 1 t\n", r" ranks nothing for any of the 3 questions \(the first is 'q10'\); its first column"),
-    ],
-)
-def test_a_run_that_does_not_fit_is_refused(tmp_path, small_data, lines, reason):
-    (tmp_path / "a.run").write_text(lines)
-    with pytest.raises(DataError, match=rf"a\.run,? ?{reason}"):
-        evaluate(config_of(small_data, run=str(tmp_path / "a.run"), out=str(tmp_path / "r.json")))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.run"]
-
-
-def test_settings_that_a_run_makes_useless_are_refused(small_data):
-    with pytest.raises(DataError, match=r"the run nowhere\.run cannot be read"):
-        evaluate(config_of(small_data, run="nowhere.run"))
-    for settings, asked in (
-        ({"pool": "candidates"}, "pool candidates"),
-        ({"pool": "document"}, "pool document"),
-        ({"retrieval": "text"}, "retrieval text"),
-    ):
-        with pytest.raises(InputError, match=rf"run 'a\.run' gives the candidates, so {asked} has no effect"):
-            config_of(small_data, run="a.run", **settings)
-    with pytest.raises(InputError, match=r"run 'a\.run' belongs to one data folder; give each of the sets its own"):
-        config_of(small_data, run="a.run", sets=(QuestionSet("one", "one"),))
-
-
 def test_each_set_may_have_a_run_and_runs_lie_where_they_are_asked_for(tmp_path, beir):
     run = write_run(tmp_path / "a.run", {"q1": ["varn"], "q2": ["oro"], "q3": ["kell"]})
     settings = {
@@ -197,14 +144,6 @@ def test_each_set_may_have_a_run_and_runs_lie_where_they_are_asked_for(tmp_path,
     assert sorted(path.relative_to(tmp_path / "runs").as_posix() for path in (tmp_path / "runs").glob("*/*.run")) == [
         "one-100/retriever.run", "one-100/top-k.run", "one-50/retriever.run", "one-50/top-k.run",
     ]  # fmt: skip
-
-
-def test_runs_that_are_asked_for_later_are_written(tmp_path, beir):
-    run = write_run(tmp_path / "a.run", {"q1": ["varn"]})
-    settings = {"run": str(run), "out": str(tmp_path / "r.json")}
-    first = evaluate(config_of(beir, **settings))
-    second = evaluate(config_of(beir, runs=str(tmp_path / "runs"), **settings))
-    assert second["work"] == first["work"] and (tmp_path / "runs" / "top-k_k=2.run").is_file()
 
 
 def test_of_chunks_with_the_same_evidence_the_cheapest_has_to_fit(tmp_path, small_data):
@@ -228,20 +167,3 @@ def test_without_answers_nothing_is_read_and_the_result_says_why(tmp_path, beir,
     printed = " ".join(capsys.readouterr().out.split())
     assert "no measures of answers: no question of" in printed and "nDCG@10" in printed
     assert "the retriever's 20.0 candidates: evidence recall" in printed and "ROUGE" not in printed
-
-
-def test_answers_in_a_beir_folder_are_read(tmp_path, beir, reader):
-    answered = [row | {"answers": ["310 metres"]} for row in QUESTIONS]
-    write_beir(beir, {}, PASSAGES, answered)
-    result = evaluate(config_of(beir, reader="first-words"))
-    assert "unread" not in result and result["methods"][0]["f1"] is not None and reader.asked
-
-
-def test_without_gold_there_are_no_measures(tmp_path):
-    data = write_folder(tmp_path, queries=[QUERIES[8] | {"split": "test"}])
-    result = evaluate(config_of(data, out=str(tmp_path / "r.json")))
-    assert result["retriever"] == {
-        "nDCG@10": None, "RR@10": None, "R@20": None, "evidence_recall": None, "full_evidence": None, "candidates": 6.0,
-    }  # fmt: skip
-    assert result["methods"][0]["nDCG@10"] is None
-    assert (tmp_path / "r.runs" / "qrels.txt").read_text() == ""

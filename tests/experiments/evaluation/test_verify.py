@@ -46,14 +46,6 @@ def test_an_answer_beside_a_hallucinated_one_is_a_choice():
     assert {claim.label for claim in claims} == {"first", "second"}
 
 
-@pytest.mark.parametrize(("answer", "right"), [("true", 0), ("false", 1), ("False", 1)])
-def test_true_or_false_is_a_statement(answer, right):
-    claim = claim_of(query(answers=(answer,), response="all of it", prompt="asked"))
-    assert (claim.options, claim.right, claim.source) == (("true", "false"), right, "all of it")
-    assert claim.is_statement and claim.label == answer.lower()
-    assert claim_of(query(answers=(answer,), prompt="asked")).source == "asked"
-
-
 @pytest.mark.parametrize(
     "one", [query(), query(answers=()), query(answers=("true", "false")), query(hallucinated_answer=" ")]
 )
@@ -102,16 +94,6 @@ def test_words_decide_without_a_model():
     found = verifier.verify(claims, ["Tolmere is old.", "nothing", "Kell is a city.", "Kell."])
     assert [one.choice for one in found] == [1, 0, 0, 1]
     assert found[2].reason == "the context holds 100% of its words"
-
-
-def test_figures_of_a_verdict():
-    right = verdict_figures(PAIR, Verdict(1, "so"))
-    assert right == {
-        "accuracy": 1.0, "label": "second", "right_is_first": 0.0, "accuracy_on_first": 0.0, "verdict": "Tolmere",
-        "verdict_unusable": 0, "verdict_reason": "so",
-    }  # fmt: skip
-    lost = verdict_figures(STATEMENT, Verdict(None, "no"))
-    assert (lost["accuracy"], lost["label"], lost["verdict"], lost["verdict_unusable"]) == (0.0, "false", None, 1)
 
 
 def test_balanced_accuracy_of_verdicts():
@@ -193,14 +175,3 @@ def test_a_comparison_by_a_model_within_the_budget_of_its_prompt(claims_folder):
         assert method["over_budget"] == 0 and method["balanced_accuracy"] == 0.5
     assert sum("<knowledge>\n\n</knowledge>" in text for text in asked) == len(asked) / 2
     assert all(300 < method["prompt_tokens"] <= 1500 for method in result["methods"])
-
-
-def test_what_does_not_go_with_verifying(claims_folder, small_data):
-    with pytest.raises(InputError, match="task is 'prove'; it must be one of answer, verify"):
-        config_of(claims_folder, task="prove")
-    with pytest.raises(InputError, match="task verify asks the reader for verdicts, but reader is none; leave out"):
-        config_of(claims_folder, reader="none")
-    with pytest.raises(InputError, match="but judge grades answers; leave out judge"):
-        config_of(claims_folder, judge="ollama")
-    with pytest.raises(DataError, match="dev, has nothing to verify"):
-        evaluate(config_of(small_data, split="dev"))

@@ -8,16 +8,15 @@ import yaml
 from corag.cli.main import main
 from corag.errors import InputError
 from experiments.papers import run as driver
-from experiments.papers.cells import Cell, Run, cells_of, runs_of
+from experiments.papers.cells import cells_of, runs_of
 from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_of, section_record
 from experiments.papers.plots import draw
-from experiments.papers.prepare import Workshop
 from experiments.papers.results import Found, Measured
-from experiments.papers.standins import reduced, standins, stood_in
+from experiments.papers.standins import reduced, standins
 from experiments.papers.study import METHOD, find_study, made_study, study_files
 from experiments.report.page import Page
-from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.experiments.worlds import write_folder
 
 SMALL = {
     "name": "small",
@@ -81,15 +80,6 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
 def test_a_setting_of_nothing_is_named(name):
     with pytest.raises(InputError, match=f"'{name}' is"):
         cells_of(small(base={**SMALL["base"], name: 3}))
-
-
-def test_a_set_with_all_answers_needs_no_references(tmp_path):
-    answered = [row for row in QUERIES if row["answers"]]
-    data = write_folder(tmp_path / "answered", DOCUMENTS, answered)
-    settings = {"data": str(data), "split": "dev", "reader": "extractive"}
-    run = Run(settings, {"references": True}, [Cell({}, settings, {}, {"Top": "top-k"})])
-    made = Workshop(tmp_path, [run], {}, limit=None, where={}, quiet=True).config(run, tmp_path / "out.json")
-    assert made.data == str(data)
 
 
 def test_skip_leaves_out_cells_or_methods():
@@ -163,32 +153,6 @@ def test_parts_that_ship_stand_in_for_all_others():
     assert standins().part("reranker", "bm25") == "bm25"
 
 
-def test_rows_of_a_stand_in_name_what_stood_in_and_the_papers_rows_do_not():
-    axes = {"reader": {"Llama3-8B": {"reader": "ollama(model=llama3:8b)"}, "Ours": {"reader": "minilm-reader"}}}
-    rows = [{"reader": "Llama3-8B", "method": "CORAG", "values": [0.7]}]
-    published = {"figures": ["evidence_recall"], "rows": rows}
-    table = {"rows": ["reader", "method"]}
-    study = small(axes=axes, table=table, plot=None, published=published)
-    assert stood_in(study) == {"reader": {"Llama3-8B": "minilm-reader"}}
-    asked = [
-        Found({"reader": reader, "method": "CORAG"}, [{"query": "a", "evidence_recall": 1.0}], {"cost_tokens": 9.0})
-        for reader in axes["reader"]
-    ]
-    text = markdown(Measured(study, True, stood_in(study), asked))
-    assert "| minilm-reader for Llama3-8B | CORAG | " in text
-    assert "| Llama3-8B | CORAG, in the paper | .700 |" in text and "| Ours | CORAG |" in text
-
-
-def test_a_stand_in_may_time_every_selection():
-    times = {
-        name: {
-            standins().cell(cell, 1).settings.get("latency_questions") for cell in cells_of(reduced(find_study(name)))
-        }
-        for name in ("car-answers", "car-tes")
-    }
-    assert times == {"car-answers": {None}, "car-tes": {0}}
-
-
 def test_stand_ins_change_axes_methods_and_base():
     study = reduced(
         small(standin={"base": {"max_tokens": 64}, "axes": {"budget": [64], "cost_weight": [0.5]},
@@ -211,11 +175,6 @@ def test_a_shipped_study_is_whole(name):
     assert all(find_study(one) for one in study.includes)
     assert all(need.command and need.kind in ("data", "model", "LLM") for need in needs_of(study))
     reduced(study)
-
-
-def test_an_unknown_name_is_one_line_with_the_nearest(capsys):
-    assert main(["reproduce", "corag-tabel2"]) == 2
-    assert "there is no study 'corag-tabel2' (did you mean 'corag-table2'?)" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_said_in_one_line_before_anything_is_done(tmp_path, monkeypatch, capsys):

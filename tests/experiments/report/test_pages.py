@@ -20,7 +20,6 @@ from experiments.report.comparison import (
     MOST_QUESTIONS,
     ReportConfig,
     headline,
-    remarks,
     report,
     result_page,
     sets_page,
@@ -125,11 +124,6 @@ def test_markdown_and_terminal_show_the_same_texts(capsys):
     printed = capsys.readouterr().out
     assert "<m>" in printed and "one | remark" in printed and printed.endswith("a & b\n")
     assert "line" not in printed
-
-
-def test_groups_of_rows_are_set_apart():
-    rows = [["64", "a"], ["", "b"], ["128", "a"], ["", "b"]]
-    assert Page("T", "", [Section("", [Table(["budget", "method"], rows)])]).html().count('<tr class="first">') == 1
 
 
 @given(st.text(alphabet="aAbB.", max_size=30), st.text(alphabet="aAbB.", max_size=4))
@@ -243,16 +237,6 @@ def test_many_methods_have_a_line_each_on_a_terminal(capsys):
     ]
 
 
-def test_remarks_say_which_questions_a_measure_is_of():
-    record = result_of() | {
-        "queries_with_answer": 2, "queries_with_sentences": 7, "unread": "no answers", "ceiling": 0.5,
-        "retriever": {"candidates": 6.0, "evidence_recall": 1.0, "full_evidence": 1.0},
-    }  # fmt: skip
-    found = " ".join(remarks([Result(record)]))
-    assert "of the 2 of 7 questions" in found and "marked sentences" not in found and "0.500" in found
-    assert "no measures of answers: no answers" in found and "the retriever's 6.0 candidates" in found
-
-
 def test_several_sets_have_a_section_each():
     results = {
         name: [measured({"corag": [1.0] * 4, "mmr": [0.0] * 4}, budget) for budget in (64, 128)] for name in "ab"
@@ -299,18 +283,6 @@ def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
     results = [Result(result_of(64)), Result(result_of(128, methods=("top-k", "other")))]
     texts = texts_of(quality_plot(results, "f1"))
     assert [name for name in texts if name in ("top-k", "corag", "other")] == ["top-k", "corag", "other"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "num_nodes"),
-    [
-        ({"num_candidates": 2, "budget_tokens": 60}, 5),
-        ({"num_candidates": 3, "budget_tokens": 3}, 1),  # none of them fits: the root alone
-    ],
-)
-def test_small_trees_are_drawn_whole(settings, num_nodes):
-    texts = texts_of(tree_plot(reply_of(**settings)))
-    assert len([text for text in texts if re.fullmatch(r"\d+", text)]) == num_nodes - 1
 
 
 def test_of_many_children_the_best_are_drawn():

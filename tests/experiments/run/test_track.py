@@ -4,23 +4,13 @@ import os
 import pytest
 
 from corag.cli.main import COMMANDS, main, make_parser
-from experiments.run.track import VARIABLES, Wandb, grouped, means, noted, numbers
+from experiments.run.track import VARIABLES, Wandb, noted
 from tests.experiments.worlds import write_folder
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
             "--pool", "candidates", "--reader", "none", "--quiet"]  # fmt: skip
 LABEL = ["label", "--splits", "dev", "--rerankers", "bm25", "--reader", "extractive", "--pool", "candidates",
          "--iterations", "1,2", "--explorations", "0.1", "--cost_weights", "0", "--quiet"]  # fmt: skip
-
-
-def test_numbers_are_neither_texts_nor_truths():
-    row = {"f1": 0.5, "chunks": 2, "method": "m", "exact": True, "judge": None}
-    assert dict(numbers(row)) == {"f1": 0.5, "chunks": 2.0}
-
-
-def test_means_leave_out_what_is_missing():
-    rows = [{"of": "a", "f1": 1.0}, {"of": "a", "f1": 0.0, "em": 1}, {"of": "b"}]
-    assert means(rows, "of") == {"a": {"f1": 0.5, "em": 1.0}}
 
 
 def logged(folder):
@@ -43,14 +33,6 @@ def test_evaluate_logs_each_method(tmp_path, capsys):
     # A logger changes nothing that was measured, so nothing is measured again.
     before = out.read_bytes()
     assert main(command) == 0 and out.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_label_logs_each_reranker(tmp_path, capsys):
-    data, out = write_folder(tmp_path / "data"), tmp_path / "labels.parquet"
-    command = [*LABEL, "--data", str(data), "--out", str(out), "--limit", "2", "--budget", "64", "--logger", "csv"]
-    assert main(command) == 0, capsys.readouterr().err
-    assert 0 <= logged(tmp_path / "labels.log")["bm25/rougeL"] <= 1
 
 
 @pytest.fixture
@@ -97,37 +79,10 @@ def test_what_a_block_notes_is_gone_behind_it(monkeypatch):
     assert os.environ["WANDB_TAGS"] == "before" and "WANDB_ENTITY" not in os.environ
 
 
-def test_a_group_is_given_where_there_is_none(monkeypatch):
-    monkeypatch.delenv("WANDB_RUN_GROUP", raising=False)
-    assert grouped(Wandb(tags="t"), "sweep") == Wandb(tags="t", group="sweep")
-    assert grouped(Wandb(group="mine"), "sweep").group == "mine"
-    monkeypatch.setenv("WANDB_RUN_GROUP", "of the variable")
-    assert grouped(Wandb(), "sweep").group == "of the variable"
-
-
-TRACKED = ("train", "label", "evaluate", "evaluate-agent", "tune", "reproduce", "train-adapter", "demo", "sweep")
-
-
-@pytest.mark.parametrize("command", TRACKED)
-def test_every_command_that_logs_has_the_same_options(command):
-    own = make_parser(command)._subcommands_action.choices[command]
-    prefix = "base." if command == "sweep" else ""
-    assert {f"{prefix}wandb.{name}" for name in VARIABLES} <= {action.dest for action in own._actions}
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_type_of_every_setting_is_known(command):
     """Where a type hint cannot be resolved, the parser takes anything without a word."""
     assert "Unvalidated" not in make_parser(command)._subcommands_action.choices[command].format_help()
-
-
-@pytest.mark.parametrize("command", [EVALUATE, LABEL])
-def test_an_unknown_logger_is_one_line(command, tmp_path, capsys):
-    data = write_folder(tmp_path / "data")
-    arguments = ["--data", str(data), "--out", str(tmp_path / "out.parquet"), "--logger", "abacus"]
-    assert main([*command, *arguments]) == 2
-    said = capsys.readouterr().err
-    assert "abacus" in said and said.count("\n") == 1
 
 
 def test_a_logger_without_a_place_is_refused(tmp_path, capsys):
