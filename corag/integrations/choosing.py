@@ -218,12 +218,12 @@ class Chooser:
             return _nothing("there are no documents with text", budget_tokens)
         check_query(query)
         selector, tokens = self.built
-        room = budget_tokens
-        while room > 0:
+        left = budget_tokens
+        while left > 0:
             if isinstance(selector, BudgetedSelector):
-                selection = selector.select(query, candidates, room, layout=layout)
+                selection = selector.select(query, candidates, left, layout=layout)
             else:
-                selection = selector.select(query, candidates, room)
+                selection = selector.select(query, candidates, left)
             chosen = _written(selection, layout, adapter, tokens, budget_tokens)
             excess = _tokens(tokens, adapter.render(chosen.documents)) - budget_tokens if chosen.documents else 0
             if excess <= 0:
@@ -231,7 +231,7 @@ class Chooser:
                     logger.warning("nothing was chosen for the prompt: %s", selection.trace.reason)
                 return chosen
             # A text of the selector's own is counted without what the framework puts around it.
-            room = room - excess if excess < room else room // 2
+            left = left - excess if excess < left else left // 2
         return _nothing("what the prompt puts around a text costs more than the budget", budget_tokens)
 
 
@@ -248,7 +248,7 @@ def _written(
     """Return the documents of a selection, with notes."""
     shown = layout.arranged(pieces(selection.chunks))
     own = not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks)
-    told = {
+    described = {
         "selector": selection.method,
         "budget_tokens": budget_tokens,
         "cost_tokens": 0,
@@ -256,18 +256,18 @@ def _written(
         "trace": selection.trace.to_dict(),
     }
     if own:
-        told["cost_tokens"] = _tokens(tokens, adapter.render([adapter.write(None, selection.text, None)]))
-        note = {"place": 0, "tokens": told["cost_tokens"], "sources": list(selection.ids), "selection": told}
-        return Chosen([adapter.write(None, selection.text, note)], told)
+        described["cost_tokens"] = _tokens(tokens, adapter.render([adapter.write(None, selection.text, None)]))
+        note = {"place": 0, "tokens": described["cost_tokens"], "sources": list(selection.ids), "selection": described}
+        return Chosen([adapter.write(None, selection.text, note)], described)
     if shown:
-        told["cost_tokens"] = _tokens(tokens, layout.text(shown))
+        described["cost_tokens"] = _tokens(tokens, layout.text(shown))
     documents = []
     for place, piece in enumerate(shown):
-        note = {"place": place, "tokens": _tokens(tokens, layout.text([piece])), "selection": told}
+        note = {"place": place, "tokens": _tokens(tokens, layout.text([piece])), "selection": described}
         if piece.cut:
             note["spans"] = [list(span) for span in piece.cut]
         documents.append(layout.document(piece, note))
-    return Chosen(documents, told)
+    return Chosen(documents, described)
 
 
 def _tokens(tokens: TokenCounter, text: str) -> int:

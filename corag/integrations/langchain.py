@@ -12,11 +12,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corag.errors import InputError
-from corag.index import Retrieval
+from corag.checks import check_count, check_query
+from corag.errors import IndexMismatchError, InputError
+from corag.index import ChunkIndex, Retrieval
 from corag.integrations.choosing import KEY, Chosen, Given
-from corag.integrations.retrieving import IndexRetriever
+from corag.models.vectors import vectors_by
 from corag.optional import needed
+from corag.registry import EMBEDDERS, trusted
+from corag.registry import embedder as make_embedder
+from corag.types import Candidate, Embedder
 
 with needed("langchain_core", "langchain"):
     from langchain_core.callbacks import CallbackManagerForRetrieverRun, Callbacks
@@ -95,23 +99,39 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
     retrieval: Retrieval | None = None
     where: dict[str, Any] | None = None
     embedder: Any = None
-    _found_by: IndexRetriever | None = PrivateAttr(default=None)
+    _opened: tuple[ChunkIndex, Embedder] | None = PrivateAttr(default=None)
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
-        if self._found_by is None:
-            self._found_by = IndexRetriever(self.index, self.embedder)
-        wanted = self.retrieval or getattr(self._chooser.built[0], "wanted_retrieval", None)
-        candidates = self._found_by.candidates(query, self.num_candidates, wanted, self.where)
+        candidates, embedder = self._candidates(query)
         offered = [
             Document(page_content=one.chunk.text, metadata=dict(one.chunk.metadata), id=one.chunk.id)
             for one in candidates
         ]
         scores = {one.chunk.id: one.similarity for one in candidates}
-        adapter = _Documents(
-            self.separator, self._documents.prompt, "title", "", self.trace, scores, self._found_by.embedder.name
-        )
-        found: Chosen[Document] = self._choose(query, offered, adapter, score_kind="cosine")
-        return found.documents
+        adapter = _Documents(self.separator, self._documents.prompt, "title", "", self.trace, scores, embedder.name)
+        chosen: Chosen[Document] = self._choose(query, offered, adapter, score_kind="cosine")
+        return chosen.documents
+
+    def _candidates(self, query: str) -> tuple[list[Candidate], Embedder]:
+        """Return candidates from the index, best first, and what embedded the question; the first call opens both."""
+        check_query(query)
+        check_count("num_candidates", self.num_candidates, "10 to 50 are usual")
+        if self._opened is None:
+            index = self.index if isinstance(self.index, ChunkIndex) else ChunkIndex.open(self.index)
+            named = self.embedder
+            if named is None:
+                named = trusted(EMBEDDERS, index.embedder_name, f"the index at {index.uri}")
+            embedder = make_embedder(named)
+            if embedder.name != index.embedder_name:
+                raise IndexMismatchError(
+                    f"the index at {index.uri} was made by embedder {index.embedder_name!r}, not by "
+                    f"{embedder.name!r}; use that embedder"
+                )
+            self._opened = index, embedder
+        index, embedder = self._opened
+        retrieval = self.retrieval or getattr(self._chooser.built[0], "wanted_retrieval", None) or "hybrid"
+        vector = vectors_by(embedder, [query])[0]
+        return index.retrieve(query, vector, self.num_candidates, retrieval, self.where), embedder
 
 
 class _Documents:

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from corag.integrations.retrieving import IndexRetriever
 
 import corag
 from corag import registry
 from corag.errors import CoragError, ModelError
 from corag.index import ChunkIndex
-from corag.integrations.retrieving import IndexRetriever
 from corag.registry import trusted
 
 CHECKPOINT = Path("checkpoints/agent-minilm")

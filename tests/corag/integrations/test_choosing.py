@@ -10,18 +10,13 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY, Chooser
-from corag.text.layout import pieces
-from corag.text.units import SENTENCE, units
 from tests.corag.integrations.worlds import (
     CHARACTERS,
     FACTS,
     QUESTION,
-    Bare,
     Note,
     Notes,
-    Unregistered,
     Writes,
-    error_line,
     tokens,
 )
 from tests.corag.worlds import COUNTERS, TEXTS, HashReranker, cheap_selector
@@ -39,12 +34,6 @@ def test_nothing_to_choose_from():
     for documents in ([], [Note("")], [Note(" \n")]):
         chosen = choose(documents)
         assert chosen.documents == [] and "no documents with text" in chosen.selection["trace"]["reason"]
-
-
-def test_a_budget_smaller_than_any_document(caplog):
-    chosen = choose(NAMED, 3)
-    assert chosen.documents == [] and "costs more than the budget of 3" in chosen.selection["trace"]["reason"]
-    assert "nothing was chosen for the prompt" in caplog.text
 
 
 def test_documents_come_back_as_they_were_with_a_note():
@@ -125,11 +114,6 @@ def test_a_text_of_the_selectors_own_is_one_document_that_names_its_sources():
     assert framed.documents == [] and framed.selection["cost_tokens"] == 0
 
 
-def test_a_selector_with_nothing_but_the_protocol():
-    chosen = choose(NAMED, 60, Chooser(Bare()), Notes("\n-----\n", "<document>\n{text}\n</document>"))
-    assert 0 < len(chosen.documents) < 4 and chosen.selection["cost_tokens"] <= 60
-
-
 @pytest.mark.parametrize("name", corag.SELECTORS.names)
 def test_every_selector_keeps_the_budget_of_what_is_rendered(name, small_checkpoint):
     chooser = Chooser(cheap_selector(name, small_checkpoint))
@@ -140,54 +124,6 @@ def test_every_selector_keeps_the_budget_of_what_is_rendered(name, small_checkpo
         assert not chosen.documents or tokens(adapter.render(chosen.documents)) <= budget
         assert json.loads(json.dumps([one.meta for one in chosen.documents])) == [one.meta for one in chosen.documents]
     assert chosen.documents or name == "none"
-
-
-@pytest.mark.parametrize("odd", ["nul \x00", "\u202eright to left", "e\u0301 ﬁ ☃ 日本語", "x" * 5000])
-def test_odd_texts_do_no_harm(odd):
-    chooser = Chooser("corag", settings={"reranker": "bm25", "unit": "sentence", "agent": "none"})
-    chosen = choose([Note(odd, title=odd[:20]), *NAMED], 60, chooser)
-    assert chosen.documents and chosen.selection["cost_tokens"] <= 60
-
-
-def test_half_a_character_is_refused_as_everywhere():
-    with pytest.raises(InputError) as caught:
-        choose([Note("half a letter \ud800")])
-    assert "lone surrogates" in error_line(caught.value)
-
-
-def test_a_tree_of_the_selectors_own_has_documents_of_its_own():
-    from corag.models.cached import CachedEmbedder
-    from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-    from tests.corag.worlds import HashEmbedder, OddSummarizer
-
-    builder = RaptorBuilder(CachedEmbedder(HashEmbedder()), OddSummarizer(), RaptorConfig(8))
-    tree = builder.build([corag.Chunk(f"other{place}", text) for place, text in enumerate(FACTS)])
-    raptor = corag.selector("raptor", tree=tree, scope="tree", embedder=HashEmbedder(), summarizer=OddSummarizer())
-    chosen = choose([Note("Nothing about it.", "n0")], 60, Chooser(raptor))
-    assert chosen.documents and chosen.selection["cost_tokens"] <= 60
-
-
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda: Chooser("corga"), "did you mean 'corag'"),
-        (lambda: Chooser("top-k", settings={"l": 3}), "has no setting 'l'"),
-        (lambda: Chooser("top-k", settings={"tokens": "estimate"}), "tokenizer="),
-        (lambda: Chooser("top-k", "no such tokenizer"), "tokenizer 'no such tokenizer' is unknown"),
-        (lambda: Chooser(7), "is no selector"),
-        (lambda: Chooser(Bare(), settings={"k": 3}), "is built already"),
-        (lambda: choose(NAMED, 0), "budget_tokens must be a whole number of at least 1"),
-        (lambda: choose(NAMED, order="up"), "order is 'up'"),
-        (lambda: choose(NAMED, score_kind="logit"), "score_kind is 'logit'"),
-        (lambda: TOP.choose(" ", NAMED, Notes(), 10), "the question is empty"),
-        (lambda: Chooser("corag", settings={"reranker": Unregistered()}).to_dict(), "that no name builds again"),
-        (lambda: Chooser("top-k", len).to_dict(), "that no name builds again"),
-    ],
-)
-def test_bad_settings_have_one_clear_line(build, says):
-    with pytest.raises(InputError) as caught:
-        build()
-    assert says in error_line(caught.value)
 
 
 def test_settings_survive_json_and_pickles_and_nothing_is_built_before_it_is_used():
@@ -202,31 +138,6 @@ def test_settings_survive_json_and_pickles_and_nothing_is_built_before_it_is_use
     first = choose(NAMED, 60, chooser).documents
     assert [one.text for one in choose(NAMED, 60, again).documents] == [one.text for one in first]
     assert copy.deepcopy(chooser)._built is None and chooser._built is not None
-
-
-def test_selectors_have_a_dictionary_from_which_they_are_built_again():
-    made = corag.selector("corag", reranker=corag.reranker("bm25", b=0.2), iterations=3, unit="passage")
-    assert made.to_dict() == {"corag": {"reranker": "bm25(b=0.2)", "iterations": 3, "unit": "passage"}}
-    again = corag.selectors.Corag.from_dict(json.loads(json.dumps(made.to_dict())))
-    assert str(again) == str(made) == str(corag.selector(made.to_dict()))
-    assert corag.selectors.TopK(k=3).to_dict() == {"top-k": {"k": 3}}
-    with pytest.raises(InputError, match="not a Corag"):
-        corag.selectors.Corag.from_dict({"top-k": {}})
-    nested = corag.selector("reorder", selector=corag.selector("top-k", k=2))
-    assert corag.selectors.BudgetedSelector.from_dict(nested.to_dict()).inner.k == 2
-
-
-def test_pieces_are_what_was_chosen_of_each_chunk():
-    chunk = corag.Chunk("a", "Title\nOne thing. Another thing. A third.", {"title": "Title"})
-    first, second, third = units(chunk, SENTENCE)
-    other = corag.Chunk("b", "Whole.")
-    [of_a, of_b] = pieces([third, other, first])
-    assert of_a.text == "One thing. … A third." and of_a.places == (0, 2) and of_b.text == "Whole."
-    body = chunk.text.removeprefix("Title\n")
-    assert [body[start:end] for start, end in of_a.cut] == ["One thing.", "A third."] and not of_b.cut
-    [(start, end), _] = of_a.spans
-    assert of_a.text[start:end] == "A third."
-    assert second.text == "Title\nAnother thing."
 
 
 SEPARATORS = st.sampled_from(["\n\n", "", "\n---\n", "b\n", "☃"])

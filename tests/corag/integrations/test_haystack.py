@@ -6,12 +6,8 @@ import json
 
 import pytest
 from haystack import Document, Pipeline
-from haystack.components.builders import ChatPromptBuilder, PromptBuilder
-from haystack.components.joiners import DocumentJoiner
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.components.builders import PromptBuilder
 from haystack.core.errors import DeserializationError
-from haystack.dataclasses import ChatMessage
-from haystack.document_stores.in_memory import InMemoryDocumentStore
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +15,7 @@ import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from corag.integrations.haystack import LOOP, CoragSelector
-from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, Writes, error_line, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, tokens
 from tests.corag.worlds import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -61,13 +57,6 @@ def context(result):
     return result["builder"]["prompt"].partition("BEGIN")[2].rpartition("END")[0]
 
 
-def test_nothing_to_choose_from():
-    for found in ([], documents([""]), [Document(content=None)]):
-        result = top().run(query=QUESTION, documents=found)
-        assert result["documents"] == [] and "no documents" in result["selection"]["trace"]["reason"]
-    assert contents(top().run(query=QUESTION, documents=documents(FACTS[:1]))) == FACTS[:1]
-
-
 def test_a_budget_smaller_than_any_document_and_one_for_a_single_question():
     result = top(3).run(query=QUESTION, documents=documents())
     assert result["documents"] == [] and "costs more than the budget of 3" in result["selection"]["trace"]["reason"]
@@ -90,25 +79,11 @@ def test_documents_given_are_not_changed_and_keep_id_score_and_meta(scores):
     assert KEY not in top(trace=False).run(query=QUESTION, documents=before)["documents"][0].meta
 
 
-def test_sentences_come_back_in_the_document_that_they_are_from():
-    selector = CoragSelector(9, reranker="bm25", unit="sentence", agent="none")
-    before = documents(title="Rivers")
-    [one, *_] = selector.run(query=QUESTION, documents=before)["documents"]
-    assert one.content == "Cher has 2 bridges." and one.id == before[2].id
-    [[start, end]] = one.meta[KEY]["spans"]
-    assert FACTS[2][start:end] == one.content
-
-
 def test_the_reranker_reads_the_meta_fields_first():
     reranker = HashReranker()
     selector = CoragSelector(300, reranker=reranker, policy="greedy", meta_fields_to_embed=["title", "year"])
     selector.run(query=QUESTION, documents=documents(title="Rivers", year=1900))
     assert f"Rivers\n1900\n{FACTS[0]}" in reranker.asked
-
-
-def test_a_summary_is_a_document_of_its_own():
-    [one] = CoragSelector(60, selector=Writes()).run(query=QUESTION, documents=documents())["documents"]
-    assert one.content == Writes.text and len(one.meta[KEY]["sources"]) == 2
 
 
 @settings(max_examples=25)
@@ -118,16 +93,6 @@ def test_the_documents_in_a_prompt_keep_the_budget(texts, budget, loop):
     found = selector.run(query=QUESTION, documents=documents(texts, source="s"))
     shown = PromptBuilder(loop, required_variables="*").run(documents=found["documents"])["prompt"]
     assert tokens(shown) <= budget and (tokens(shown) == found["selection"]["cost_tokens"] or not found["documents"])
-
-
-@pytest.mark.parametrize("loop", [LOOP, NUMBERED])
-def test_the_prompt_of_a_pipeline_keeps_the_budget(loop):
-    result = pipeline(top(template=loop), loop).run(asked(documents(source="a.txt")), include_outputs_from={"selector"})
-    found = result["selector"]["documents"]
-    assert tokens(context(result)) == result["selector"]["selection"]["cost_tokens"] <= 70
-    # One document more would not have fitted.
-    more = documents(source="a.txt")[: len(found) + 1]
-    assert tokens(PromptBuilder(loop, required_variables="*").run(documents=more)["prompt"]) > 70
 
 
 def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_path):
@@ -146,15 +111,6 @@ def test_a_pipeline_is_the_same_when_it_is_written_to_yaml_and_read_again(tmp_pa
         CoragSelector(reranker=Unregistered()).to_dict()
 
 
-def test_nothing_is_loaded_before_it_warms_up():
-    selector = CoragSelector(70, reranker="bm25", unit="passage")
-    assert selector._chooser._built is None
-    pipeline(selector).warm_up()
-    built = selector._chooser._built
-    selector.warm_up()
-    assert built is not None and selector._chooser._built is built
-
-
 def test_pipelines_run_in_event_loops_too():
     expected = context(pipeline(top()).run(asked(documents())))
     assert context(asyncio.run(pipeline(top()).run_async(asked(documents())))) == expected != ""
@@ -164,38 +120,3 @@ def test_pipelines_run_in_event_loops_too():
         return await asyncio.gather(*(selector.run_async(query=QUESTION, documents=documents()) for _ in range(8)))
 
     assert all(contents(one) == contents(asyncio.run(many())[0]) for one in asyncio.run(many()))
-
-
-def test_it_stands_between_retrievers_and_a_chat_prompt():
-    store = InMemoryDocumentStore()
-    store.write_documents(documents())
-    made = Pipeline()
-    made.add_component("one", InMemoryBM25Retriever(store, top_k=5))
-    made.add_component("two", InMemoryBM25Retriever(store, top_k=3, scale_score=True))
-    made.add_component("joiner", DocumentJoiner())
-    made.add_component("selector", CoragSelector(40, reranker="bm25", unit="passage"))
-    made.add_component("builder", ChatPromptBuilder([ChatMessage.from_user(f"BEGIN{LOOP}END")], required_variables="*"))
-    for sender, receiver in (
-        ("one", "joiner"), ("two", "joiner"), ("joiner", "selector.documents"),
-        ("selector.documents", "builder.documents"),
-    ):  # fmt: skip
-        made.connect(sender, receiver)
-    result = made.run({name: {"query": QUESTION} for name in ("one", "two", "selector")})
-    [message] = result["builder"]["prompt"]
-    assert 0 < tokens(message.text.removeprefix("BEGIN").removesuffix("END")) <= 40 and "Cher" in message.text
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"budget_tokens": 0}, "budget_tokens must be"),
-        ({"selector": "tpo-k"}, "did you mean 'top-k'"),
-        ({"itrations": 3}, "has no setting 'itrations'"),
-        ({"template": "{{ question }}"}, "give the loop over documents alone"),
-        ({"template": LOOP + "{{ query }}"}, "uses documents, query"),
-    ],
-)
-def test_bad_settings_have_one_clear_line(given, says):
-    with pytest.raises(InputError) as caught:
-        CoragSelector(**given)
-    assert says in error_line(caught.value)

@@ -8,22 +8,18 @@ import pickle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core import PromptTemplate, QueryBundle, VectorStoreIndex, get_response_synthesizer
-from llama_index.core.callbacks import CallbackManager, LlamaDebugHandler
-from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.instrumentation import get_dispatcher
-from llama_index.core.instrumentation.event_handlers import BaseEventHandler
+from llama_index.core import PromptTemplate, QueryBundle, get_response_synthesizer
 from llama_index.core.llms import CompletionResponse, CustomLLM, LLMMetadata
 from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
-from llama_index.core.schema import ImageNode, MetadataMode, Node, NodeWithScore, TextNode
+from llama_index.core.schema import MetadataMode, NodeWithScore, TextNode
 
 import corag
 from corag.errors import InputError
 from corag.integrations.choosing import KEY
 from corag.integrations.llama_index import CoragPostprocessor
-from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, Writes, error_line, tokens
+from tests.corag.integrations.worlds import FACTS, QUESTION, Unregistered, error_line, tokens
 from tests.corag.worlds import TEXTS, HashReranker
 
 pytestmark = pytest.mark.slow
@@ -81,34 +77,6 @@ def context(prompt):
     return str(prompt).partition("BEGIN\n")[2].rpartition("\nEND")[0]
 
 
-def test_nothing_to_choose_from():
-    assert top().postprocess_nodes([], query_str=QUESTION) == []
-    assert top().postprocess_nodes(nodes([" "]), query_str=QUESTION) == []
-    [one] = top().postprocess_nodes(nodes(FACTS[:1]), query_str=QUESTION)
-    assert one.node.text == FACTS[0] and one.score is None
-    picture = NodeWithScore(node=ImageNode(image_url="http://localhost/never-asked.png"))
-    assert top().postprocess_nodes([picture], query_str=QUESTION) == []
-
-
-def test_a_budget_smaller_than_any_node():
-    assert top(3).postprocess_nodes(nodes(), query_str=QUESTION) == []
-
-
-@pytest.mark.parametrize("scores", [[0.5, None, 0.1], [float("nan")] * 3, [31.0, -7, 400], [0.0, 0.0, 0.0]])
-def test_scores_of_every_kind_stay_as_they_are(scores):
-    before = nodes(FACTS[:3], scores)
-    after = top(500).postprocess_nodes(before, query_str=QUESTION)
-    assert [one.node.text for one in after] == FACTS[:3]
-    assert repr([one.score for one in after]) == repr([one.score for one in before])
-
-
-def test_repeated_nodes_are_chosen_once_and_other_text_under_one_id_is_no_error():
-    texts = [one.node.text for one in top(500).postprocess_nodes([*nodes(), *nodes()], query_str=QUESTION)]
-    assert texts == FACTS
-    clash = [NodeWithScore(node=TextNode(id_="same", text=text)) for text in FACTS]
-    assert len(top(500).postprocess_nodes(clash, query_str=QUESTION)) == len(FACTS)
-
-
 def test_nodes_given_are_not_changed_and_chosen_ones_tell_how_outside_of_every_prompt():
     before = nodes(file="a.txt")
     kept = [one.model_dump() for one in before]
@@ -144,42 +112,12 @@ def test_the_reranker_reads_what_the_embedding_model_saw():
     assert {f"Rivers\n{FACTS[0]}", f"Rivers\n{FACTS[1]}"} <= set(reranker.asked)
 
 
-def test_sentences_come_back_in_the_node_that_they_are_from():
-    processor = CoragPostprocessor(9, reranker="bm25", unit="sentence", agent="none")
-    for before in (nodes(file="a"), [NodeWithScore(node=Node(text_resource={"text": text})) for text in FACTS]):
-        [first, *_] = processor.postprocess_nodes(before, query_str=QUESTION)
-        assert first.node.get_content() == "Cher has 2 bridges." and first.node_id == before[2].node_id
-        [[start, end]] = first.node.metadata[KEY]["spans"]
-        assert before[2].node.get_content()[start:end] == "Cher has 2 bridges."
-
-
-def test_a_summary_is_a_node_of_its_own():
-    [one] = CoragPostprocessor(60, selector=Writes()).postprocess_nodes(nodes(), query_str=QUESTION)
-    assert one.node.text == Writes.text and one.node.metadata[KEY]["sources"] == ["n0", "n1"] and one.score is None
-
-
 def test_without_a_question_or_with_two():
     with pytest.raises(InputError) as caught:
         top().postprocess_nodes(nodes())
     assert "give query_bundle or query_str" in error_line(caught.value)
     with pytest.raises(ValueError, match="Cannot specify both"):
         top().postprocess_nodes(nodes(), QueryBundle("a"), "b")
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"budget_tokens": 0}, "budget_tokens must be"),
-        ({"budget_tokens": 9, "selector": "tpo-k"}, "did you mean 'top-k'"),
-        ({"budget_tokens": 9, "itrations": 3}, "has no setting 'itrations'"),
-        ({"budget_tokens": 9, "tokenizer": "no-such-model"}, "is unknown"),
-        ({"budget_tokens": 9, "order": "best"}, "order is 'best'"),
-    ],
-)
-def test_bad_settings_have_one_clear_line(given, says):
-    with pytest.raises(InputError) as caught:
-        CoragPostprocessor(**given)
-    assert says in error_line(caught.value)
 
 
 def test_settings_are_kept_in_json_pickles_and_copies():
@@ -196,22 +134,6 @@ def test_settings_are_kept_in_json_pickles_and_copies():
     assert named.to_dict()["settings"] == {"reranker": "bm25(b=0.2)"}
     with pytest.raises(ValueError, match=r"reranker is .* no name builds again"):
         CoragPostprocessor(9, reranker=Unregistered()).to_dict()
-
-
-def test_a_changed_setting_counts_from_then_on():
-    made = top(30)
-    few = made.postprocess_nodes(nodes(), query_str=QUESTION)
-    made.budget_tokens = 500
-    assert len(made.postprocess_nodes(nodes(), query_str=QUESTION)) == len(FACTS) > len(few)
-    made.settings = {"k": 1}
-    assert len(made.postprocess_nodes(nodes(), query_str=QUESTION)) == 1
-    made.settings = {}
-    made.selector = "none"
-    assert made.postprocess_nodes(nodes(), query_str=QUESTION) == []
-    for name, value in (("budget_tokens", 0), ("order", "up"), ("selector", "tpo-k"), ("settings", {"k": 1})):
-        with pytest.raises(InputError):
-            setattr(made, name, value)
-    assert made.budget_tokens == 500 and made.settings == {} and made.selector == "none"
 
 
 @pytest.mark.parametrize("mode", ["compact", "refine", "tree_summarize", "compact_accumulate"])
@@ -249,29 +171,3 @@ def test_engines_answer_in_threads_too_and_streams_are_untouched():
         return await asyncio.gather(*(processor.apostprocess_nodes(nodes(), query_str=QUESTION) for _ in range(8)))
 
     assert {tuple(one.node.text for one in found) for found in asyncio.run(many())} == {tuple(FACTS[:2])}
-
-
-def test_an_index_takes_it_as_one_more_setting():
-    index = VectorStoreIndex([one.node for one in nodes()], embed_model=MockEmbedding(4))
-    found = index.as_query_engine(
-        llm=Repeats(), similarity_top_k=5, text_qa_template=QA, node_postprocessors=[top(40)]
-    ).query(QUESTION)
-    assert 0 < tokens(context(found)) <= 40 and all(one.score is not None for one in found.source_nodes)
-
-
-def test_who_watches_is_told():
-    events = []
-
-    class Watches(BaseEventHandler):
-        def handle(self, event, **kwargs):
-            events.append(event.class_name())
-
-    watcher = Watches()
-    get_dispatcher().add_event_handler(watcher)
-    debug = LlamaDebugHandler(print_trace_on_end=False)
-    try:
-        top(40, callback_manager=CallbackManager([debug])).postprocess_nodes(nodes(), query_str=QUESTION)
-    finally:
-        get_dispatcher().event_handlers.remove(watcher)
-    assert [one for one in events if one.startswith("ReRank")] == ["ReRankStartEvent", "ReRankEndEvent"]
-    assert len(debug.get_event_pairs("reranking")) == 1

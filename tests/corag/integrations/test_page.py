@@ -15,13 +15,6 @@ PAGE = ROOT / "docs" / "frameworks.md"
 MODULES = {"llama_index": "llama_index.core.schema", "langchain": "langchain_core.documents", "haystack": "haystack"}
 
 
-def test_examples_have_at_most_six_lines():
-    examples = [block for block in blocks(PAGE, "python") if "from corag.integrations." in block]
-    assert len(examples) == 3
-    for example in examples:
-        assert len([line for line in example.splitlines() if line.strip()]) <= 6
-
-
 @pytest.mark.slow
 def test_examples_do_what_they_say_and_contact_nobody(tmp_path):
     contacts = tmp_path / "contacts.txt"
