@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from corag.errors import DataError, InputError, ReaderError, SummarizerError
@@ -18,11 +19,8 @@ from corag.types import Summarizer, SummaryRequest
 
 logger = logging.getLogger(__name__)
 
-SummaryStore = DiskStore
-"""Summaries in UTF-8 under the hash of what they were made from."""
-
 _JOINT = "\n\n"
-# Summaries of parts are at most this share of the window, so that several of them are summarized together.
+# Summaries of parts have at most this share of the window, so that several of them are summarized together.
 _PART_SHARE = 4
 
 
@@ -31,10 +29,10 @@ class Summary:
     """The outcome of a request.
 
     Attributes:
-        text: The summary; empty when the texts hold nothing that matters, or it failed.
+        text: The summary; empty if the texts hold nothing that matters, or it failed.
         sources: Ids of the chunks that it was made from.
         failure: Why the request failed; None if it succeeded, also with an empty summary.
-        num_calls: Requests to the summarizer; 0 when it was stored, more than 1 for texts beyond its window.
+        num_calls: Requests to the summarizer; 0 if it was stored, more than 1 for texts beyond its window.
     """
 
     text: str
@@ -43,8 +41,8 @@ class Summary:
     num_calls: int = 0
 
 
-def summary_store(path: str | Path | None) -> SummaryStore | None:
-    """Return the summaries in a SQLite file, made when missing; None without a path."""
+def summary_store(path: str | Path | None) -> DiskStore | None:
+    """Return the summaries in a SQLite file, made if missing; None without a path."""
     if not isinstance(path, str | Path | None):
         raise InputError(f"store is {path!r:.100}; give the path of a SQLite file, or None")
     return None if path is None else DiskStore(path, "text")
@@ -57,82 +55,22 @@ def request_key(summarizer: Summarizer, request: SummaryRequest) -> bytes:
 
 
 def summarize_all(
-    summarizer: Summarizer, requests: Sequence[SummaryRequest], *, store: SummaryStore | None = None
+    summarizer: Summarizer, requests: Sequence[SummaryRequest], *, store: DiskStore | None = None
 ) -> list[Summary]:
     """Return a summary for each request.
 
-    Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is kept in
-    the store as soon as it is there, so that an interrupted run repeats nothing. Texts beyond the summarizer's
-    window are summarized in parts, and the summaries of the parts again, as long as that at least halves their number;
-    where it does not, as many of them stand as fit.
+    Equal requests are made once. At most `summarizer.max_concurrent` run at the same time, and each result is stored at
+    once, so that an interrupted run repeats nothing. Texts beyond the summarizer's window are summarized in parts, and
+    the summaries of the parts again, as long as that at least halves their number; otherwise they are cut to size.
 
     Raises:
         DataError: The store cannot be used.
     """
-    return _summarized(summarizer, [(request, None) for request in requests], store)
-
-
-def _summarized(
-    summarizer: Summarizer, limited: Sequence[tuple[SummaryRequest, int | None]], store: SummaryStore | None
-) -> list[Summary]:
-    """Return a summary for each request, which comes with the most parts that it may be divided into."""
-    requests = [request for request, _ in limited]
-    parts = [_parts(summarizer, request) for request in requests]
-    # Each round has to shorten the texts, whatever the summarizer's tokens say; else it would never end.
-    stuck = [most is not None and len(part) > most for part, (_, most) in zip(parts, limited, strict=True)]
-    parts = [[] if is_stuck else part for part, is_stuck in zip(parts, stuck, strict=True)]
-    made = iter(_run(summarizer, [part for of_request in parts for part in of_request], store))
-    results: list[Summary] = []
-    again: dict[int, tuple[SummaryRequest, int]] = {}
-    for number, (request, of_request, is_stuck) in enumerate(zip(requests, parts, stuck, strict=True)):
-        if is_stuck:
-            text = cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens)
-            results.append(Summary(text, request.sources))
-            continue
-        found = [next(made) for _ in of_request]
-        calls = sum(summary.num_calls for summary in found)
-        failure = next((summary.failure for summary in found if summary.failure is not None), None)
-        texts = tuple(summary.text for summary in found if summary.text)
-        if failure is None and len(of_request) > 1 and texts:
-            again[number] = (replace(request, texts=texts), -(-len(of_request) // 2))
-        results.append(Summary("" if failure else "".join(texts), request.sources, failure, calls))
-    if again:
-        shorter = _summarized(summarizer, list(again.values()), store)
-        for number, summary in zip(again, shorter, strict=True):
-            results[number] = replace(summary, num_calls=summary.num_calls + results[number].num_calls)
-    return results
-
-
-def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: SummaryStore | None) -> list[Summary]:
     keys = [request_key(summarizer, request) for request in requests]
-    known = {} if store is None else store.get(keys)
-    made = {key: Summary(text.decode("utf-8", "replace"), ()) for key, text in known.items()}
-    new = {key: request for key, request in zip(keys, requests, strict=True) if key not in known}
-
-    def make(key: bytes, request: SummaryRequest) -> Summary:
-        try:
-            found = summarizer.summarize(request)
-            if not isinstance(found, str):
-                raise SummarizerError(f"summarizer {summarizer.name!r} returned {found!r:.80}; it must return a text")
-            text = well_formed(found).strip()
-        except DataError:
-            raise
-        except (SummarizerError, ReaderError, InputError, OSError) as error:
-            # These include time-outs. The caller can fall back on the texts themselves. A missing package or a damaged
-            # model is none of these and stops the run.
-            return Summary("", request.sources, str(error) or type(error).__name__, 1)
-        text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
-        if store is not None:
-            store.put({key: text.encode("utf-8", "replace")})
-        return Summary(text, request.sources, num_calls=1)
-
-    with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(new)))) as pool:
-        futures = {key: pool.submit(make, key, request) for key, request in new.items()}
-        try:
-            made |= {key: future.result() for key, future in futures.items()}
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    distinct = dict(zip(keys, requests, strict=True))
+    with ThreadPoolExecutor(max(1, min(summarizer.max_concurrent, len(distinct)))) as pool:
+        summaries = pool.map(partial(_summarized, summarizer, store), distinct.values())
+        made = dict(zip(distinct, summaries, strict=True))
     failures = [summary.failure for summary in made.values() if summary.failure is not None]
     if failures:
         logger.warning("%d of %d summaries failed; the first: %s", len(failures), len(made), failures[0])
@@ -144,8 +82,51 @@ def _run(summarizer: Summarizer, requests: Sequence[SummaryRequest], store: Summ
     return results
 
 
+def _summarized(
+    summarizer: Summarizer, store: DiskStore | None, request: SummaryRequest, max_parts: float = float("inf")
+) -> Summary:
+    """Return the summary of texts of any length, which are divided into at most `max_parts`."""
+    parts = _parts(summarizer, request)
+    # Each round has to shorten the texts, whatever the summarizer's tokens say; else it would never end.
+    if len(parts) > max_parts:
+        text = cut_to_tokens(_JOINT.join(request.texts), summarizer.tokens, request.max_tokens)
+        return Summary(text, request.sources)
+    num_calls, texts = 0, []
+    for part in parts:
+        summary = _of_part(summarizer, store, part)
+        num_calls += summary.num_calls
+        if summary.failure is not None or len(parts) == 1:
+            return replace(summary, num_calls=num_calls)
+        texts += [summary.text] if summary.text else []
+    if not texts:
+        return Summary("", request.sources, num_calls=num_calls)
+    joined = _summarized(summarizer, store, replace(request, texts=tuple(texts)), -(-len(parts) // 2))
+    return replace(joined, num_calls=num_calls + joined.num_calls)
+
+
+def _of_part(summarizer: Summarizer, store: DiskStore | None, request: SummaryRequest) -> Summary:
+    key = request_key(summarizer, request)
+    if store is not None and (stored := store.get([key])):
+        return Summary(stored[key].decode("utf-8", "replace"), request.sources)
+    try:
+        reply = summarizer.summarize(request)
+        if not isinstance(reply, str):
+            raise SummarizerError(f"summarizer {summarizer.name!r} returned {reply!r:.80}; it must return a text")
+        text = well_formed(reply).strip()
+    except DataError:
+        raise
+    except (SummarizerError, ReaderError, InputError, OSError) as error:
+        # These include time-outs. The caller can fall back on the texts themselves. A missing package or a damaged
+        # model is none of these and stops the run.
+        return Summary("", request.sources, str(error) or type(error).__name__, 1)
+    text = cut_to_tokens(text, summarizer.tokens, request.max_tokens)
+    if store is not None:
+        store.put({key: text.encode()})
+    return Summary(text, request.sources, num_calls=1)
+
+
 def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryRequest]:
-    """Return requests that fit the window and cover the texts in order; the request itself where it fits.
+    """Return requests that fit the window and cover the texts in order; the request itself if it fits.
 
     None for texts of which no word fits.
     """
@@ -156,31 +137,27 @@ def _parts(summarizer: Summarizer, request: SummaryRequest) -> list[SummaryReque
         raise InputError(
             f"window_tokens of summarizer {summarizer.name!r} is {window}; it must be at least {2 * _PART_SHARE}"
         )
-    pieces = [piece for text in request.texts for piece in _pieces(summarizer, text, window)]
-    groups: list[tuple[str, ...]] = []
-    group: tuple[str, ...] = ()
-    for piece in pieces:
-        if group and _joined_tokens(summarizer, (*group, piece)) > window:
-            groups.append(group)
-            group = ()
-        group = (*group, piece)
+    groups: list[tuple[str, ...]] = [()]
+    for piece in (piece for text in request.texts for piece in _pieces(summarizer, text, window)):
+        if groups[-1] and _joined_tokens(summarizer, (*groups[-1], piece)) > window:
+            groups.append(())
+        groups[-1] = (*groups[-1], piece)
     limit = max(1, min(request.max_tokens, window // _PART_SHARE))
-    return [replace(request, texts=texts, max_tokens=limit) for texts in (*groups, group) if texts]
+    return [replace(request, texts=texts, max_tokens=limit) for texts in groups if texts]
 
 
-def _pieces(summarizer: Summarizer, text: str, window: int) -> list[str]:
+def _pieces(summarizer: Summarizer, text: str, window: int) -> Iterator[str]:
     """Cut a text that is longer than the window, after sentences or words; a longer word is left out."""
-    pieces: list[str] = []
     rest = text.strip()
     while rest and _joined_tokens(summarizer, (rest,)) > window:
-        piece = cut_to_tokens(rest, summarizer.tokens, window)
-        if not piece:
+        if piece := cut_to_tokens(rest, summarizer.tokens, window):
+            yield piece
+            rest = rest[len(piece) :].strip()
+        else:
             # A single word beyond the window, such as a line of encoded bytes, says nothing in a summary.
             rest = "".join(rest.split(maxsplit=1)[1:])
-            continue
-        pieces.append(piece)
-        rest = rest[len(piece) :].strip()
-    return [*pieces, rest] if rest else pieces
+    if rest:
+        yield rest
 
 
 def _joined_tokens(summarizer: Summarizer, texts: Sequence[str]) -> int:

