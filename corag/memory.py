@@ -263,16 +263,6 @@ class DiskStore(Cache[bytes, bytes]):
         with self._connection() as connection, connection:
             connection.executemany(f'INSERT OR IGNORE INTO "{self._kind}" VALUES (?, ?)', entries.items())
 
-    def keys(self) -> set[bytes]:
-        """Return all keys."""
-        with self._connection() as connection:
-            return {key for (key,) in connection.execute(f'SELECT key FROM "{self._kind}"')}
-
-    def delete(self, keys: Iterable[bytes]) -> None:
-        """Delete entries, all or none of them."""
-        with self._connection() as connection, connection:
-            connection.executemany(f'DELETE FROM "{self._kind}" WHERE key = ?', ((key,) for key in keys))
-
     def damaged(self, reason: str) -> DataError:
         """Return the error for a file that cannot be used."""
         return DataError(

@@ -15,7 +15,6 @@ from corag.candidates import Text, as_candidates, with_cosines
 from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval, Where
-from corag.index.states import stored_states
 from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
@@ -233,7 +232,7 @@ def ask(
     budget = Budget(budget_tokens, reading, budget_for)
     budget.for_context(question)  # refuses what leaves no room for a context, before any work
     seconds = dict.fromkeys(("embed", "retrieve", "select", "read"), 0.0)
-    known = stored_states(source) if isinstance(source, ChunkIndex) else nullcontext()
+    known = source.stored_states() if isinstance(source, ChunkIndex) else nullcontext()
     with recording() as models, known:
         if isinstance(source, ChunkIndex):
             with _timed(seconds, "embed"):

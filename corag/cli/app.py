@@ -64,7 +64,6 @@ def run(config: AppConfig) -> None:
     import webbrowser
 
     from corag.cli.console import say, stderr
-    from corag.index.states import stored_states
     from corag.optional import require
 
     uvicorn = require("uvicorn", "app")
@@ -81,7 +80,8 @@ def run(config: AppConfig) -> None:
         server = uvicorn.Server(
             uvicorn.Config(make_app(workbench, host=config.host), log_level="warning", access_log=False, ws="none")
         )
-        states = contextlib.nullcontext() if config.index is None else stored_states(config.index)
+        index = workbench.source.index
+        states = contextlib.nullcontext() if index is None else index.stored_states()
         with states, contextlib.suppress(KeyboardInterrupt):
             server.run(sockets=[sock])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from corag.cli.console import progress, say, stderr
-from corag.cli.show import show_states, show_tree, show_update
+from corag.cli.show import show_tree, show_update
 from corag.models.cluster import ClusterEmbedder, ClusterSettings, cluster_workers, embedding_by
 from corag.models.cluster import Engine as Engine
 from corag.models.runtime import Runtime, in_runtime
@@ -37,9 +37,9 @@ class IndexConfig(Runtime, ClusterSettings):
             up to date. It can be stopped, and goes on where it stopped.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
         summary_tokens: Most tokens of a summary in the tree.
-        states: Keep the token states of all chunks beside the index, so that a question need not wait for the shipped
-            rerankers to read its candidates; 768 bytes a token. Once made they are kept up to date; to be rid of them,
-            delete states.sqlite in the index's folder.
+        states: Store the token states of all chunks in the index, so that a question need not wait for the shipped
+            rerankers to read its candidates; 768 bytes a token. Later updates keep them up to date; to be rid of them,
+            delete the folder of the index.
         quiet: Show no progress.
     """
 
@@ -67,13 +67,10 @@ def run(config: IndexConfig) -> None:
     """Index a folder, or bring its index up to date."""
     import corag
     from corag.index import update_index
-    from corag.index.states import has_states, states_file, update_states
     from corag.registry import SUMMARIZERS
     from corag.selectors.raptor.build import RaptorConfig
     from corag.selectors.raptor.corpus import is_current, update_tree
 
-    if config.states:
-        states_file(config.out)  # refuses object storage before any work
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     settings = RaptorConfig(summary_tokens=config.summary_tokens)
     summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
@@ -84,6 +81,7 @@ def run(config: IndexConfig) -> None:
             embedding,
             corag.ChunkConfig(config.max_tokens, config.overlap_tokens),
             tokens=tokens,
+            states=True if config.states else None,
             overwrite=config.overwrite,
             batch_size=config.batch_size * num_workers,
             report=report,
@@ -95,9 +93,6 @@ def run(config: IndexConfig) -> None:
         show_tree(tree, built=built)
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())
-    if config.states or has_states(config.out):
-        with progress("states", quiet=config.quiet) as report:
-            show_states(update_states(update.index, report=report))
     say(f"{len(update.index)} chunks in {config.out}; ask it with: corag ask 'your question' --index {config.out}")
 
 

@@ -21,7 +21,6 @@ from corag.text.visible import visible
 
 if TYPE_CHECKING:
     from corag.index import IndexUpdate
-    from corag.index.states import StatesUpdate
     from corag.selectors.raptor.tree import RaptorTree
 
 CHOSEN_BY = (
@@ -232,12 +231,6 @@ def show_tree(tree: RaptorTree, *, built: bool) -> None:
     say(f"tree: {'built' if built else 'nothing to do'}; {len(tree.layer(0))} chunks below {sizes or 'no summary'}")
     if tree.num_failed:
         say(f"  {tree.num_failed} summaries failed; run the same command again to have them written", stderr())
-
-
-def show_states(update: StatesUpdate) -> None:
-    """Print what storing token states took."""
-    encoded = f"{update.num_encoded} texts encoded" if update.num_encoded else "nothing to do"
-    say(f"token states: {encoded}; {update.num_texts} texts stored, {update.nbytes / 1e6:,.0f} MB")
 
 
 def _say_some(what: str, files: Mapping[str, str]) -> None:

@@ -10,14 +10,8 @@ from corag.index.where import Where as Where
 if typing.TYPE_CHECKING:
     from corag.index.build import IndexUpdate as IndexUpdate
     from corag.index.build import update_index as update_index
-    from corag.index.states import stored_states as stored_states
-    from corag.index.states import update_states as update_states
 
-_LATER = {
-    "IndexUpdate": "corag.index.build",
-    "update_index": "corag.index.build",
-    "stored_states": "corag.index.states",
-    "update_states": "corag.index.states",
-}
-# Reading documents, and models, take longer to import than an index takes to open.
-__getattr__, __dir__ = optional.lazily(__name__, _LATER)
+# Readers of documents take longer to import than an index takes to open.
+__getattr__, __dir__ = optional.lazily(
+    __name__, {"IndexUpdate": "corag.index.build", "update_index": "corag.index.build"}
+)

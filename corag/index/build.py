@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corag.errors import IndexMismatchError
-from corag.index.documents import FileChanges, FolderSource
+from corag.errors import DataError, IndexMismatchError
+from corag.files.chunks import chunk_file
+from corag.files.find import TYPES, find_files
+from corag.files.read import UnreadableFileError, read_bytes, read_file, reading_key
 from corag.index.search import ChunkIndex
-from corag.index.stored import StoredChunks
-from corag.index.work import Written
-from corag.index.write import work_of, write_index
+from corag.index.write import Source, Written, write_index
 from corag.registry import tokens as make_tokens
-from corag.text.chunking import ChunkConfig, chunk_documents
+from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import read_corpus
 from corag.text.find import find_data
-from corag.types import Embedder, TokenCounter
+from corag.text.lines import find_file
+from corag.types import Chunk, Embedder, TokenCounter
 
-_MADE_WITH = ("source", "max_tokens", "overlap_tokens", "tokenizer")
-"""Settings that two indexes must share for one to be the other's update."""
+Report = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """What became of the files of a folder.
+
+    Attributes:
+        unchanged: Files that are in the index as before.
+        changed: Files that were read again.
+        added: Files that are new.
+        deleted: Files that are gone, or can no longer be read.
+        unreadable: Path -> why it is left out.
+        guessed: Path -> encoding that a file was taken to have, among those that were read now.
+        others: Ending -> number of files of types that are not read.
+    """
+
+    unchanged: int = 0
+    changed: int = 0
+    added: int = 0
+    deleted: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
+    guessed: dict[str, str] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +70,10 @@ def update_index(
     chunking: ChunkConfig,
     *,
     tokens: TokenCounter | None = None,
+    states: bool | None = None,
     overwrite: bool = False,
     batch_size: int = 256,
-    report: Callable[[int, int], None] | None = None,
+    report: Report | None = None,
 ) -> IndexUpdate:
     """Index a folder, bring its index up to date, or go on where an earlier call stopped.
 
@@ -61,42 +87,158 @@ def update_index(
         embedder: Embeds the chunks.
         chunking: Sizes.
         tokens: Counts tokens as the answering model does.
+        states: Store token states, too, for the shipped rerankers; None as the index that is there does.
         overwrite: Replace an index of something else that is there; the same index is kept and completed.
         batch_size: Chunks embedded and stored at a time.
-        report: Called with (chunks stored, chunks in all); for documents with (files done, files in all).
+        report: Called with (documents read, documents in all).
 
     Raises:
         DataError: There is nothing to index.
         IndexMismatchError: An index of another folder, or with other settings, is there and `overwrite` is False.
     """
     path = find_data(folder)
-    counter = tokens or make_tokens()
-    settings: dict[str, Any] = {
-        "max_tokens": chunking.max_tokens,
-        "overlap_tokens": chunking.overlap_tokens,
-        "tokenizer": counter.name,
-    }
-    source: FolderSource | None = None
-    if any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz")):
-        documents = read_corpus(path)
-        chunks = StoredChunks(chunk_documents(documents.values(), counter, chunking))
-        settings["documents"] = len(documents)
-        # An index stays valid where its folder is moved.
-        work = work_of(chunks, settings)
-    else:
-        source = FolderSource(path, counter, chunking, report)
-        work = source.work(settings)
-    work.settings["source"] = str(path.resolve())
-    work.updates = lambda found: all(found.get(name) == work.settings[name] for name in _MADE_WITH)
-    progress = report if source is None else None
+    is_corpus = any((path / name).is_file() for name in ("corpus.jsonl", "corpus.jsonl.gz"))
+    make = CorpusSource if is_corpus else FolderSource
+    source: CorpusSource | FolderSource = make(
+        path, tokens or make_tokens(), chunking, report or (lambda done, total: None)
+    )
     try:
-        written = write_index(uri, work, embedder, batch_size=batch_size, progress=progress)
+        written = write_index(uri, source, embedder, states=states, batch_size=batch_size)
     except IndexMismatchError:
         if not overwrite:
             raise
-        written = write_index(uri, work, embedder, batch_size=batch_size, progress=progress, overwrite=True)
+        written = write_index(uri, source, embedder, states=states, batch_size=batch_size, overwrite=True)
     index = ChunkIndex.open(uri, embedder)
-    if source is None:
-        return IndexUpdate(index, written, None)
-    source.settle(index.manifest.settings)
-    return IndexUpdate(index, written, source.changes)
+    return IndexUpdate(index, written, source.changes(written, index.manifest.settings))
+
+
+class _Source(Source):
+    """What both kinds of folders have in common; see `corag.index.write.Source`."""
+
+    def __init__(self, path: Path, tokens: TokenCounter, chunking: ChunkConfig, report: Report) -> None:
+        self._path, self._tokens, self._chunking, self._report = path, tokens, chunking, report
+        self._made_with = {
+            "max_tokens": chunking.max_tokens,
+            "overlap_tokens": chunking.overlap_tokens,
+            "tokenizer": tokens.name,
+        }
+        self.parts, *content = self._list()
+        named = json.dumps([self._made_with, self.parts, *content], sort_keys=True)
+        # Without the path: an index stays valid if its folder is moved.
+        self.fingerprint = hashlib.sha256(named.encode()).hexdigest()
+        self._made_with["source"] = str(path.resolve())
+        self.settings: dict[str, Any] = dict(self._made_with)
+
+    def is_update_of(self, settings: Mapping[str, Any]) -> bool:
+        """Return whether an index was made of the same folder, and in the same way."""
+        return all(settings.get(name) == value for name, value in self._made_with.items())
+
+    def _list(self) -> list[Any]:
+        """Return the parts with their keys, and whatever else names the content."""
+        raise NotImplementedError
+
+
+class CorpusSource(_Source):
+    """The corpus of a data folder, as one part."""
+
+    def _list(self) -> list[Any]:
+        self._documents = read_corpus(self._path)
+        return [{"corpus": _file_digest(find_file(self._path, "corpus"))}]
+
+    def read(self, name: str) -> tuple[str, Iterator[Chunk]]:
+        """Return the key of the corpus and its chunks."""
+        return self.parts[name], self._chunks()
+
+    def _chunks(self) -> Iterator[Chunk]:
+        total = len(self._documents)
+        for number, document in enumerate(self._documents.values()):
+            self._report(number, total)
+            yield from chunk_document(document, self._tokens, self._chunking)
+        self._report(total, total)
+
+    def finish(self, parts: Mapping[str, str]) -> None:
+        """Note the number of documents."""
+        self.settings["documents"] = len(self._documents)
+
+    def changes(self, written: Written, settings: Mapping[str, Any]) -> None:
+        """Return None: a corpus has no files of its own."""
+
+
+class FolderSource(_Source):
+    """A folder of documents, or one document; each file is a part.
+
+    Raises:
+        DataError: There is no document.
+    """
+
+    def _list(self) -> list[Any]:
+        self._found = find_files(self._path)
+        self._unreadable = dict(self._found.unreadable)
+        self._guessed: dict[str, str] = {}
+        self._num_read = 0
+        keys: dict[str, str] = {}
+        for name in self._found.paths:
+            try:
+                keys[name] = reading_key(_file_digest(self._found.root / name), name)
+            except OSError as error:
+                self._unreadable[name] = f"cannot be opened: {error.strerror or error}"
+        self._require(keys)
+        return [keys, dict(self._unreadable)]
+
+    def read(self, name: str) -> tuple[str, list[Chunk]] | None:
+        """Return what the text of a file depends on, and its chunks; None, and a note, if it cannot be read."""
+        self._report(self._num_read, len(self.parts))
+        self._num_read += 1
+        try:
+            data = read_bytes(self._found.root / name)
+            # The file may have changed since it was hashed: what counts is what was read.
+            key = reading_key(hashlib.sha256(data).hexdigest(), name)
+            file = read_file(data, name)
+            chunks = chunk_file(name, file, self._tokens, self._chunking)
+            if not chunks:
+                raise UnreadableFileError("it holds no text")
+        except UnreadableFileError as error:
+            self._unreadable[name] = str(error)
+            return None
+        if file.guessed_encoding:
+            self._guessed[name] = file.guessed_encoding
+        return key, chunks
+
+    def finish(self, parts: Mapping[str, str]) -> None:
+        """Note the number of files and those that cannot be read."""
+        self._report(len(self.parts), len(self.parts))
+        self._require(parts)
+        self.settings |= {"documents": len(parts), "unreadable": dict(sorted(self._unreadable.items()))}
+
+    def changes(self, written: Written, settings: Mapping[str, Any]) -> FileChanges:
+        """Return what became of the files."""
+        self._report(len(self.parts), len(self.parts))
+        before, after = written.before, written.after
+        unreadable = settings["unreadable"]
+        return FileChanges(
+            unchanged=sum(before.get(name) == key for name, key in after.items()),
+            changed=sum(name in before and before[name] != key for name, key in after.items()),
+            added=len(after.keys() - before.keys()),
+            deleted=len(before.keys() - after.keys() - unreadable.keys()),
+            unreadable=unreadable,
+            guessed=self._guessed,
+            others=self._found.others,
+        )
+
+    def _require(self, parts: Mapping[str, str]) -> None:
+        """Raise `DataError` unless there is a document."""
+        if parts:
+            return
+        reason = f"{self._path} has neither corpus.jsonl[.gz] nor documents ({', '.join(TYPES)})"
+        if self._unreadable:
+            name, why = next(iter(self._unreadable.items()))
+            number = len(self._unreadable)
+            reason = f"{self._path}: {name}: {why}"
+            if number > 1:
+                reason = f"none of the {number} documents in {self._path} can be read ({name}: {why})"
+        raise DataError(f"{reason}; an index needs at least one document with text")
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

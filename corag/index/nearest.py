@@ -30,16 +30,16 @@ _BITS = 4
 _NUMBERS_PER_BYTE = 8
 # So many times the wanted rows are ranked again by the true vectors (recall@20: 2 .9992, 3 1.0000). Each takes 20 us.
 _REFINE_FACTOR = 2
-# Nodes that a search of an HNSW graph looks at, which indexes of earlier versions have. LanceDB asks for at least one
-# for each row that is ranked again.
-_EFFORT = 400
 
 
 def make_partitions(table: Any, num_chunks: int, dimension: int) -> None:
-    """Give a table of chunks an index of its vectors, if it is large enough to need one."""
+    """Give a table of chunks an index of its vectors if it is large enough to need one, and none otherwise."""
     from lancedb.index import IvfRq, IvfSq
 
     if num_chunks < MIN_CHUNKS_TO_PARTITION:
+        for index in table.list_indices():
+            if index.columns == ["vector"]:
+                table.drop_index(index.name)
         return
     num_partitions = min(-(-num_chunks // _CHUNKS_PER_PARTITION), _MAX_PARTITIONS)
     if dimension % _NUMBERS_PER_BYTE:
@@ -59,6 +59,6 @@ def nearest_rows(table: Any, vectors: Any, limit: int, probes: int, where: str |
     # which takes 5 ms longer for a million chunks, less than the filter itself.
     ranked = _REFINE_FACTOR * limit
     everywhere = where is not None or ranked > _CHUNKS_PER_PARTITION
-    query = query.nprobes(probes).refine_factor(_REFINE_FACTOR).ef(max(_EFFORT, ranked))
+    query = query.nprobes(probes).refine_factor(_REFINE_FACTOR)
     query = query.maximum_nprobes(0) if everywhere else query
     return query if where is None else query.where(where)

@@ -1,17 +1,15 @@
 """Searching an index by vectors, by words, or by both.
 
-An index is two LanceDB tables at one place: `corag_chunks_<n>` with one row per chunk, and `corag_manifest`.
-This module knows no model: it stores what an `Embedder` returns.
-
 Axes: `n` texts, `q` queries, `d` numbers in a vector.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,23 +17,22 @@ from numpy.typing import ArrayLike, NDArray
 from corag.checks import check_choice, check_count
 from corag.errors import IndexMismatchError, InputError
 from corag.index.nearest import PROBES, nearest_rows
-from corag.index.ranking import Hit, reciprocal_rank_fusion, top_k
 from corag.index.store import (
     CHUNK_COLUMNS,
+    CHUNKS,
     REMEDY,
     IndexManifest,
     accessing,
     connect,
-    in_state,
     local_folder,
     open_table,
     read_records,
     to_chunk,
 )
-from corag.index.stored import StoredChunks
-from corag.index.where import FIELDS, Where, sql_of
-from corag.index.write import work_of, write_index
+from corag.index.where import Where, sql_of
 from corag.types import Candidate, Chunk, Embedder
+
+Item = TypeVar("Item", bound=Hashable)
 
 Retrieval = Literal["vector", "text", "hybrid"]
 """How candidates are found: by cosine similarity, by BM25, or by both rankings joined."""
@@ -45,6 +42,30 @@ _QUERIES_PER_PASS = 64
 
 FUSED_DEPTH = 100
 """Hybrid retrieval joins at least this much of both rankings."""
+
+
+class Hit(NamedTuple):
+    """A row that was found; lower `rank` is better: the cosine distance, or the negative BM25 score.
+
+    LanceDB's ids of rows ascend with the positions of the chunks until an index is changed in place; reading positions
+    would cost another look-up.
+    """
+
+    rank: float
+    row: int
+    columns: Mapping[str, Any] = {}
+
+
+def _top_k(fetch: Callable[[int], list[list[Hit]]], k: int) -> list[list[Hit]]:
+    """Return the first `k` hits per query; which of several ties LanceDB leaves out is chance, so ask on."""
+    if k < 1:
+        raise InputError(f"k must be at least 1, got {k}")
+    limit = k + 1
+    while True:
+        found = [sorted(hits, key=lambda hit: hit[:2]) for hits in fetch(limit)]
+        if not any(len(hits) >= limit and hits[k - 1].rank == hits[-1].rank for hits in found):
+            return [hits[:k] for hits in found]
+        limit *= 8
 
 
 class ChunkIndex:
@@ -72,6 +93,7 @@ class ChunkIndex:
         batch_size: int = 256,
         progress: Callable[[int, int], None] | None = None,
         settings: Mapping[str, Any] = {},
+        states: bool | None = None,
         overwrite: bool = False,
     ) -> ChunkIndex:
         """Embed the chunks and store them, or finish a build that was interrupted.
@@ -81,11 +103,12 @@ class ChunkIndex:
 
         Args:
             uri: Local folder, or object storage: `s3://`, `gs://`, `az://`.
-            chunks: What to store, in this order; kept on disk meanwhile. Ids must be unique, metadata JSON.
+            chunks: What to store, in this order. Ids must be unique, metadata JSON.
             embedder: Embeds `Chunk.text`.
             batch_size: Chunks that are embedded and committed at a time: the most that a kill can cost.
             progress: Called with (chunks stored, chunks in all) at the start and after each batch.
             settings: How the chunks were made, JSON values; recorded in the manifest.
+            states: Store token states, too, for the shipped rerankers; None as the index that is there does.
             overwrite: Replace the index that is there, whatever it is. It stays readable until the new one
                 is complete; an interrupted replacement goes on when called with `overwrite` again.
 
@@ -95,8 +118,17 @@ class ChunkIndex:
             ModelError: The embedder returned something other than one unit vector per text.
             CoragError: The storage cannot be read or written; what was stored so far is kept.
         """
-        work = work_of(StoredChunks.of(chunks), settings)
-        write_index(uri, work, embedder, batch_size=batch_size, progress=progress, overwrite=overwrite)
+        from corag.index.write import ListedChunks, write_index
+
+        write_index(
+            uri,
+            ListedChunks(chunks, settings),
+            embedder,
+            states=states,
+            batch_size=batch_size,
+            progress=progress,
+            overwrite=overwrite,
+        )
         return cls.open(uri, embedder)
 
     @classmethod
@@ -122,17 +154,17 @@ class ChunkIndex:
         if folder is not None and not folder.is_dir():
             raise IndexMismatchError(missing)
         with accessing(uri, "read"):
-            database = connect(uri, to="read")
-            records = read_records(database)
-            if not records:
+            database = connect(uri)
+            records = read_records(database, uri)
+            manifest = records.complete
+            if manifest is None and records.building is None:
                 raise IndexMismatchError(missing)
-            manifest = IndexManifest.parse((in_state("complete", records) or records)[0], uri)
-            if manifest.state != "complete":
+            if manifest is None:
                 raise IndexMismatchError(
                     f"the index at {uri} is half-written: its build was interrupted; "
                     "run the same `corag index` command again, it does only what is missing"
                 )
-            table = open_table(database, manifest.table, manifest.version)
+            table = open_table(database, CHUNKS, manifest.version)
             if table is None or table.count_rows() != manifest.num_chunks:
                 raise IndexMismatchError(
                     f"the index at {uri} is damaged: it should hold {manifest.num_chunks} chunks; {REMEDY}"
@@ -165,7 +197,7 @@ class ChunkIndex:
     def search_many(self, vectors: ArrayLike, k: int, where: Where | None = None) -> list[list[Candidate]]:
         """Return for each of `vectors`, `[q, d]`, what `search` returns; many queries share one pass."""
         # A look-up of rows takes as long as the search: this one fetches the chunks with their distances.
-        found = self._nearest(self._checked_queries(vectors), k, self._filter(where), CHUNK_COLUMNS)
+        found = self._nearest(self._checked_queries(vectors), k, sql_of(where), CHUNK_COLUMNS)
         # Rounding can carry a cosine past 1.
         return [
             [self._candidate(to_chunk(hit.columns), min(1.0, max(-1.0, 1.0 - hit.rank))) for hit in hits]
@@ -178,7 +210,7 @@ class ChunkIndex:
         The query is plain words: no character in it has a special meaning. Words are lower-cased and stemmed
         as English; stop words do not count. Ties stand in the order in which the chunks were given.
         """
-        hits = self._matching(query, k, self._filter(where), CHUNK_COLUMNS)
+        hits = self._matching(query, k, sql_of(where), CHUNK_COLUMNS)
         return [Candidate(to_chunk(hit.columns), -hit.rank, "score") for hit in hits]
 
     def retrieve(
@@ -220,7 +252,7 @@ class ChunkIndex:
             return self.search_many(vectors, k, where)
         embeddings = self._checked_queries(vectors)
         depth = max(k, FUSED_DEPTH) if k > 0 and retrieval == "hybrid" else k
-        wanted = self._filter(where)
+        wanted = sql_of(where)
         rankings = [[self._matching(query, depth, wanted)] for query in queries]
         if retrieval == "hybrid":
             nearest = self._nearest(embeddings, depth, wanted)
@@ -241,9 +273,8 @@ class ChunkIndex:
         return found
 
     def chunks(self) -> Iterator[Chunk]:
-        """Iterate over all chunks as they lie: in the order in which they were given; see `corag.index.change`."""
+        """Iterate over all chunks as stored: in the order in which they were given, those of updates last."""
         with accessing(self.uri, "read"):
-            # A plain scan keeps the order of the rows, which `build` has checked.
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())
 
@@ -256,6 +287,21 @@ class ChunkIndex:
                 found[begin : begin + len(batch)] = batch["vector"].flatten().to_numpy().reshape(-1, self.dimension)
                 begin += len(batch)
         return found
+
+    @contextmanager
+    def stored_states(self) -> Iterator[None]:
+        """Let MiniLM encoders inside the block use the token states of this index, if it has them.
+
+        `corag.ask` does so by itself.
+        """
+        if not self.manifest.states:
+            yield
+            return
+        from corag.index.states import IndexStates
+        from corag.models.states import STATES
+
+        with STATES.set(IndexStates(self._table)):
+            yield
 
     def _candidate(self, chunk: Chunk, cosine: float, rank: int | None = None) -> Candidate:
         return Candidate(chunk, cosine, embedder=self.embedder_name, rank=rank)
@@ -271,23 +317,13 @@ class ChunkIndex:
             raise InputError("a query vector must be finite and not all zeros; check the embedder")
         return queries
 
-    def _filter(self, where: Where | None) -> str | None:
-        """Return a filter as SQL."""
-        sql = sql_of(where)
-        if sql is not None and FIELDS not in self._table.schema.names:
-            raise InputError(
-                f"the index at {self.uri} was made by a CORAG without filters on metadata, so it has none to filter "
-                "by; replace it (corag index --overwrite)"
-            )
-        return sql
-
     def _nearest(
         self, queries: NDArray[np.float32], k: int, where: str | None, columns: Sequence[str] = ()
     ) -> list[list[Hit]]:
         """Return the `k` nearest rows of each query, with some of their columns."""
         passes = [queries[start : start + _QUERIES_PER_PASS] for start in range(0, len(queries), _QUERIES_PER_PASS)]
         fetches = [partial(self._fetch_nearest, some, where, columns) for some in passes]
-        return [hits for fetch in fetches for hits in top_k(fetch, min(k, len(self)))]
+        return [hits for fetch in fetches for hits in _top_k(fetch, min(k, len(self)))]
 
     def _matching(self, query: str, k: int, where: str | None, columns: Sequence[str] = ()) -> list[Hit]:
         """Return the `k` rows with the highest BM25 scores, with some of their columns."""
@@ -300,7 +336,7 @@ class ChunkIndex:
                 rows = _rows(query, ["_score", *columns])
             return [[Hit(-row["_score"], row["_rowid"], row) for row in rows]]
 
-        return top_k(fetch, min(k, len(self)))[0]
+        return _top_k(fetch, min(k, len(self)))[0]
 
     def _fetch_nearest(
         self, queries: NDArray[np.float32], where: str | None, columns: Sequence[str], limit: int
@@ -331,3 +367,23 @@ def _rows(query: Any, columns: list[str]) -> list[dict[str, Any]]:
 def check_retrieval(retrieval: str) -> None:
     """Raise `InputError` for what is no `Retrieval`."""
     check_choice("retrieval", retrieval, Retrieval)
+
+
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> list[Item]:
+    """Join rankings into one.
+
+    An item's score is the sum of `1 / (k + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
+    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009, whose k is 60).
+
+    Args:
+        rankings: Items, best first, each at most once in a ranking.
+        k: Lessens the weight of first places.
+
+    Returns:
+        All items, best first; of equal scores the one that the first ranking names first.
+    """
+    scores: dict[Item, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, start=1):
+            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
+    return sorted(scores, key=lambda item: -scores[item])

@@ -1,48 +1,48 @@
-"""Access to LanceDB: connections, tables, rows of chunks, storage errors in words, and what an index says about itself.
+"""Access to LanceDB: connections, one writer at a time, rows of chunks, errors in words, what is recorded.
 
-The table `corag_manifest` has one JSON record per generation of the index.
+An index is two tables at one place: `corag_chunks` with a row for each chunk, and `corag_manifest` with a JSON record
+of the complete index and one of a build that is under way. The record names the version of `corag_chunks` that is read,
+so readers see the old index until the new one is recorded.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import logging
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import CoragError, DataError, IndexMismatchError, InputError
-from corag.index.core import CoreDatabase
 from corag.index.where import FIELDS, fields_json
 from corag.optional import require
 from corag.types import Chunk
 
-FORMAT_VERSION: Final = 1
+logger = logging.getLogger(__name__)
+
+FORMAT_VERSION: Final = 3
 """Layout of the tables; raised by every change that this version could not read."""
-PINNED_FORMAT_VERSION: Final = 2
-"""The same where the record names the version of the table that is read."""
-READABLE_VERSIONS: Final = (FORMAT_VERSION, PINNED_FORMAT_VERSION)
 
 REMEDY = "choose another index path (--index, or --out of `corag index`), or replace this index (--overwrite)"
-_TABLE = "corag_manifest"
 
 OLD_VERSIONS_KEPT = timedelta(hours=1)
-"""Who opened an index before it was changed in place can read it for so long."""
+"""How long a process that opened an index before it was updated can go on reading the old version."""
+
+CHUNKS = "corag_chunks"
+_MANIFEST = "corag_manifest"
+_LOCK_FILE = ".corag.lock"
 
 CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
 
-_CHUNKS_PREFIX = "corag_chunks_"
 _REMEDIES = {
     "read": "open it again if it was brought up to date meanwhile, else check that the storage can be "
     "reached; damaged files need a new index (corag index --overwrite)",
@@ -58,8 +58,8 @@ _REASONS = (
 """What object storage says -> in words."""
 
 
-def connect(uri: str | Path, to: Literal["read", "write"] = "write") -> Any:
-    """Return the LanceDB database at a place; to read a folder, its core alone, which loads at once.
+def connect(uri: str | Path) -> Any:
+    """Return the LanceDB database at a place.
 
     Raises:
         InputError: `uri` is no place for an index.
@@ -69,42 +69,14 @@ def connect(uri: str | Path, to: Literal["read", "write"] = "write") -> Any:
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
     try:
-        if folder is not None and to == "read":
-            # A release whose core has another form is read through its package.
-            with suppress(AttributeError, TypeError):
-                return CoreDatabase(folder)
-        return _import_lancedb().connect(folder or str(uri))
+        # Imported here: it takes 1.2 s of CPU time.
+        return require("lancedb", "index").connect(folder or str(uri))
     except ValueError as error:
         if folder is None and "No object store provider" not in str(error):
             raise CoragError(f"cannot reach the index at {uri}: {_reason(error)}; {_REMOTE_REMEDY}") from error
         raise InputError(
             f"{str(uri)!r} cannot hold an index: {_reason(error)}; give a folder, or an s3://, gs:// or az:// address"
         ) from error
-
-
-class _Deferred(ModuleType):
-    """A package whose `__init__` runs when it is first asked for an attribute; submodules can be imported before."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or self.__spec__ is None or self.__spec__.loader is None:
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = ModuleType  # type: ignore[assignment]
-        self.__spec__.loader.exec_module(self)
-        return getattr(self, name)
-
-
-def _import_lancedb() -> ModuleType:
-    """Import LanceDB without the client of its cloud service, which takes 0.5 of the 1.3 s (CPU) of the import.
-
-    LanceDB needs the data models of `lance_namespace_urllib3_client` alone; the package's `__init__` builds validators
-    for every call of the service.
-    """
-    name = "lance_namespace_urllib3_client"
-    spec = None if name in sys.modules else importlib.util.find_spec(name)
-    if spec is not None:
-        sys.modules[name] = module = importlib.util.module_from_spec(spec)
-        module.__class__ = _Deferred
-    return require("lancedb", "index")
 
 
 def local_folder(uri: str | Path) -> Path | None:
@@ -152,34 +124,59 @@ def open_table(database: Any, name: str, version: int | None = None) -> Any | No
         raise
 
 
-def chunk_table_names(database: Any) -> list[str]:
-    """Return the names of all tables of chunks."""
-    page = database.list_tables()
-    names = list(page.tables)
-    while page.page_token:
-        page = database.list_tables(page_token=page.page_token)
-        names.extend(page.tables)
-    return [name for name in names if re.fullmatch(rf"{_CHUNKS_PREFIX}\d+", name)]
+@contextmanager
+def index_lock(uri: str | Path) -> Iterator[None]:
+    """Keep other processes from writing at a place; wait while one does. Object storage has no lock."""
+    folder = local_folder(uri)
+    if folder is None:
+        yield
+        return
+    filelock = require("filelock", "index")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / _LOCK_FILE)
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            logger.warning("another process is writing the index at %s; waiting until it is done", uri)
+            lock.acquire()
+    except OSError as error:
+        raise CoragError(f"cannot write the index at {uri}: {error}; check the path and its permissions") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def new_chunk_table_name(database: Any) -> str:
-    """Return the name of the next generation's table."""
-    generations = [int(name.removeprefix(_CHUNKS_PREFIX)) for name in chunk_table_names(database)]
-    return f"{_CHUNKS_PREFIX}{max(generations, default=0) + 1}"
+def to_rows(
+    chunks: Sequence[Chunk],
+    parts: Sequence[str],
+    first_position: int,
+    vectors: NDArray[np.float32],
+    states: Sequence[tuple[bytes | None, bytes | None]],
+) -> Any:
+    """Return chunks as an Arrow table.
 
-
-def to_rows(batch: Sequence[Chunk], first_position: int, vectors: NDArray[np.float32]) -> Any:
-    """Return chunks and their vectors, `[n, d]`, as an Arrow table."""
+    Args:
+        chunks: The chunks, `n` of them.
+        parts: Names of the files that they are from.
+        first_position: Position of the first.
+        vectors: Their vectors, `[n, d]`.
+        states: The key of each one's token ids and its token states, or None for both; see `corag.index.states`.
+    """
     import pyarrow as pa
 
     return pa.table(
         {
-            "position": pa.array(range(first_position, first_position + len(batch)), pa.int64()),
-            "id": pa.array([chunk.id for chunk in batch], pa.string()),
-            "text": pa.array([chunk.text for chunk in batch], pa.string()),
-            "metadata": pa.array([metadata_json(chunk) for chunk in batch], pa.string()),
-            FIELDS: pa.array([fields_json(chunk.metadata) for chunk in batch], pa.json_(pa.string())),
+            "position": pa.array(range(first_position, first_position + len(chunks)), pa.int64()),
+            "part": pa.array(parts, pa.string()),
+            "id": pa.array([chunk.id for chunk in chunks], pa.string()),
+            "text": pa.array([chunk.text for chunk in chunks], pa.string()),
+            "metadata": pa.array([metadata_json(chunk) for chunk in chunks], pa.string()),
+            FIELDS: pa.array([fields_json(chunk.metadata) for chunk in chunks], pa.json_(pa.string())),
             "vector": pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]),
+            "states_key": pa.array([key for key, _ in states], pa.binary()),
+            "states": pa.array([value for _, value in states], pa.large_binary()),
         }
     )
 
@@ -193,7 +190,11 @@ def to_chunk(row: Mapping[str, Any]) -> Chunk:
 
 
 def metadata_json(chunk: Chunk) -> str:
-    """Return a chunk's metadata as JSON."""
+    """Return a chunk's metadata as JSON; a chunk that cannot be stored is a `DataError`."""
+    try:
+        (chunk.id + chunk.text).encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"chunk {chunk.id!r} is no valid Unicode text: {error}; remove the lone surrogate") from error
     return to_json(chunk.metadata, f"the metadata of chunk {chunk.id!r}")
 
 
@@ -205,61 +206,33 @@ def to_json(values: Mapping[str, Any], what: str) -> str:
         raise DataError(f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps") from error
 
 
-_PINNED = ("version", "num_changed")
-
-
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
     """What an index says about itself.
 
     Attributes:
-        format_version: Layout of the tables.
         embedder_name: Name of the embedder that made the vectors.
         dimension: Length of each vector.
         fingerprint: Names corpus and settings: builds with the same one make the same index.
-        num_chunks: Chunks of the finished index; 0 while a build does not know it yet.
         settings: How the chunks were made; recorded for people, never interpreted.
         state: `building` until the last row and the last search structure are stored.
-        table: Name of the table with the chunks.
-        version: The version of the table that is read; None for the last one.
-        num_changed: Chunks that were added and deleted since the table was written.
+        states: Whether it holds token states.
+        num_chunks: Chunks of the finished index.
+        version: The version of the table of chunks that is read.
+        num_changed: Chunks added and deleted since the search structures were made.
+        format_version: Layout of the tables.
     """
 
-    format_version: int
     embedder_name: str
     dimension: int
     fingerprint: str
-    num_chunks: int
     settings: Mapping[str, Any]
     state: Literal["building", "complete"]
-    table: str
-    version: int | None = None
+    states: bool = False
+    num_chunks: int = 0
+    version: int = 0
     num_changed: int = 0
-
-    @property
-    def content(self) -> tuple[str, int, str]:
-        """What two builds must share for one to finish the other."""
-        return self.embedder_name, self.dimension, self.fingerprint
-
-    @classmethod
-    def parse(cls, record: Mapping[str, Any], uri: str | Path) -> IndexManifest:
-        """Return a record as a manifest.
-
-        Raises:
-            IndexMismatchError: Another format version wrote it.
-        """
-        version = record.get("format_version")
-        if version not in READABLE_VERSIONS:
-            raise IndexMismatchError(
-                f"the index at {uri} has format version {version!r}, this CORAG reads version {PINNED_FORMAT_VERSION}; "
-                f"install the CORAG that wrote it, {REMEDY}"
-            )
-        return cls(**{name: value for name, value in record.items() if name != "files"})
-
-    def record(self) -> dict[str, Any]:
-        """Return it as a record, which `parse` reads; one of format version 1 has no more than that version knows."""
-        whole = asdict(self)
-        return whole if self.version is not None else {name: whole[name] for name in whole if name not in _PINNED}
+    format_version: int = FORMAT_VERSION
 
     def require_embedder(self, name: str, dimension: int, uri: str | Path) -> None:
         """Raise `IndexMismatchError` unless this embedder made the vectors."""
@@ -270,22 +243,46 @@ class IndexManifest:
             )
 
 
-def read_records(database: Any, *, files: bool = False) -> list[dict[str, Any]]:
-    """Return the record of each generation; one of another format version may hold anything.
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What is recorded at a place.
 
-    With `files` each has what is known of the files it was made from, which may be as long as their list.
+    Attributes:
+        complete: The index that is read.
+        building: A build that is under way, or was interrupted.
+        files: Part of the complete index -> what names its content; read on demand.
     """
-    table = open_table(database, _TABLE)
+
+    complete: IndexManifest | None = None
+    building: IndexManifest | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_records(database: Any, uri: str | Path, *, files: bool = False) -> Records:
+    """Return what is recorded; `files` may be long, and opening an index does not need them.
+
+    Raises:
+        IndexMismatchError: A record of another format version.
+    """
+    table = open_table(database, _MANIFEST)
     if table is None:
-        return []
+        return Records()
     rows = table.search().select([name for name in table.schema.names if files or name == "record"]).to_arrow()
-    return [
-        json.loads(row["record"]) | ({"files": json.loads(row["files"])} if row.get("files") else {})
-        for row in rows.to_pylist()
-    ]
+    manifests: dict[str, IndexManifest] = {}
+    parts: dict[str, str] = {}
+    for row in rows.to_pylist():
+        record = json.loads(row["record"])
+        if record.get("format_version") != FORMAT_VERSION:
+            raise IndexMismatchError(
+                f"the index at {uri} has format version {record.get('format_version')!r}, this CORAG reads version "
+                f"{FORMAT_VERSION}; install the CORAG that wrote it, {REMEDY}"
+            )
+        manifests[record["state"]] = IndexManifest(**record)
+        parts |= json.loads(row.get("files") or "{}")
+    return Records(manifests.get("complete"), manifests.get("building"), parts)
 
 
-def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
+def write_records(database: Any, records: Records) -> None:
     """Replace all records in one commit.
 
     LanceDB also commits a file that was cut off by a full disk, so the records are read back; ones that cannot be are
@@ -293,37 +290,29 @@ def write_records(database: Any, records: Sequence[Mapping[str, Any]]) -> None:
     """
     import pyarrow as pa
 
-    bare = [{name: value for name, value in record.items() if name != "files"} for record in records]
+    manifests = [one for one in (records.complete, records.building) if one is not None]
     rows = pa.table(
         {
-            "record": pa.array([json.dumps(record) for record in bare], pa.string()),
-            # A column of its own, because opening an index does not need it.
-            "files": pa.array([json.dumps(record.get("files", {})) for record in records], pa.string()),
+            "record": pa.array([json.dumps(asdict(one)) for one in manifests], pa.string()),
+            "files": pa.array(
+                [json.dumps(dict(records.files) if one is records.complete else {}) for one in manifests], pa.string()
+            ),
         }
     )
-    table = open_table(database, _TABLE)
+    table = open_table(database, _MANIFEST)
     before = None if table is None else table.version
     if table is None:
-        database.create_table(_TABLE, rows)
+        table = database.create_table(_MANIFEST, rows)
     else:
         table.add(rows, mode="overwrite")
     try:
-        read_records(database, files=True)
+        for row in table.search().to_arrow().to_pylist():
+            json.loads(row["record"]), json.loads(row["files"])
     except (OSError, RuntimeError, ValueError) as error:
-        if table is None:
-            database.drop_table(_TABLE)
+        if before is None:
+            database.drop_table(_MANIFEST)
         else:
             table.restore(before)
         raise OSError("what is stored could not be recorded: the disk is full, or the file too large") from error
-
-
-def drop_old_records(database: Any) -> None:
-    """Drop records that were replaced a while ago; each may hold a list of all files."""
-    table = open_table(database, _TABLE)
-    if table is not None:
-        table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)
-
-
-def in_state(state: str, records: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the records of one state."""
-    return [record for record in records if record.get("state") == state]
+    # Each old version may hold a list of all files.
+    table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
-from corag.index.ranking import reciprocal_rank_fusion
-from corag.index.search import check_retrieval
+from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.models.minilm import cache_folder
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError, IndexMismatchError, InputError
-from corag.index.lock import index_lock
 from corag.index.search import ChunkIndex
+from corag.index.store import index_lock
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.selectors.raptor.place import tree_file, tree_folder

@@ -12,7 +12,7 @@ from corag import Chunk
 from corag.errors import InputError
 from corag.index import ChunkIndex
 from corag.index.where import sql_of
-from tests.corag.index.worlds import HashingEmbedder, table_of
+from tests.corag.index.worlds import HashingEmbedder
 
 VALUES = [
     "abc", "3", "O'Brien", "ü😀", 'a\n"b"\\/\x01', "2026-01-05", "2025-12-31", "\ud800", "", "a,b", '","',
@@ -116,15 +116,6 @@ def test_fewer_than_asked_for_and_the_rest_unchanged(index):
 def test_what_is_no_filter(where, said):
     with pytest.raises(InputError, match=said):
         sql_of(where)
-
-
-def test_an_index_without_the_column_says_so(tmp_path):
-    ChunkIndex.build(tmp_path / "old", CHUNKS[:3], HashingEmbedder())
-    table_of(tmp_path / "old").drop_columns(["fields"])
-    index = ChunkIndex.open(tmp_path / "old")
-    assert len(index.search_text("red", 9)) == 3
-    with pytest.raises(InputError, match="made by a CORAG without filters on metadata"):
-        index.search_text("red", 9, {"field": 3})
 
 
 def test_ask_filters_an_index_and_nothing_else(index):

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from corag import Chunk
-from corag.index import ChunkIndex
-from corag.index.store import connect, open_table
+from corag.index.store import CHUNKS, connect, open_table
 from tests.paths import ROOT
 
 WORDS = ["red", "green", "blue", "river", "stone", "cloud", "apple", "tree", "house", "bird"]
@@ -38,8 +37,8 @@ class HashingEmbedder:
 
 
 def table_of(uri: str | Path) -> Any:
-    """The table of chunks as LanceDB's package has it, which can do more with it than the index."""
-    table = open_table(connect(uri), ChunkIndex.open(uri).manifest.table)
+    """The table of chunks as it is now, whatever version is read."""
+    table = open_table(connect(uri), CHUNKS)
     assert table is not None
     return table
 

@@ -6,7 +6,7 @@ import pytest
 import corag
 from corag.errors import DataError, IndexMismatchError, InputError
 from corag.index import ChunkIndex, update_index
-from corag.index.ranking import reciprocal_rank_fusion
+from corag.index.search import reciprocal_rank_fusion
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
 from corag.text.documents import Document

@@ -1,0 +1,526 @@
+"""Indexes of folders: updates do only what is missing, in place, and may stop at any moment."""
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.cli.main import main
+from corag.errors import DataError, IndexMismatchError
+from corag.index import ChunkIndex, IndexUpdate, build, nearest, store, update_index, write
+from corag.index.store import index_lock
+from corag.memory import forget
+from corag.models.engine.engine import Engine
+from corag.models.minilm import minilm_encoder
+from corag.models.states import STATES
+from corag.text.chunking import ChunkConfig
+from corag.types import Answer
+from tests.corag.files.worlds import pdf
+from tests.corag.index.worlds import HashingEmbedder, table_of
+from tests.paths import ROOT
+
+pytest.importorskip("lancedb")
+
+
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Large indexes have partitions and keep their search structures when little has changed."""
+    if request.param == "large":
+        monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 1)
+        monkeypatch.setattr(nearest, "_CHUNKS_PER_PARTITION", 50)
+    return request.param
+
+
+def update(folder: Path, uri: Path, embedder: HashingEmbedder | None = None, **settings: Any) -> IndexUpdate:
+    config = ChunkConfig(settings.pop("max_tokens", 32))
+    return update_index(folder, uri, embedder or HashingEmbedder(), config, **settings)
+
+
+def files_of(changes) -> tuple[int, int, int, int]:
+    """New, unchanged, changed and deleted files."""
+    return changes.added, changes.unchanged, changes.changed, changes.deleted
+
+
+def chunks_of(written) -> tuple[int, int]:
+    return written.num_embedded, written.num_copied
+
+
+def content_of(uri: str | Path) -> list[tuple]:
+    """Chunks and vectors, whatever their order."""
+    index = ChunkIndex.open(uri)
+    vectors = index.vectors()
+    assert len(vectors) == len(index)
+    return sorted(
+        (chunk.id, chunk.text, json.dumps(chunk.metadata), vector.tobytes())
+        for chunk, vector in zip(index.chunks(), vectors, strict=True)
+    )
+
+
+def write_files(folder: Path, **texts: str) -> None:
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "docs"
+    place.mkdir()
+    write_files(
+        place, a="# A\n\nThe red stone.\n", b="# B\n\nThe blue river.\n\n## More\n\nMany green trees grow there.\n"
+    )
+    return place
+
+
+def stop(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+class StoppedEmbedder(HashingEmbedder):
+    """Stops after so many texts."""
+
+    def __init__(self, num_texts: int) -> None:
+        super().__init__()
+        self.num_texts = num_texts
+
+    def embed(self, texts):
+        if self.num_embedded + len(texts) > self.num_texts:
+            raise KeyboardInterrupt
+        return super().embed(texts)
+
+
+# --- Updates ---
+
+
+def test_an_update_does_only_what_is_missing(folder: Path, tmp_path: Path, size: str):
+    uri = tmp_path / "index"
+    first = update(folder, uri)
+    assert files_of(first.changes) == (2, 0, 0, 0) and chunks_of(first.written) == (3, 0)
+    again = update(folder, uri, embedder := HashingEmbedder())
+    assert files_of(again.changes) == (0, 2, 0, 0) and chunks_of(again.written) == (0, 0)
+    write_files(
+        folder, b="# B\n\nThe blue river.\n\n## More\n\nNo trees at all are left there now.\n", c="# C\n\nA cloud.\n"
+    )
+    os.remove(folder / "a.md")
+    third = update(folder, uri, embedder)
+    assert files_of(third.changes) == (1, 0, 1, 1) and chunks_of(third.written) == (2, 1)
+    assert embedder.num_embedded == 2
+    assert sorted(chunk.text for chunk in third.index.chunks()) == [
+        "B\nThe blue river.", "B > More\nNo trees at all are left there now.", "C\nA cloud.",
+    ]  # fmt: skip
+    update(folder, tmp_path / "anew")
+    assert content_of(uri) == content_of(tmp_path / "anew")
+    found = third.index.search_text("cloud trees stone", 9)
+    assert [one.chunk.id.split("#")[0] for one in found] == ["c.md", "b.md"]
+    [vector] = HashingEmbedder().embed(["C\nA cloud."])
+    assert third.index.search(vector, 1)[0].chunk.id.startswith("c.md")
+    # Who opened the old state reads it on.
+    assert first.index.search_text("stone", 9) and not first.index.search_text("cloud", 9)
+    assert len(list(first.index.chunks())) == 3
+    settings = third.index.manifest.settings
+    assert settings["documents"] == 2 and settings["source"] == str(folder.resolve())
+
+
+STATES_OF_A_FOLDER = st.dictionaries(
+    st.sampled_from("abcd"), st.sampled_from(["One.", "Two.", "One. Two.", "# T\n\nA.\n\n# U\n\nB.", " "])
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=8, deadline=None)
+@given(st.lists(STATES_OF_A_FOLDER, min_size=2, max_size=4), st.sampled_from([1, 10_000]), st.data())
+def test_any_series_of_updates_equals_a_new_index(
+    tmp_path_factory: pytest.TempPathFactory, states: list[dict[str, str]], large_from: int, data: st.DataObject
+):
+    place = tmp_path_factory.mktemp("series")
+    folder, uri = place / "docs", place / "index"
+    folder.mkdir()
+    whole = False
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", large_from)
+        for number, state in enumerate(states):
+            for file in folder.iterdir():
+                file.unlink()
+            write_files(folder, **state)
+            if data.draw(st.booleans()):
+                # An update that is cut off, of this state or of a part of it.
+                with pytest.raises((KeyboardInterrupt, DataError)):
+                    update(folder, uri, StoppedEmbedder(data.draw(st.integers(0, 3))), batch_size=1)
+                    raise KeyboardInterrupt
+            embedder = HashingEmbedder()
+            try:
+                done = update(folder, uri, embedder, batch_size=data.draw(st.integers(1, 3)))
+            except DataError:
+                # Nothing is left: the index stays as it was.
+                assert not any(text.strip() for text in state.values())
+                assert not whole or len(ChunkIndex.open(uri))
+                continue
+            whole = True
+            assert done.written.num_embedded == embedder.num_embedded
+            update(folder, place / str(number))
+            assert content_of(uri) == content_of(place / str(number))
+            assert table_of(uri).count_rows() == len(done.index)
+
+
+@pytest.mark.slow
+def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 1)
+    monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(milliseconds=1))
+    folder, uri = tmp_path / "docs", tmp_path / "index"
+    folder.mkdir()
+    write_files(folder, **{f"{number:03}": f"# Lake {number}\n\nA lake, number{number}.\n" for number in range(300)})
+    update(folder, uri)
+    changed, sizes = [], []
+    for number in range(8):
+        # Seven files of 300 change: 14 rows.
+        texts = {f"{7 * number + at:03}": f"# Lake {number} {at}\n\nAnother lake.\n" for at in range(7)}
+        write_files(folder, **texts)
+        done = update(folder, uri, embedder := HashingEmbedder())
+        assert embedder.num_embedded == 7
+        changed.append(done.index.manifest.num_changed)
+        sizes.append(sum(file.stat().st_size for file in uri.rglob("*") if file.is_file()))
+        table = table_of(uri)
+        indexes = table.list_indices()
+        assert len(indexes) == 2 and not any(table.index_stats(one.name).num_unindexed_rows for one in indexes)
+    assert changed == [14, 28, 42, 56, 0, 14, 28, 42]
+    # Old versions do not pile up.
+    assert max(sizes) < 2.5 * sizes[0]
+    update(folder, tmp_path / "anew")
+    assert content_of(uri) == content_of(tmp_path / "anew")
+
+
+def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Path):
+    update(folder, tmp_path / "index")
+    (folder / "b.md").rename(folder / "z.md")
+    (folder / "copy.md").write_bytes((folder / "a.md").read_bytes())
+    done = update(folder, tmp_path / "index", embedder := HashingEmbedder())
+    assert files_of(done.changes) == (2, 1, 0, 1) and embedder.num_embedded == 0
+
+
+def test_a_corpus_is_updated_too(tmp_path: Path):
+    def write_corpus(*texts: str) -> None:
+        rows = [json.dumps({"id": f"d{number}", "title": "", "text": text}) for number, text in enumerate(texts)]
+        (tmp_path / "corpus.jsonl").write_text("\n".join(rows))
+
+    write_corpus("One text.", "Another text.")
+    first = update(tmp_path, tmp_path / "index")
+    assert first.changes is None and chunks_of(first.written) == (2, 0)
+    write_corpus("A new text.", "One text.", "Another text.")
+    assert chunks_of(update(tmp_path, tmp_path / "index").written) == (1, 2)
+    assert chunks_of(update(tmp_path, tmp_path / "index").written) == (0, 0)
+
+
+def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
+    uri, other = tmp_path / "index", tmp_path / "other"
+    update(folder, uri)
+    other.mkdir()
+    write_files(other, x="Else.")
+    with pytest.raises(IndexMismatchError, match=str(other)):
+        update(other, uri)
+    with pytest.raises(IndexMismatchError, match="max_tokens"):
+        update(folder, uri, max_tokens=40)
+    with pytest.raises(IndexMismatchError, match="hashing"):
+        update(folder, uri, HashingEmbedder("else"))
+    assert len(ChunkIndex.open(uri)) == 3
+    assert len(update(other, uri, overwrite=True).index) == 1
+
+
+def test_a_moved_folder_with_the_same_content_keeps_its_index(folder: Path, tmp_path: Path):
+    update(folder, tmp_path / "index")
+    moved = folder.rename(tmp_path / "moved")
+    assert chunks_of(update(moved, tmp_path / "index").written) == (0, 0)
+
+
+# --- Files that cannot be read ---
+
+
+def test_unreadable_files_are_listed_and_left_out(folder: Path, tmp_path: Path):
+    (folder / "torn.pdf").write_bytes(pdf([["text"]])[:300])
+    (folder / "locked.pdf").write_bytes(pdf([["text"]], password="x"))
+    (folder / "scan.pdf").write_bytes(pdf([[]]))
+    (folder / "empty.txt").write_bytes(b"")
+    (folder / "old.docx").write_bytes(b"\xd0\xcf\x11\xe0")
+    (folder / "binary.txt").write_bytes(bytes(range(256)) * 9 + bytes(900))
+    (folder / "lost.md").symlink_to("nowhere")
+    (folder / "western.txt").write_bytes("Die Größe der Straße beträgt fünf.".encode("cp1252"))
+    done = update(folder, tmp_path / "index")
+    reasons = done.changes.unreadable
+    assert {name: reason.split(":")[0].split(";")[0] for name, reason in reasons.items()} == {
+        "lost.md": "cannot be opened",
+        "binary.txt": "it is no text, whatever its name says",
+        "empty.txt": "empty",
+        "locked.pdf": "encrypted",
+        "old.docx": "encrypted, or in the old .doc format",
+        "scan.pdf": "it holds no text",
+        "torn.pdf": "damaged",
+    }
+    assert list(done.changes.guessed) == ["western.txt"]
+    assert done.index.manifest.settings["unreadable"] == reasons
+    again = update(folder, tmp_path / "index")
+    assert again.changes.unreadable == reasons and files_of(again.changes) == (0, 3, 0, 0)
+    (folder / "torn.pdf").write_bytes(pdf([["text"]]))
+    (folder / "a.md").write_bytes(b"")
+    mended = update(folder, tmp_path / "index")
+    assert files_of(mended.changes) == (1, 2, 0, 0)
+    assert mended.changes.unreadable["a.md"] == "empty" and "torn.pdf" not in mended.changes.unreadable
+
+
+def test_a_file_that_vanishes_or_changes_after_it_was_listed(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    read = build.read_bytes
+
+    def meddle(path: Path) -> bytes:
+        (folder / "a.md").unlink(missing_ok=True)
+        write_files(folder, b="# B\n\nWhat it says now.\n")
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(build, "read_bytes", meddle)
+        done = update(folder, tmp_path / "index")
+    assert done.changes.unreadable == {"a.md": "cannot be opened: No such file or directory"}
+    assert [chunk.text for chunk in done.index.chunks()] == ["B\nWhat it says now."]
+    assert files_of(update(folder, tmp_path / "index").changes) == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{}, {"a.py": "x"}, {"a.md": ""}, {"a.md": "\x1c\n\x1d"}, {"a.md": "", "b.txt": " "}],
+)
+def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
+    (tmp_path / "docs").mkdir()
+    for name, text in files.items():
+        (tmp_path / "docs" / name).write_text(text)
+    with pytest.raises(DataError, match="docs"):
+        update(tmp_path / "docs", tmp_path / "index")
+    with pytest.raises(IndexMismatchError):
+        ChunkIndex.open(tmp_path / "index")
+
+
+def test_a_build_that_stored_nothing_is_no_index_of_something_else(folder: Path, tmp_path: Path):
+    (tmp_path / "blank").mkdir()
+    (tmp_path / "blank" / "a.txt").write_text("\n")
+    with pytest.raises(DataError, match=r"a\.txt"):
+        update(tmp_path / "blank", tmp_path / "index")
+    assert len(update(folder, tmp_path / "index").index) > 0
+
+
+# --- Interruptions and other writers ---
+
+
+def test_a_stopped_update_leaves_the_old_index_and_its_work_is_kept(folder: Path, tmp_path: Path, size: str):
+    uri = tmp_path / "index"
+    update(folder, uri)
+    old = content_of(uri)
+    write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(6)})
+    with pytest.raises(KeyboardInterrupt):
+        update(folder, uri, StoppedEmbedder(3), batch_size=1)
+    assert content_of(uri) == old
+    # Then another file changes, and one of the new ones goes again.
+    write_files(folder, a="# A\n\nAnother red stone.\n")
+    (folder / "n0.md").unlink()
+    done = update(folder, uri, embedder := HashingEmbedder(), batch_size=1)
+    assert files_of(done.changes) == (5, 1, 1, 0)
+    assert embedder.num_embedded == 6 - 3 + 1
+    update(folder, tmp_path / "anew")
+    assert content_of(uri) == content_of(tmp_path / "anew")
+
+
+@pytest.mark.parametrize("stop_at", [0, 1, 2])
+@pytest.mark.parametrize("then", ["goes on", "goes back"])
+def test_an_update_may_stop_at_each_record(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: str, stop_at: int, then: str
+):
+    uri = tmp_path / "index"
+    update(folder, uri)
+    old = content_of(uri)
+    write_files(folder, a="# A\n\nChanged.\n", c="# C\n\nNew.\n")
+    record, calls = write.write_records, []
+
+    def stop_later(*arguments: Any) -> None:
+        calls.append(arguments)
+        record(*arguments) if len(calls) <= stop_at else stop()
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(write, "write_records", stop_later)
+        update(folder, uri)
+        stop()  # a small index needs no further record
+    update(folder, tmp_path / "anew")
+    new = content_of(tmp_path / "anew")
+    # From the second record on the new state is read.
+    assert content_of(uri) == (new if stop_at == 2 else old)
+    if then == "goes back":
+        write_files(folder, a="# A\n\nThe red stone.\n")
+        (folder / "c.md").unlink()
+        update(folder, uri)
+        assert content_of(uri) == old
+        return
+    update(folder, uri, embedder := HashingEmbedder())
+    assert content_of(uri) == new
+    assert embedder.num_embedded == (2 if stop_at == 0 else 0)
+
+
+def test_the_version_that_is_read_outlives_an_interrupted_update(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(seconds=1))
+    uri = tmp_path / "index"
+    update(folder, uri)
+    old = content_of(uri)
+    write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(6)})
+    # The next day.
+    time.sleep(1.1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(write, "_make_search_structures", stop)
+        update(folder, uri, batch_size=1)
+    assert content_of(uri) == old
+    update(folder, uri, embedder := HashingEmbedder())
+    assert embedder.num_embedded == 0 and len(ChunkIndex.open(uri)) == 9
+
+
+SLOW_UPDATE = """
+import sys
+from corag.index import update_index
+from corag.text.chunking import ChunkConfig
+from tests.corag.index.worlds import HashingEmbedder
+
+print("begun", flush=True)
+embedder = HashingEmbedder(delay_s=float(sys.argv[3]))
+update = update_index(sys.argv[1], sys.argv[2], embedder, ChunkConfig(32), batch_size=2)
+print(update.written.num_embedded, update.written.num_copied, flush=True)
+"""
+
+
+def start(folder: Path, uri: Path, delay_s: float) -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_UPDATE, str(folder), str(uri), str(delay_s)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "begun\n"
+    return process
+
+
+@pytest.mark.slow
+def test_killed_updates_leave_the_old_index_and_the_last_one_finishes(folder: Path, tmp_path: Path):
+    uri = tmp_path / "index"
+    update(folder, uri)
+    old = content_of(uri)
+    write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(20)})
+    for delay_s in (0.2, 0.6):
+        process = start(folder, uri, 0.1)
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert content_of(uri) == old
+    update(folder, uri, batch_size=2)
+    update(folder, tmp_path / "anew")
+    assert content_of(uri) == content_of(tmp_path / "anew")
+
+
+@pytest.mark.slow
+def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
+    write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
+    process = start(folder, tmp_path / "index", 0.05)
+    own = update(folder, tmp_path / "index", HashingEmbedder(delay_s=0.05)).written
+    said, _ = process.communicate()
+    assert sorted([said, f"{own.num_embedded} {own.num_copied}\n"]) == ["0 0\n", "11 0\n"]
+    update(folder, tmp_path / "anew")
+    assert content_of(tmp_path / "index") == content_of(tmp_path / "anew")
+
+
+def hold(uri: Path, held, release) -> None:
+    with index_lock(uri):
+        held.set()
+        release.wait()
+
+
+def test_who_waits_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    context = multiprocessing.get_context("fork")
+    held, release = context.Event(), context.Event()
+    process = context.Process(target=hold, args=(tmp_path, held, release))
+    process.start()
+    held.wait()
+    began_s = time.monotonic()
+    threading.Timer(0.3, release.set).start()
+    with index_lock(tmp_path):
+        assert time.monotonic() - began_s >= 0.25
+    process.join()
+    assert "another process is writing the index" in caplog.text
+
+
+# --- Token states ---
+
+QUESTION = "Which stone is red?"
+
+
+class Silent:
+    """A reader without a model."""
+
+    name = "silent"
+
+    def answer(self, question, context):
+        return Answer(context[:20])
+
+
+@pytest.fixture
+def lengths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Tokens of each text that goes through a model."""
+    lengths: list[int] = []
+    run = Engine.run
+
+    def noted(engine, ids, *given, **settings):
+        lengths.extend(map(len, ids))
+        return run(engine, ids, *given, **settings)
+
+    monkeypatch.setattr(Engine, "run", noted)
+    return lengths
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("selector", ["corag", "naive(reranker=minilm-softsim)"])
+def test_with_token_states_answers_are_the_same_and_no_candidate_is_encoded(folder, tmp_path, lengths, selector):
+    pytest.importorskip("openvino")
+    embedder = corag.embedder("minilm")
+    answers, num_tokens = [], []
+    for states in (False, True):
+        update_index(folder, tmp_path / "index", embedder, ChunkConfig(32), states=states)
+        forget()
+        del lengths[:]
+        index = ChunkIndex.open(tmp_path / "index")
+        answers.append(corag.ask(QUESTION, index, selector=selector, reader=Silent(), budget_tokens=64))
+        num_tokens.append(sum(lengths))
+    plain, known = answers
+    assert known.selection.ids == plain.selection.ids and known.answer == plain.answer
+    assert known.selection.value == pytest.approx(plain.selection.value, abs=1e-3)  # half precision
+    passages = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
+    assert 0 < num_tokens[1] <= num_tokens[0] - sum(map(len, passages))
+    assert STATES.get() is None
+
+
+@pytest.mark.slow
+def test_token_states_are_kept_up_to_date(folder, tmp_path, capsys):
+    make = ["index", "--data", str(folder), "--out", str(tmp_path / "index"), "--quiet"]
+    assert main(make) == 0 and not ChunkIndex.open(tmp_path / "index").manifest.states
+    assert main([*make, "--states"]) == 0
+    assert "0 chunks embedded, 3 kept" in capsys.readouterr().out
+    write_files(folder, a="# A\n\nNow it says something else.\n")
+    assert main(make) == 0
+    index = ChunkIndex.open(tmp_path / "index")
+    ids = minilm_encoder().tokenize([chunk.text for chunk in index.chunks()]).ids
+    with index.stored_states():
+        states = STATES.get()
+        assert states is not None and len(states.get(ids)) == len(index) == 3
+        assert states.get(minilm_encoder().tokenize(["another text"]).ids) == states.get([]) == {}
