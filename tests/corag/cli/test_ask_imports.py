@@ -15,7 +15,7 @@ pytest.importorskip("lancedb")
 
 NOT_ASKED = {
     # Models come converted.
-    "torch", "transformers", "sentence_transformers", "sklearn", "scipy", "openai", "wandb", "lightning", "torchmetrics",
+    "torch", "transformers", "sentence_transformers", "sklearn", "scipy", "openai", "wandb", "lightning",
     # Reading documents, building indexes and trees, training.
     "markdown_it", "corag.files", "corag.index.build", "corag.selectors.raptor.build",
     "agent.training", "agent.model", "experiments",
