@@ -6,7 +6,6 @@ import pytest
 
 import corag
 from corag.budget import Counts
-from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex
 from corag.reply import Reply
 from corag.types import Answer, Chunk, Selection
@@ -103,16 +102,3 @@ def test_an_empty_selection_has_a_reason_and_no_answer(small_index):
     reply = asked(small_index, budget_tokens=1, unit="passage")
     assert (reply.answer.text, reply.selection.ids) == ("", ())
     assert "every one of the 8 candidates costs more than the budget of 1 tokens" in reply.to_dict()["trace"]["reason"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "error", "message"),
-    [
-        ({"question": " \n"}, InputError, "the question is empty"),
-        ({"budget_tokens": 0}, InputError, "budget_tokens must be a whole number of at least 1, got 0"),
-        ({"embedder": OtherEmbedder()}, IndexMismatchError, "was made by embedder 'minilm', not by 'other'; use that"),
-    ],
-)
-def test_what_cannot_be_asked(small_index, settings, error, message):
-    with pytest.raises(error, match=message):
-        asked(small_index, **settings)

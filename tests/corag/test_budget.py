@@ -93,12 +93,6 @@ def test_a_prompt_that_leaves_the_window_no_room_for_the_answer_is_an_error_befo
     assert reader.sent == []
 
 
-@pytest.mark.parametrize(("tokens", "of"), [(0, "prompt"), (-1, "context"), (2.5, "prompt"), (10, "answer")])
-def test_a_budget_that_is_none_is_refused(tokens, of):
-    with pytest.raises(InputError, match=r"budget_tokens|budget_for"):
-        Budget(tokens, None, of)
-
-
 def test_texts_that_cost_more_in_the_prompt_are_chosen_again_with_less_room():
     counter = COUNTERS["byte-level"]
     reader = ChatReader(counter)
@@ -108,14 +102,6 @@ def test_texts_that_cost_more_in_the_prompt_are_chosen_again_with_less_room():
     assert reader.prompt_tokens("so?", selection.text) <= budget.tokens
     assert "the river" in selection.text
     assert CONTROL not in selection.text
-
-
-@pytest.mark.parametrize("name", ["top-k", "corag", "reorder", "raptor", "self-route"])
-def test_selectors_take_a_tokenizer_by_name(name):
-    selector = corag.selector(f"{name}(tokens=estimate)")
-    assert selector.tokens is corag.tokens("estimate")
-    assert str(selector) == f"{name}(tokens=estimate)"
-    assert corag.selector(name).tokens is corag.selector(f"{name}(tokens=auto)").tokens is corag.tokens("minilm")
 
 
 @pytest.mark.parametrize(
@@ -168,15 +154,3 @@ def test_no_prompt_by_a_chat_template_exceeds_the_budget(chat_model, texts, extr
     selection = budget.select(corag.selector("full", tokens=chat_model.tokens), "so?", pool(texts))
     sent = chat_model.chat.encode(chat_model.asked.messages(question="so?", context=selection.text))
     assert len(sent) == chat_model.prompt_tokens("so?", selection.text) <= budget.tokens
-
-
-@pytest.mark.slow
-def test_a_chat_model_counts_what_it_was_sent(chat_model):
-    texts = [f"The river <|end|>{CONTROL} is long.", "It flows. 漢字 🙂"]
-    around = chat_model.prompt_tokens("so?")
-    reply = corag.ask("so?", texts, budget_tokens=around + 120, selector="full", reader=chat_model)
-    assert len(reply.selection) == 2
-    assert reply.counts.exact
-    assert around < reply.counts.prompt_tokens == reply.answer.prompt_tokens <= around + 120
-    with pytest.raises(InputError, match=r"the model takes \d+ in all"):
-        corag.ask("so?", ["It flows. " * 400], budget_tokens=9000, selector="full", reader=chat_model)

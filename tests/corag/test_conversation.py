@@ -6,7 +6,6 @@ import pytest
 
 from corag.cli.main import main
 from corag.conversation import Conversation, refers_back
-from corag.errors import InputError
 from corag.readers.chat import OllamaReader
 from corag.registry import READERS
 from corag.types import Answer
@@ -60,26 +59,6 @@ def test_a_question_is_joined_with_the_last_one_that_stands_alone():
     assert [turn.question for turn in talk.turns] == asked
     talk.forget()
     assert talk.ask("Why?").question == "Why?"
-
-
-def test_what_is_joined_counts_against_the_budget():
-    talk = Conversation(TEXTS, reader=Echo(), budget_tokens=30, tokens=len, selector="full")
-    assert talk.ask("How deep?").selection.budget_tokens == 30
-    assert talk.ask("Lake Sable?").question == "Lake Sable?"
-    joined = talk.ask("is it?")
-    assert joined.question == "Lake Sable? is it?" and joined.selection.budget_tokens == 30 - len("Lake Sable? ")
-    # What would take more than half of the budget is left out.
-    talk.ask("How deep is Lake Sable today?")
-    assert talk.ask("is it?").question == "is it?"
-
-
-def test_a_question_that_cannot_be_asked_changes_nothing():
-    talk = Conversation(TEXTS, reader=Echo(), **SETTINGS)
-    with pytest.raises(InputError, match="the question is empty"):
-        talk.ask(" ")
-    assert talk.turns == []
-    with pytest.raises(InputError, match="budget_tokens"):
-        Conversation(TEXTS, budget_tokens=0)
 
 
 def contents(chat):
@@ -147,38 +126,6 @@ def test_questions_from_a_pipe(small_index, monkeypatch, capsys, echo):
         "to How deep is Lake Sable?" in said.out and "understood as: How deep is Lake Sable? Where is it?" in said.out
     )
     assert "tokens" not in said.out and said.err == ""
-
-
-def test_commands_and_a_mistake_in_between(small_index, monkeypatch, capsys, echo):
-    echo.answer = lambda query, context, answer=echo.answer: (
-        answer(query, context) if "bad" not in query else (_ for _ in ()).throw(InputError("no \x1b[2J such thing"))
-    )
-    typed = "/sources\nWho is the bad one\nHow deep is Lake Sable?\n/sources\n/new\nWhy?\n/what\n"
-    assert chat(monkeypatch, small_index, typed) == 0  # the end of the input leaves, too
-    said = capsys.readouterr()
-    assert "nothing was asked yet" in said.out and "time: embed" in said.out and "/exit" in said.out
-    assert said.err == "error: no \\x1b[2J such thing\n"
-    assert echo.asked[-1][0] == "Why?"
-
-
-@pytest.mark.parametrize("stop", [EOFError, KeyboardInterrupt])
-def test_leaving_a_terminal(small_index, monkeypatch, capsys, echo, stop):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    lines = iter(["How deep is Lake Sable?"])
-
-    def typed(prompt):
-        for line in lines:
-            return line
-        raise stop
-
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("builtins.input", typed)
-    assert main(["chat", "--index", str(small_index), "--method", "top-k", "--reader", "echo"]) == 0
-    said = capsys.readouterr()
-    assert said.err == "" and "/exit or Ctrl-D leaves" in said.out and "to How deep" in said.out
 
 
 def test_ctrl_c_stops_an_answer_and_not_a_conversation(small_index, monkeypatch, capsys, echo):

@@ -1,10 +1,8 @@
 """Caches: bounded by bytes, computed once, shared by threads and processes; a damaged file is refused."""
 
-import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Barrier
 
 import numpy as np
@@ -12,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.errors import DataError, InputError
-from corag.memory import LRU, Capacity, DiskStore, forget, megabytes, shared_capacity, size_of, usages
+from corag.errors import DataError
+from corag.memory import LRU, Capacity, DiskStore, shared_capacity, usages
 
 
 def usage_of(capacity):
@@ -43,30 +41,6 @@ def test_entries_are_counted_in_bytes():
     assert set(kept) == set(range(50 - len(kept), 50))
     cache.put({49: np.zeros(500)})  # a larger value replaces a smaller one
     assert set(cache.get(range(50))) < set(kept)
-
-
-def test_sizes():
-    @dataclass
-    class Pair:
-        vector: np.ndarray
-        name: str
-
-    assert size_of(np.zeros((3, 4))) == 96
-    assert size_of("a" * 1000) >= 1000
-    assert size_of([b"ab" * 500, {"key": np.zeros(10)}]) >= 1080
-    assert size_of(Pair(np.zeros(10), "x" * 100)) >= 180
-
-
-def test_a_cache_of_no_bytes():
-    cache = LRU(0)
-    cache.put({"a": 1})
-    assert cache.get("a") == {}
-    assert cache.get_many("aba", lambda new: [key.upper() for key in new]) == ["A", "B", "A"]
-    with pytest.raises(InputError):
-        LRU(-1)
-    with pytest.raises(InputError, match="cache_mb"):
-        megabytes(-0.5)
-    assert megabytes(1.5) == 1_500_000
 
 
 @pytest.mark.parametrize(("batch", "expected"), [(None, ["cb"]), (1, ["c", "b"]), (5, ["cb"])])
@@ -115,15 +89,6 @@ def test_entries_are_shared_by_kind_and_owner():
     assert LRU(capacity, kind="numbers", owner=owner).get("a") == {}
 
 
-def test_entries_of_an_owner_that_is_gone_age_out():
-    capacity = Capacity(4)
-    for number in range(20):
-        cache = LRU(capacity, kind="numbers", nbytes=lambda key, value: 1)
-        cache.put({"a": number, "b": number})
-        assert cache.get("ab") == {"a": number, "b": number}
-    assert (capacity.used_bytes, len(capacity.entries)) == (4, 4)
-
-
 def test_a_capacity_is_shared_by_size_while_somebody_keeps_it():
     held = shared_capacity(12_345)
     assert shared_capacity(12_345) is held
@@ -132,22 +97,6 @@ def test_a_capacity_is_shared_by_size_while_somebody_keeps_it():
     assert any(usage.kind == "remnants" for usage in usages())
     del held
     assert not any(usage.kind == "remnants" for usage in usages())
-
-
-def test_usage_is_counted():
-    capacity = Capacity(10_000_017)
-    cache = LRU(capacity, kind="things", nbytes=lambda key, value: 1_000_000)
-    assert usage_of(capacity) == {}
-    cache.get_many("abc", lambda new: [key.upper() for key in new])
-    cache.get_many("aabx", lambda new: [key.upper() for key in new])
-    usage = usage_of(capacity)["things"]
-    assert (usage.hits, usage.misses, usage.entries, usage.nbytes) == (2, 4, 4, 4_000_000)
-    assert usage.hit_rate == pytest.approx(1 / 3)
-    assert str(usage) == "things: 2 of 6 hits (33%), 4 entries, 4.0 of 10 MB"
-    forget()
-    assert cache.get("abc") == {}
-    usage = usage_of(capacity)["things"]
-    assert (usage.hits, usage.misses, usage.entries, usage.nbytes) == (0, 3, 0, 0)
 
 
 def test_threads_share_a_capacity():
@@ -197,21 +146,6 @@ def test_batches_before_a_failure_are_kept(tmp_path):
     assert set(DiskStore(tmp_path / "file", "values").get([b"a", b"b", b"c", b"d"])) == {b"a", b"b"}
 
 
-def test_more_keys_than_a_statement_takes(tmp_path):
-    store = DiskStore(tmp_path / "new" / "folder" / "file", "values")
-    store.put({b"%d" % number: b"%d" % number for number in range(2100)})
-    present = store.get([b"%d" % number for number in range(3000)])
-    assert present == {b"%d" % number: b"%d" % number for number in range(2100)}
-
-
-def test_kinds_of_values_stay_apart_in_one_file(tmp_path):
-    texts, numbers = (DiskStore(tmp_path / "file", kind) for kind in ("texts", "numbers"))
-    texts.put({b"a": b"text"})
-    assert numbers.get([b"a"]) == {}
-    numbers.put({b"a": b"number"})
-    assert (texts.get([b"a"]), numbers.get([b"a"])) == ({b"a": b"text"}, {b"a": b"number"})
-
-
 @pytest.mark.parametrize("content", [b"not a database, but long enough to be read as one " * 50, b"\x00" * 5000])
 def test_a_file_of_another_kind_is_refused(tmp_path, content):
     path = tmp_path / "values.sqlite"
@@ -221,18 +155,6 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content):
     assert path.read_bytes() == content
     with pytest.raises(DataError):
         DiskStore(tmp_path, "values")
-
-
-@pytest.mark.parametrize("statement", ["CREATE TABLE mine (a)", "PRAGMA user_version = 1"])
-def test_another_database_is_left_alone(tmp_path, statement):
-    path = tmp_path / "values.sqlite"
-    connection = sqlite3.connect(path)
-    connection.execute(statement)
-    connection.close()
-    content = path.read_bytes()
-    with pytest.raises(DataError):
-        DiskStore(path, "values")
-    assert path.read_bytes() == content
 
 
 def test_a_file_damaged_later(tmp_path):

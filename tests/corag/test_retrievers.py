@@ -57,29 +57,6 @@ def test_a_generator_is_a_retriever_and_nothing_found_is_no_error():
     assert (empty.selection.ids, empty.selection.trace.reason) == ((), "there are no candidates")
 
 
-def test_selectors_that_compare_get_cosines_where_the_retriever_gives_none():
-    texts = asked(lambda question, k: FOUND, "similarity-cutoff", minimum=0.6)
-    assert texts.selection.text == "\n\n".join(FOUND[1:3]) and texts.seconds["embed"] > 0
-    given = [Candidate(Chunk(text, text), cosine) for text, cosine in zip(FOUND, [0.9, 0.1, 0.2, 0.3], strict=True)]
-    kept = asked(lambda question, k: given, "similarity-cutoff", minimum=0.6)
-    assert kept.selection.text == FOUND[0] and kept.seconds["embed"] == 0
-
-
-@pytest.mark.parametrize(
-    ("found", "message"),
-    [
-        (None, "the retriever returned a NoneType; it must return a list of strings, mappings, chunks or candidates"),
-        ("text", "the retriever returned a str"),
-        ({"text": "a"}, "the retriever returned a dict"),
-        ([1], r"texts\[0\] is a int; give strings"),
-        ([{"body": "a"}], r"texts\[0\] has no 'text' that is a string; its keys are body"),
-    ],
-)
-def test_what_is_no_list_of_texts(found, message):
-    with pytest.raises(InputError, match=message):
-        asked(lambda question, k: found)
-
-
 def test_asking_in_an_event_loop():
     main = threading.get_ident()
     threads = []
@@ -105,11 +82,3 @@ def test_asking_in_an_event_loop():
     assert main not in threads and replies[0].seconds["retrieve"] > 0
     with pytest.raises(InputError, match=r"the retriever is asynchronous; await corag\.aask"):
         asked(search)
-
-
-def test_an_error_of_the_retriever_is_the_users():
-    def broken(question, k):
-        raise ConnectionError("no route to the store")
-
-    with pytest.raises(ConnectionError, match="no route"):
-        asked(broken)

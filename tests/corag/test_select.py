@@ -33,27 +33,6 @@ def test_mappings_chunks_and_candidates_keep_what_they_say():
     assert "text" in mapping  # what was given is left as it was
 
 
-@pytest.mark.parametrize(
-    ("texts", "said"),
-    [
-        ("one text", "texts is a str; give a list"),
-        ({"text": "x"}, "texts is a dict; give a list"),
-        (3, "texts is a int; give a list"),
-        (iter(["x"]), "texts is a list_iterator; give a list"),
-        (["x", 3], r"texts\[1\] is a int; give strings, mappings with 'text', chunks or candidates"),
-        ([None], r"texts\[0\] is a NoneType"),
-        ([{"body": "x", "id": 1}], r"texts\[0\] has no 'text' that is a string; its keys are body, id"),
-        ([{"text": 3}], r"texts\[0\] has no 'text' that is a string"),
-        ([{"text": "x", "similarity": "high"}], r"texts\[0\] has similarity 'high'; it must be a number"),
-        ([{"text": "x", "similarity": 1.0, "kind": "cosin"}], "kind is 'cosin'; it must be one of cosine, score, rank"),
-        ([{"text": "x", "similarity": 0.5}, "y"], "kinds cosine, rank, which cannot be compared"),
-    ],
-)
-def test_what_is_no_text_is_named(texts, said):
-    with pytest.raises(InputError, match=said):
-        corag.select(QUERY, texts, 20)
-
-
 def test_the_default_selector_decides_by_its_reranker():
     selection = corag.select(QUERY, TEXTS, 8)
     assert selection.text == TEXTS[2]
@@ -101,12 +80,6 @@ def test_settings_go_to_a_selector_by_name_and_none_to_an_object():
         corag.select(QUERY, TEXTS, 8, method="naive", rerankr="bm25")
 
 
-@pytest.mark.parametrize(("query", "budget"), [(" ", 8), (QUERY, 0), (QUERY, True)])
-def test_question_and_budget_are_checked(query, budget):
-    with pytest.raises(InputError):
-        corag.select(query, TEXTS, budget)
-
-
 def test_no_text_is_no_selection():
     for method in ("corag", "top-k"):
         selection = corag.select(QUERY, [], 8, method=method)
@@ -120,14 +93,6 @@ def test_a_trace_can_be_written_as_json_and_names_what_has_no_field():
     assert (noted["orders_scored"], noted["cutoff"]) == (3, 2)
     assert "reason" not in noted and "details" not in noted and "result" not in noted
     assert corag.Trace().details == {}
-
-
-def test_ask_takes_texts():
-    reply = corag.ask(QUERY, TEXTS, budget_tokens=8, num_candidates=2)
-    assert reply.answer.text == "Berlin" and reply.selection.text == TEXTS[2]
-    assert list(reply.seconds) == ["embed", "retrieve", "select", "read"]
-    with pytest.raises(InputError, match="num_candidates must be a whole number of at least 1, got 0"):
-        corag.ask(QUERY, TEXTS, num_candidates=0)
 
 
 def test_ask_takes_a_path_and_parts_by_name(small_index):
