@@ -94,9 +94,6 @@ class Trace:
         iterations: Rounds of scoring.
         exploration: c of the utility.
         cost_weight: lambda of the utility.
-        prefilter: Share of the orders that the reranker was asked about.
-        surrogate: Name of what ranked the orders for `prefilter`.
-        orders_ranked: Orders that the surrogate ranked.
         orders_scored: Orders that the search sent to the reranker.
         scorer_calls: Batches in which it sent them.
         orders_computed: Distinct orders that the reranker computed.
@@ -122,9 +119,6 @@ class Trace:
     iterations: int | None = None
     exploration: float | None = None
     cost_weight: float | None = None
-    prefilter: float | None = None
-    surrogate: str | None = None
-    orders_ranked: int | None = None
     orders_scored: int = 0
     scorer_calls: int = 0
     orders_computed: int = 0

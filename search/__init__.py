@@ -1,8 +1,8 @@
 """Search over ordered combinations of candidates under a budget.
 
 The package sees costs and scores only: no text, model, device or tokenizer. A problem is the cost of each candidate
-and a budget, an order is a tuple of candidate indices, and a function of the caller scores orders. Only the policy
-`random` draws random numbers.
+and a budget, an order is a tuple of candidate indices, and a function of the caller scores orders. Nothing is drawn
+at random.
 
     result = search([120, 80, 200], score_orders, budget=256, config=SearchConfig(iterations=20))
     result.order, result.value, result.cost
@@ -20,18 +20,16 @@ from search.config import Policy as Policy
 from search.config import Preset as Preset
 from search.config import SearchConfig as SearchConfig
 from search.config import Visits as Visits
-from search.drivers import Run as Run
 from search.drivers import search as search
 from search.drivers import search_coroutine as search_coroutine
 from search.drivers import search_many as search_many
 from search.exhaustive import exhaustive as exhaustive
 from search.orders import count_orders as count_orders
-from search.result import SearchCoroutine as SearchCoroutine
-from search.result import SearchResult as SearchResult
 from search.tree.tree import SearchTree as SearchTree
 from search.types import Order as Order
 from search.types import Problem as Problem
 from search.types import ScoreOrders as ScoreOrders
 from search.types import ScoreProblemOrders as ScoreProblemOrders
+from search.types import SearchCoroutine as SearchCoroutine
 from search.types import SearchError as SearchError
-from search.types import StopSearch as StopSearch
+from search.types import SearchResult as SearchResult

@@ -6,21 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from search.types import SearchError
-from search.validation import check_at_least, check_not_negative, check_share
+from search.validation import check_at_least, check_not_negative
 
-Policy = Literal["bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"]
+Policy = Literal["bayesian", "beam", "paper", "public-code"]
 Backup = Literal["best-child", "all-children", "utility"]
 Visits = Literal["total", "parent"]
 Choice = Literal["value", "value-minus-cost", "mean", "utility"]
-OnError = Literal["raise", "keep"]
 Preset = Literal["paper", "public-code"]
 
 TREE_POLICIES: tuple[Policy, ...] = ("paper", "public-code")
-OLD_POLICIES: dict[str, Policy] = {"model": "bayesian", "carrot": "public-code"}
-"""Former names of policies, which settings stored earlier may hold."""
-NAMES = {"policy": Policy, "backup": Backup, "visits": Visits, "choice": Choice, "on_error": OnError}
-LEAST = {"iterations": 1, "max_length": 1, "max_scored": 1, "batch_size": 4, "beam_width": 1, "seed": 0, "parallel": 1}
-OPTIONAL = ("max_length", "max_scored", "patience", "deadline_ms")
+NAMES = {"policy": Policy, "backup": Backup, "visits": Visits, "choice": Choice}
 
 _TREE: dict[str, Any] = {"policy": "paper", "iterations": 10, "exploration": 2.4, "cost_weight": 0.1}
 PRESETS: dict[Preset, dict[str, Any]] = {
@@ -48,29 +43,13 @@ class SearchConfig:
         choice: What the answer maximises (`tree.choice`). `mean` and `utility` need the visits of a tree; the other
             policies search for the best `value` or `value-minus-cost`.
         max_length: Most candidates in an order, >= 1, or None for no bound but the budget.
-        deadline_ms: Milliseconds after which no further round begins, >= 0, or None for no deadline. The first round
-            always runs, so that there is an answer; a round that has begun is finished.
-        on_error: If the scorer fails during a search, `raise` passes the error on, `keep` returns what was found until
-            then with the error in `SearchResult.error`.
         policy: What is scored next. `bayesian`, the default, scores the orders of largest expected improvement under a
             Gaussian process; it finds most for equally many scored orders (56 of 60 optima with 40, where `paper`
-            finds 32 with 48). `paper` is the paper's tree search. `public-code` is the same with the rules of the
-            code published with the paper (CARROT): every child backed up, the parent's visits. `best-first`, `beam`,
-            `greedy` and `random` are baselines. The former names `model` and `carrot` are accepted for the first and
-            the third.
+            finds 32 with 48). `beam` extends the three best orders of each length, for scorers that cost next to
+            nothing. `paper` is the paper's tree search. `public-code` is the same with the rules of the code
+            published with the paper (CARROT): every child backed up, the parent's visits.
         max_scored: Most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round is cut
             to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
-        batch_size: Orders a round of `bayesian` and `random`, >= 4: in smaller batches the process trusts the first
-            explanation that fits too soon (45 of 60 optima found one by one, 59 eight by eight).
-        patience: `bayesian` ends when no expected improvement exceeds 10 ** -patience of the amplitude of the values,
-            >= 0; higher scores more orders. None goes on for as long as there are rounds and orders, which on up to
-            2,000 feasible orders makes it exact.
-        beam_width: Orders that `beam` extends each round, >= 1.
-        prefilter: Share of the children of an expansion, in (0, 1], that go to the scorer: those that the surrogate
-            ranks highest. 1 is exact and needs no surrogate. The other children are left out for good, so that a search
-            is `complete` only where none was. For `bayesian`, which has no children, any share below 1 makes the
-            surrogate its prior mean, with a weight that it learns. `random` never asks.
-        seed: Seed of `random`, >= 0; no other policy draws random numbers.
         parallel: Most nodes that the tree policies expand each round, >= 1, scored in one call (paper, section 8). More
             of them spread the search and wait for the scorer less often.
     """
@@ -82,15 +61,8 @@ class SearchConfig:
     visits: Visits = "total"
     choice: Choice = "value"
     max_length: int | None = None
-    deadline_ms: float | None = None
-    on_error: OnError = "raise"
     policy: Policy = "bayesian"
     max_scored: int | None = None
-    batch_size: int = 8
-    patience: float | None = 8.0
-    beam_width: int = 3
-    prefilter: float = 1.0
-    seed: int = 0
     parallel: int = 1
 
     @classmethod
@@ -105,17 +77,16 @@ class SearchConfig:
         return cls(**{**PRESETS[name], **settings})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "policy", OLD_POLICIES.get(self.policy, self.policy))
         for field, names in NAMES.items():
             if (name := getattr(self, field)) not in get_args(names):
                 raise SearchError(f"{field} is {name!r}; it must be one of {', '.join(get_args(names))}")
-        for field, least in LEAST.items():
-            if (count := getattr(self, field)) is not None or field not in OPTIONAL:
-                check_at_least(field, count, least)
-        for field in ("exploration", "cost_weight", "patience", "deadline_ms"):
-            if (number := getattr(self, field)) is not None or field not in OPTIONAL:
-                check_not_negative(field, number)
-        check_share("prefilter", self.prefilter)
+        for field in ("iterations", "parallel"):
+            check_at_least(field, getattr(self, field), 1)
+        for field in ("max_length", "max_scored"):
+            if (count := getattr(self, field)) is not None:
+                check_at_least(field, count, 1)
+        for field in ("exploration", "cost_weight"):
+            check_not_negative(field, getattr(self, field))
         if self.choice in ("mean", "utility") and self.policy not in TREE_POLICIES:
             raise SearchError(
                 f"choice is {self.choice!r}, which policy {self.policy!r} cannot decide by: it keeps no visits; "

@@ -8,9 +8,8 @@ from itertools import islice
 from numpy.typing import ArrayLike
 
 from search.orders import OrderSpace, count_orders
-from search.result import SearchResult
 from search.rounds import Incumbent
-from search.types import Order, ScoreOrders, SearchError
+from search.types import Order, ScoreOrders, SearchError, SearchResult
 from search.validation import check_at_least, checked_problem, checked_values
 
 

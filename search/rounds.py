@@ -1,4 +1,4 @@
-"""The loop of the policies without a tree: the policy proposes orders, the scorer values them.
+"""The loop of the policies without a tree, and the simplest of them, `beam`.
 
 A policy is a generator of rounds: it yields orders that it has not yielded before, the most wanted first, and
 receives their net values once the incumbent knows them. The net value, which the policy maximises, is the value, or
@@ -14,11 +14,11 @@ import numpy as np
 
 from search.config import SearchConfig
 from search.orders import OrderSpace, count_orders
-from search.result import SearchCoroutine, SearchResult
-from search.surrogate import Surrogate
 from search.tree.utility import cost_share
-from search.types import FloatArray, IntArray, Order, StopSearch
+from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
 from search.validation import checked_values
+
+BEAM_WIDTH = 3
 
 
 class Incumbent:
@@ -72,9 +72,7 @@ class Incumbent:
         self.orders.append(self.order)
         return net
 
-    def result(
-        self, *, utility: float, complete: bool, num_ranked: int = 0, error: Exception | None = None
-    ) -> SearchResult:
+    def result(self, *, utility: float, complete: bool) -> SearchResult:
         """Return the result of a search without a tree."""
         return SearchResult(
             order=self.order,
@@ -85,41 +83,39 @@ class Incumbent:
             num_calls=len(self.orders),
             incumbents=tuple(self.orders),
             complete=complete,
-            num_ranked=num_ranked,
-            error=error,
         )
 
 
 Rounds = Generator[list[Order], FloatArray, None]
-Policy = Callable[[OrderSpace, SearchConfig, Incumbent, Surrogate | None], Rounds]
+Policy = Callable[[OrderSpace, SearchConfig, Incumbent], Rounds]
 
 
-def run_rounds(
-    policy: Policy, costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
-) -> SearchCoroutine:
+def run_rounds(policy: Policy, costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
     """Run a policy as far as the config allows."""
     incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
-    rounds = policy(OrderSpace(costs, budget, config.max_length), config, incumbent, surrogate)
-    error: Exception | None = None
-    try:
-        orders = next(rounds, None)
-        while orders:
-            if config.max_scored is not None:
-                orders = orders[: config.max_scored - incumbent.num_scored]
-            values = checked_values((yield orders), orders)
-            net_values = incumbent.update(orders, values)
-            if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
-                break
-            try:
-                orders = rounds.send(net_values)
-            except StopIteration:
-                break
-    except StopSearch as stop:
-        error = stop.error
+    rounds = policy(OrderSpace(costs, budget, config.max_length), config, incumbent)
+    orders = next(rounds, None)
+    while orders:
+        if config.max_scored is not None:
+            orders = orders[: config.max_scored - incumbent.num_scored]
+        values = checked_values((yield orders), orders)
+        net_values = incumbent.update(orders, values)
+        if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
+            break
+        try:
+            orders = rounds.send(net_values)
+        except StopIteration:
+            break
     max_length, num_scored = config.max_length or max(1, len(costs)), incumbent.num_scored
     return incumbent.result(
         utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
         complete=count_orders(costs, budget, max_length, limit=num_scored) == num_scored,
-        num_ranked=0 if surrogate is None else surrogate.num_ranked,
-        error=error,
     )
+
+
+def beam(space: OrderSpace, config: SearchConfig, incumbent: Incumbent) -> Rounds:
+    """Extend the `BEAM_WIDTH` best orders of each length; of equals, those proposed first."""
+    front: list[Order] = [()]
+    while orders := [child for order in front for child in space.children(order)]:
+        values = yield orders
+        front = [orders[row] for row in np.argsort(-values, kind="stable")[:BEAM_WIDTH].tolist()]

@@ -27,12 +27,6 @@ def check_not_negative(name: str, value: Any) -> None:
         raise SearchError(f"{name} is {value!r}; it must be a finite number of at least 0")
 
 
-def check_share(name: str, value: Any) -> None:
-    """Raise unless `value` is a number in (0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
-        raise SearchError(f"{name} is {value!r}; it must be a number above 0 and at most 1")
-
-
 def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
     """Return costs `[num_candidates]` and budget as integers, or raise `SearchError`."""
     try:

@@ -24,8 +24,6 @@ class Found:
     Attributes:
         inquiry: The question with its candidates.
         settings: The settings, with the reranker that was used.
-        unit: What was chosen: `passage` or `sentence`.
-        unit_reason: Why, where the question decided.
         problem: What was chosen from.
         config: Settings of the search.
         scorer: The values of orders, as the reranker gives them.
@@ -35,8 +33,6 @@ class Found:
 
     inquiry: Inquiry
     settings: Settings
-    unit: str
-    unit_reason: str | None
     problem: SelectionProblem
     config: SearchConfig
     scorer: CachedScorer
@@ -49,13 +45,13 @@ class Found:
         result = selection.trace.result
         order = order_of(problem, selection.ids)
         num_scored = 0 if result is None else result.num_scored
-        verdicts = Verdicts(problem, self.scorer, tokens, order, self.config, num_scored)
+        token_price = float(selection.trace.details.get("token_price", 0.0))
+        verdicts = Verdicts(problem, self.scorer, tokens, order, token_price, num_scored)
         return {
             "question": self.inquiry.question,
             "answers": [] if self.inquiry.query is None else self.inquiry.query.answers,
             "settings": asdict(self.settings),
-            "unit": self.unit,
-            "unit_reason": self.unit_reason,
+            "unit": self.settings.unit,
             "similarity": problem.kind,
             "items": self._items(verdicts) if problem.chunks else [],
             "order": order,

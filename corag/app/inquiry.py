@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from corag.app.source import Evidence
 from corag.checks import check_choice, check_count, check_range
-from corag.selectors.auto import decided
-from corag.selectors.problem import SelectionProblem
-from corag.selectors.units import selection_problem
+from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.text.data import Query
 from corag.text.units import Unit
 from corag.types import Answer, Candidate, TokenCounter
@@ -18,9 +16,9 @@ MAX_QUESTION = 4_000
 """Characters of a question."""
 MAX_BUDGET = 32_768
 MAX_ITERATIONS = 60
-POLICIES = ("paper", "public-code", "bayesian", "beam", "greedy", "best-first")
+POLICIES = ("paper", "public-code", "bayesian", "beam")
 CHOICES = ("value-minus-cost", "value", "mean", "utility")
-UNITS = ("passage", "sentence", "auto")
+UNITS = ("passage", "sentence")
 RERANKERS = (
     "minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence", "minilm-maxsim", "minilm-softsim",
     "minilm-cosine", "bm25",
@@ -38,7 +36,7 @@ class Settings:
 
     Attributes:
         budget: Most tokens of the context.
-        unit: `passage`, `sentence`, or `auto`, which decides for each question.
+        unit: `passage` or `sentence`.
         reranker: Name of the reranker.
         policy: What is scored next; see `search.SearchConfig`, as for the next four.
         choice: What the answer maximises.
@@ -89,15 +87,11 @@ class Inquiry:
     problems: dict[str, SelectionProblem] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
 
-    def problem(self, unit: str, tokens: TokenCounter, budget: int) -> tuple[SelectionProblem, str, str | None]:
-        """Return the problem under a budget, what is chosen, and why that, where the question decides."""
-        reason = None
-        if unit == "auto":
-            decision, reason = decided(self.problem("passage", tokens, budget)[0])
-            unit = "passage" if decision.size is None else "sentence"
+    def problem(self, unit: str, tokens: TokenCounter, budget: int) -> SelectionProblem:
+        """Return the problem of choosing passages or sentences under a budget."""
         if unit not in self.problems:
             self.problems[unit] = selection_problem(self.question, self.candidates, tokens, budget, Unit.parse(unit))
-        return self.problems[unit].with_budget(budget), unit, reason
+        return replace(self.problems[unit], budget_tokens=budget)
 
 
 def check_app_budget(budget: int) -> int:

@@ -41,7 +41,7 @@ from corag.selectors.corag.routing import PRICES, prices_of
 from corag.selectors.corag.selector import Corag
 from corag.selectors.corag.tuned import tuned_folder
 from corag.selectors.reranking import default_reranker
-from corag.text.units import PASSAGE, SENTENCE, UnitChunk, source_of
+from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
 from corag.types import Reader, Selection, Selector, StreamingReader, TokenCounter
 from search import TREE_POLICIES
@@ -237,26 +237,23 @@ class Workbench:
         return settings
 
     def _searched(self, inquiry: Inquiry, settings: Settings) -> Found:
-        problem, unit, reason = inquiry.problem(settings.unit, self.tokens, settings.budget)
-        name = settings.reranker or self._reranker or default_reranker(PASSAGE if unit == "passage" else SENTENCE)
+        problem = inquiry.problem(settings.unit, self.tokens, settings.budget)
+        name = settings.reranker or self._reranker or default_reranker(Unit.parse(settings.unit))
         reranker = self._part("reranker", name, lambda: make_reranker(name))
-        searched = ("policy", "choice", "iterations", "exploration", "cost_weight")
         selector = Corag(
             reranker=reranker,
-            agent=None,
             tokens=self.tokens,
-            unit=unit,
-            **{one: getattr(settings, one) for one in searched},
+            unit=settings.unit,
+            search={name: getattr(settings, name) for name in ("policy", "choice", "iterations", "exploration")},
+            cost_weight=settings.cost_weight,
         )
         begun_s = time.perf_counter()
         selection = selector.select_from(problem)
         return Found(
             inquiry=inquiry,
             settings=replace(settings, reranker=name),
-            unit=unit,
-            unit_reason=reason,
             problem=problem,
-            config=selector.config,
+            config=selector.search_of(problem),
             scorer=problem.scorer(reranker, selector.window),
             selection=selection,
             seconds=time.perf_counter() - begun_s,
@@ -297,9 +294,6 @@ class Workbench:
         if self._tuned and parse(name).settings:
             # What a tuned checkpoint chose takes no settings beside it.
             offered["agent"] = "none"
-        elif self._tuned and (prefer := prefer or self._prefer):
-            check_choice("prefer", prefer, self.preferences)
-            offered["prefer"] = prefer
         return self._part("method", f"{name} {prefer}", lambda: SELECTORS.offer(name, offered))
 
     def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:

@@ -9,10 +9,8 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.rerankers.scorers import CachedScorer
-from corag.selectors.corag.search import Scaling
 from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray, Order, TokenCounter
-from search import SearchConfig
 
 REPEATS = 0.8
 """Share of a candidate's words in one chosen chunk from which on it is said to repeat that."""
@@ -28,7 +26,7 @@ class Verdicts:
         scorer: Values orders of them, and remembers the values.
         tokens: Counts as the answering model does.
         order: The chosen order; empty for none.
-        config: How was searched.
+        token_price: What a token costs, in units of the reranker's values; 0 where cost does not decide.
         num_scored: Orders that the search scored.
         value: The reranker's value of the chosen order; None for an empty one.
     """
@@ -37,7 +35,7 @@ class Verdicts:
     scorer: CachedScorer
     tokens: TokenCounter
     order: Order
-    config: SearchConfig
+    token_price: float
     num_scored: int
     value: float | None = field(init=False)
 
@@ -49,14 +47,6 @@ class Verdicts:
     def singles(self) -> FloatArray:
         """The value of each candidate by itself, `[n]`."""
         return self.scorer([(index,) for index in range(len(self.problem.chunks))])
-
-    @cached_property
-    def price(self) -> float:
-        """What a token costs, in units of the reranker's values; 0 where cost does not decide."""
-        if self.config.choice != "value-minus-cost":
-            return 0.0
-        scaling = Scaling.of(self.singles[self.problem.limits(self.scorer).fitting])
-        return self.config.cost_weight * scaling.spread / self.problem.capacity
 
     def of_all(self) -> list[dict[str, Any]]:
         """Return a verdict for each candidate.
@@ -94,7 +84,7 @@ class Verdicts:
             reasons.append(("no room", f"With it the text would cost {tokens:,} tokens; the budget is {budget:,}."))
         if self.value is None:
             return reasons or [("not chosen", "The search chose nothing.")]
-        gain, price = value - self.value, self.price * alone
+        gain, price = value - self.value, self.token_price * alone
         if gain <= 0:
             change = "leaves the value at" if gain == 0 else f"lowers the value from {self.value:.3f} to"
             reasons.append(("lowers the value" if gain else "adds nothing", f"Adding it {change} {value:.3f}."))

@@ -27,17 +27,14 @@ class AnswerConfig(Runtime):
         budget_for: What the budget is for: the whole prompt, or the context.
         method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
         agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
-            agent, unless a reranker or prefilter is given; `none`, fixed settings.
-        prefer: What the choice of a checkpoint of `corag tune`, or of a router, counts: quality, balanced, tokens,
-            latency, or the price of a whole budget of tokens in units of quality, such as 0.1.
-        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
-            sentences (window(n)), or passages or sentences as each question decides (auto). By default auto for method
-            corag with all its defaults, else passage.
-        strict: Fail if the agent, or a reranker that it names, cannot be used, instead of taking the next best.
+            agent, unless a reranker is given; `none`, fixed settings.
+        prefer: What method `corag` looks for: quality, balanced or tokens, or lambda itself, what 256 tokens cost in
+            units of value, such as 0.1.
+        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), or windows of n
+            sentences (window(n)). By default sentences for method corag with its own reranker, else passages.
         reranker: Reranker of methods that use one, in place of the agent's.
         window: What happens to combinations longer than the reranker's window: not allowed (forbid), scored in
             overlapping windows (windows), or cut (truncate).
-        prefilter: Share of orders that the reranker scores; below 1 a surrogate ranks them first. Method `corag` only.
         num_candidates: Number of chunks that the index offers.
         retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid); by default as a checkpoint of `corag tune` says, else hybrid.
@@ -58,10 +55,8 @@ class AnswerConfig(Runtime):
     agent: str = "default"
     prefer: str | None = None
     unit: str | None = None
-    strict: bool = False
     reranker: Spelling | None = None
     window: str | None = None
-    prefilter: float | None = None
     num_candidates: int = 20
     retrieval: Retrieval | None = None
     where: dict[str, Any] | None = None
@@ -105,6 +100,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     """Return the settings of `corag.ask`, its parts built."""
     from corag.checks import check_budget
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
+    from corag.selectors.price import cost_weight_of
     from corag.selectors.raptor.place import tree_setting
 
     check_budget(config.budget)
@@ -113,9 +109,9 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
             f"method {parse(config.method).name!r} does not use an agent; leave out --agent, or use method corag "
             "or corag-fixed"
         )
-    asked = {name: getattr(config, name) for name in ("reranker", "window", "prefilter", "prefer")}
+    asked = {name: getattr(config, name) for name in ("reranker", "window")}
     settings = {name: value for name, value in asked.items() if value is not None}
-    settings |= {"strict": True} if config.strict else {}
+    settings |= {} if config.prefer is None else {"cost_weight": cost_weight_of(config.prefer)}
     reader, tokens = reader_and_tokens(with_prompt(config.reader, config.prompt), config.tokenizer)
     offered = {**tokens_setting(tokens), "agent": config.agent}
     offered |= {} if config.unit is None else {"unit": config.unit}

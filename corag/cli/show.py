@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from corag.selectors.raptor.tree import RaptorTree
 
 CHOSEN_BY = (
-    "unit", "agent", "preset", "policy", "reranker", "iterations", "exploration", "cost_weight", "thrift", "choice",
-    "prefilter", "orders_ranked", "orders_scored",
+    "unit", "agent", "preset", "policy", "reranker", "iterations", "exploration", "cost_weight", "choice",
+    "orders_scored",
 )  # fmt: skip
 """Fields of the trace that stand below the table."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol, Self, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -168,18 +168,6 @@ class JointScorer(Protocol):
     @staticmethod
     def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, for scorers of one reranker."""
-
-
-@runtime_checkable
-class PricedScorer(Protocol):
-    """A scorer whose values charge for tokens, as is right for budgets of `CHARGED_FOR` tokens."""
-
-    def with_thrift(self, thrift: float) -> Self:
-        """Return the same scorer for which a token costs `thrift` times as much."""
-
-
-CHARGED_FOR = 256
-"""Budget of the selections by which the price of a token was chosen."""
 
 
 def score_together(requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:

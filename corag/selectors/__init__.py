@@ -18,13 +18,13 @@ if typing.TYPE_CHECKING:
     from corag.selectors.corag.selector import corag_fixed as corag_fixed
     from corag.selectors.crag import Crag as Crag
     from corag.selectors.edc2 import Edc2 as Edc2
-    from corag.selectors.packing.adagres import AdaGReS as AdaGReS
-    from corag.selectors.packing.mmr import Mmr as Mmr
-    from corag.selectors.packing.submodular import Submodular as Submodular
+    from corag.selectors.packing import AdaGReS as AdaGReS
+    from corag.selectors.packing import Mmr as Mmr
+    from corag.selectors.packing import Submodular as Submodular
     from corag.selectors.problem import SelectionProblem as SelectionProblem
-    from corag.selectors.pruning.peers import ExtractiveCompression as ExtractiveCompression
-    from corag.selectors.pruning.peers import SentenceThreshold as SentenceThreshold
-    from corag.selectors.pruning.prune import Prune as Prune
+    from corag.selectors.pruning import ExtractiveCompression as ExtractiveCompression
+    from corag.selectors.pruning import Prune as Prune
+    from corag.selectors.pruning import SentenceThreshold as SentenceThreshold
     from corag.selectors.raptor.selector import Raptor as Raptor
     from corag.selectors.reranking import Naive as Naive
     from corag.selectors.reranking import Upper as Upper

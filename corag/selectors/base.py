@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,8 +25,8 @@ from corag.naming import Part, Spelling
 from corag.optional import warn_once
 from corag.registry import SELECTORS
 from corag.registry import tokens as make_tokens
-from corag.selectors.problem import SelectionProblem
-from corag.selectors.units import DEFAULT_MAX_UNITS, UnitProblem, selection_problem
+from corag.selectors.problem import SelectionProblem, selection_problem
+from corag.selectors.units import DEFAULT_MAX_UNITS
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk
@@ -44,32 +44,21 @@ class Choice:
         trace: What a user may want to know about the decision.
         text: The prompt's text, if it is not the joined chunks but, for example, a summary of them. Its tokens,
             counted as a whole, must be at most the budget.
-        spent: Whether what units save by standing below one title is spent already.
     """
 
     order: Order
     value: float = 0.0
     trace: Mapping[str, Any] = field(default_factory=dict)
     text: str | None = None
-    spent: bool = False
 
 
-class _Chosen(NamedTuple):
-    """A choice, its text, where its chunks stand in that, its tokens, and those of its chunks and what joins them."""
+class _Assembled(NamedTuple):
+    """A choice, its text, where its chunks stand in that, and the tokens of the text."""
 
     choice: Choice
     text: str
     spans: list[Span]
     cost: int
-    summed: int
-    refund: int
-
-    @classmethod
-    def of(cls, problem: SelectionProblem, choice: Choice, tokens: TokenCounter) -> _Chosen:
-        text, spans = (choice.text, []) if choice.text is not None else problem.assembled(choice.order)
-        cost = int(token_counts(tokens, [text])[0]) if choice.order else 0
-        summed = int(problem.costs[list(choice.order)].sum()) - problem.separator_tokens
-        return cls(choice, text, spans, cost, summed, problem.refund)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -81,8 +70,7 @@ class BudgetedSelector(Part, ABC):
     Args:
         tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
         unit: What is chosen: candidates as they are (`passage`), their sentences (`sentence`), or windows of n of
-            these (`window(n)`). Sentences stand below the title of their document, in its order. With `auto` each
-            question decides between passages and sentences; see `corag.selectors.auto`.
+            these (`window(n)`). Sentences stand below the title of their document, in its order.
         max_units: The most sentences or windows to choose from.
     """
 
@@ -93,7 +81,7 @@ class BudgetedSelector(Part, ABC):
     name: ClassVar[str]
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
-    max_refunds: ClassVar[int] = 3
+    max_respends: ClassVar[int] = 3
     """How often it chooses again, with what chosen units saved by standing below one title."""
 
     def __post_init__(self) -> None:
@@ -150,7 +138,7 @@ class BudgetedSelector(Part, ABC):
         check_query(query)
         check_budget(budget_tokens)
         problem = self.problem(query, candidates, budget_tokens)
-        return self.select_from(problem if layout is None else problem.shown_by(layout, self.tokens))
+        return self.select_from(problem if layout is None else problem.with_layout(layout))
 
     def select_many(
         self, queries: Sequence[str], candidates: Sequence[Sequence[Candidate]], budget_tokens: int
@@ -198,8 +186,8 @@ class BudgetedSelector(Part, ABC):
             problems.append(self.problem(*pair, budget_tokens))
         choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
         while problems:  # what was remembered of a question goes with it
-            one = problems.popleft()
-            yield self.select_from(one, next(choices) if one.chunks else None)
+            problem = problems.popleft()
+            yield self.select_from(problem, next(choices) if problem.chunks else None)
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the candidates, or their units."""
@@ -216,28 +204,21 @@ class BudgetedSelector(Part, ABC):
         """
         started = time.perf_counter()
         warn_if_few_fit(problem)
-        chosen = self._settled(problem, choice)
-        for _ in range(self.max_refunds if isinstance(problem, UnitProblem) else 0):
-            if (richer := self._richer(problem, chosen)) is None:
-                break
-            chosen = richer
+        chosen = self._respend_savings(problem, self._fit_to_budget(problem, choice))
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
             # Units of a document stand in its order, whatever the order in which they were chosen.
-            places = sorted(range(len(order)), key=chosen.spans.__getitem__)
-            order = tuple(order[place] for place in places)
+            rows = sorted(range(len(order)), key=chosen.spans.__getitem__)
+            order = tuple(order[row] for row in rows)
             if "chunk_values" in trace:
-                trace["chunk_values"] = [trace["chunk_values"][place] for place in places]
+                trace["chunk_values"] = [trace["chunk_values"][row] for row in rows]
         trace |= {
             "chunk_tokens": [int(problem.costs[index]) - problem.separator_tokens for index in order],
             "chunk_similarities": [problem.given_similarities[index] for index in order],
         }
         if not choice.order:
             trace.setdefault("reason", self._reason(problem))
-        if problem.unit_reason:
-            trace |= {"unit": "sentence" if isinstance(problem, UnitProblem) else "passage"}
-            trace |= {"unit_reason": problem.unit_reason}
         if cut := sum(isinstance(chunk, UnitChunk) and chunk.cut for chunk in map(problem.chunks.__getitem__, order)):
             trace["sentences_cut"] = cut
         if problem.num_duplicates:
@@ -261,35 +242,57 @@ class BudgetedSelector(Part, ABC):
             spans=tuple(sorted(chosen.spans)),
         )
 
-    def _richer(self, problem: SelectionProblem, chosen: _Chosen) -> _Chosen | None:
-        """Return a choice that also spends what the chosen units save by sharing titles; None where there is none."""
-        saved = chosen.summed - chosen.cost
-        choice = chosen.choice
-        if choice.text is not None or choice.spent or len(choice.order) == len(problem.chunks):
-            return None
-        # The next unit may share a title as well; if it does not, its title is paid.
-        for refund in dict.fromkeys((saved + problem.title_tokens, saved)) if self.max_refunds > 1 else (saved,):
-            if refund > chosen.refund:
-                offered = problem.with_refund(refund)
-                other = _Chosen.of(offered, self._choose(offered), self.tokens)
-                if other.cost <= problem.budget_tokens:
-                    return other
-        return None
-
-    def _settled(self, problem: SelectionProblem, choice: Choice | None) -> _Chosen:
+    def _fit_to_budget(self, problem: SelectionProblem, choice: Choice | None) -> _Assembled:
         """Return a choice whose text fits the budget, the given one if it does."""
-        offered = problem
         while True:
             if choice is None:
-                choice = self._choose(offered) if offered.chunks else Choice(())
-            chosen = _Chosen.of(offered, choice, self.tokens)
-            too_much = chosen.summed + offered.separator_tokens > offered.capacity
+                choice = self._choose(problem) if problem.chunks else Choice(())
+            chosen = self._assembled(problem, choice)
+            summed = problem.summed_tokens(choice.order)
+            too_much = summed + problem.separator_tokens > problem.capacity
             if chosen.cost <= problem.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
                 return chosen
             # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
             # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
-            excess = chosen.cost - chosen.summed
-            offered, choice = offered.with_costlier_separators(-(-excess // (len(choice.order) - 1))), None
+            per_separator = -(-(chosen.cost - summed) // (len(choice.order) - 1))
+            extra = problem.extra_separator_tokens + per_separator
+            problem, choice = replace(problem, extra_separator_tokens=extra), None
+
+    def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
+        """Return a choice that also spends what chosen units save by standing below one title."""
+        for _ in range(self.max_respends if problem.has_units else 0):
+            richer = self._with_savings(problem, chosen)
+            if richer is None:
+                break
+            problem, chosen = richer
+        return chosen
+
+    def _with_savings(
+        self, problem: SelectionProblem, chosen: _Assembled
+    ) -> tuple[SelectionProblem, _Assembled] | None:
+        """Return the problem with what a choice saves to spend, and a choice that does; None where there is none."""
+        order = chosen.choice.order
+        left = problem.capacity - int(problem.costs[list(order)].sum())
+        budget_binds = bool((np.delete(problem.costs, list(order)) > left).any())
+        saved = problem.summed_tokens(order) - chosen.cost
+        if chosen.choice.text is not None or not budget_binds or saved <= 0:
+            return None
+        # The next unit may save as much as each of these; if it does not, its title is paid.
+        for slack in (saved + -(-saved // (len(order) - 1)), saved):
+            if slack > problem.slack:
+                offered = replace(problem, slack=slack)
+                other = self._assembled(offered, self._choose(offered))
+                if other.cost <= problem.budget_tokens and other.choice.order != order:
+                    return offered, other
+        return None
+
+    def _assembled(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
+        if choice.text is None:
+            text, spans = problem.assembled(choice.order)
+        else:
+            text, spans = choice.text, []
+        cost = int(token_counts(self.tokens, [text])[0]) if choice.order else 0
+        return _Assembled(choice, text, spans, cost)
 
     def _reason(self, problem: SelectionProblem) -> str:
         if not problem.chunks:

@@ -1,11 +1,10 @@
-"""What a selector chooses from: one query, its candidates, their costs, and the limits set by budget and window."""
+"""What a selector chooses from: one query, its candidates, what sets of them cost, and the limits of a choice."""
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
@@ -14,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.rerankers.scorers import CachedScorer, PricedScorer
+from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowedScorer, WindowPolicy
+from corag.selectors.units import DEFAULT_MAX_UNITS, unit_candidates
 from corag.text.documents import SEPARATOR
 from corag.text.layout import Layout, laid_out, pieces
 from corag.text.tokens import token_counts
-from corag.text.units import Span, assemble, text_alone
+from corag.text.units import PASSAGE, Span, Unit, assemble, text_alone
 from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, SimilarityKind, TokenCounter
 
 Int64 = NDArray[np.int64]
@@ -30,80 +30,125 @@ COSINE_ROUNDING = 1e-3
 """How far beyond [-1, 1] a cosine in half precision may lie."""
 
 
+@dataclass(frozen=True, eq=False)
 class SelectionProblem:
     """One query with its candidates, without duplicates, and a budget.
 
+    A search adds up `costs` and stays within `capacity`. What a set really costs is `cost`: units of one document share
+    its title, and under some tokenizers a joined text has more tokens than its parts. `BudgetedSelector` settles the
+    difference by `slack` and `extra_separator_tokens`.
+
     Args:
         query: The question.
-        candidates: Best first.
+        candidates: Best first; repeated ids and texts, which add cost and nothing else, are left out.
         tokens: Counts as the answering model does.
         budget_tokens: The most tokens that the prompt's text may cost.
-
-    Attributes:
-        chunks: Distinct chunks, best first.
-        given_similarities: Similarity of each chunk as it was given, or None.
-        kind: What all similarities are; `rank` where there are none.
-        relevance: What compares the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the
-            place.
-        ranks: Place of each chunk in the retriever's ranking, `[n]`; None where the similarities are the ranking.
-        embedders: Names of the embedders of the similarities; None for an unknown one.
-        separator_tokens: Tokens of one separator.
-        title_tokens: The most tokens that two units of one document save by standing below one title; 0 for passages.
-        unit_reason: Why these are passages, or sentences, where the question decided; else None.
         layout: What the prompt shows; None for texts with empty lines between them.
+        whole: The problem before its passages were cut into units; None where these are passages.
+        slack: Tokens by which summed costs may exceed the budget, because the set costs less.
+        extra_separator_tokens: What each place where chunks are joined costs beyond a separator.
         num_duplicates: Candidates left out because their id or text had occurred before.
+        memory: Token counts and scorers, shared by copies with the same candidates.
 
     Raises:
         InputError: A candidate is not a `Candidate`, two different texts share an id, or a similarity is not a finite
             number or of another kind than the others.
     """
 
-    def __init__(self, query: str, candidates: Sequence[Candidate], tokens: TokenCounter, budget_tokens: int) -> None:
-        kept = _distinct(candidates)
-        self.query = query
-        self.chunks: list[Chunk] = [candidate.chunk for candidate in kept]
-        self.given_similarities = [None if one.similarity is None else float(one.similarity) for one in kept]
-        self.kind = _kind(kept)
-        self.embedders = {candidate.embedder for candidate in kept}
-        ranking = range(0, -len(kept), -1)
-        self.relevance = np.array(ranking if self.kind == "rank" else self.given_similarities, dtype=np.float64)
-        ranks = [candidate.rank for candidate in kept if candidate.rank is not None]
-        self.ranks = np.array(ranks, dtype=np.int64) if kept and len(ranks) == len(kept) else None
-        self.num_duplicates = len(candidates) - len(kept)
-        self._tokens = tokens
-        self.separator_tokens = int(token_counts(tokens, [SEPARATOR])[0])
-        self.budget_tokens = int(budget_tokens)
-        self.refund = self.title_tokens = 0
-        self.unit_reason: str | None = None
-        self.layout: Layout | None = None
-        self._scorers: dict[tuple[int, WindowPolicy, float], tuple[Reranker, CachedScorer]] = {}
+    query: str
+    candidates: Sequence[Candidate]
+    tokens: TokenCounter
+    budget_tokens: int
+    layout: Layout | None = None
+    whole: SelectionProblem | None = None
+    slack: int = 0
+    extra_separator_tokens: int = 0
+    num_duplicates: int = 0
+    memory: dict[Hashable, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        kept = _distinct(self.candidates)
+        object.__setattr__(self, "num_duplicates", self.num_duplicates + len(self.candidates) - len(kept))
+        object.__setattr__(self, "candidates", kept)
+        object.__setattr__(self, "budget_tokens", int(self.budget_tokens))
+        self.kind  # noqa: B018  (refuses candidates that cannot be compared)
+
+    @cached_property
+    def chunks(self) -> list[Chunk]:
+        """Distinct chunks, best first."""
+        return [candidate.chunk for candidate in self.candidates]
+
+    @cached_property
+    def given_similarities(self) -> list[float | None]:
+        """Similarity of each chunk as it was given, or None."""
+        return [None if one.similarity is None else float(one.similarity) for one in self.candidates]
+
+    @cached_property
+    def kind(self) -> SimilarityKind:
+        """What all similarities are; `rank` where there are none."""
+        return _kind(self.candidates)
+
+    @cached_property
+    def embedders(self) -> set[str | None]:
+        """Names of the embedders of the similarities; None for an unknown one."""
+        return {candidate.embedder for candidate in self.candidates}
+
+    @cached_property
+    def relevance(self) -> FloatArray:
+        """What compares the chunks, `[n]`, higher is better: their similarities, or, for `rank`, minus the index."""
+        if self.kind == "rank":
+            return -np.arange(len(self.candidates), dtype=np.float64)
+        return np.array(self.given_similarities, dtype=np.float64)
+
+    @cached_property
+    def separator_tokens(self) -> int:
+        """Tokens of one separator."""
+        return int(self._counts()[0]) + self.extra_separator_tokens
 
     @cached_property
     def costs(self) -> Int64:
-        """Tokens of each chunk plus one separator, `[n]`."""
+        """Tokens of each chunk by itself plus one separator, `[n]`."""
         # Counted when they are asked for: passages that are cut into sentences are not.
-        return token_counts(self._tokens, list(map(text_alone, self.chunks))) + self.separator_tokens
+        return self._counts()[1:] + self.separator_tokens
+
+    def _counts(self) -> Int64:
+        key = ("tokens", id(self.layout))
+        if key not in self.memory:
+            if self.layout is None:
+                texts = [SEPARATOR, *map(text_alone, self.chunks)]
+            else:
+                texts = [self.layout.separator, *(self.layout.text(pieces([chunk])) for chunk in self.chunks)]
+            # Beside the layout, so that its id is not given to another.
+            self.memory[key] = (self.layout, token_counts(self.tokens, texts))
+        counts: Int64 = self.memory[key][1]
+        return counts
 
     @property
     def capacity(self) -> int:
         """The most that the summed `costs` of a combination may be.
 
-        It is the budget plus one separator: each cost holds a separator, and k chunks are joined by k - 1. A refund is
-        added to it.
+        It is the budget plus one separator, since each cost holds a separator and k chunks are joined by k - 1, plus
+        the slack.
         """
-        return self.budget_tokens + self.separator_tokens + self.refund
+        return self.budget_tokens + self.separator_tokens + self.slack
 
     @property
     def passages(self) -> SelectionProblem:
         """The same problem before its candidates were cut into units."""
-        return self
+        return self.whole or self
+
+    @property
+    def has_units(self) -> bool:
+        """Whether the candidates are units of passages."""
+        return self.whole is not None
 
     @property
     def ranking(self) -> list[int]:
-        """Candidates best first, as the retriever ranked them: by `ranks`, else `by_relevance`."""
-        if self.ranks is None:
+        """Candidates best first, as the retriever ranked them: by `Candidate.rank`, else `by_relevance`."""
+        ranks = [candidate.rank for candidate in self.candidates if candidate.rank is not None]
+        if not ranks or len(ranks) < len(self.candidates):
             return self.by_relevance
-        return [int(index) for index in np.argsort(self.ranks, kind="stable")]
+        return [int(index) for index in np.argsort(ranks, kind="stable")]
 
     @property
     def by_relevance(self) -> list[int]:
@@ -139,30 +184,26 @@ class SelectionProblem:
                 f"{' with values beyond that' if self.kind == 'cosine' else ''}; give "
                 "Candidate(chunk, similarity=cosine), or the selector's setting embedder='minilm', which computes them"
             )
-        other = copy.copy(self)
         vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
-        other.kind, other.relevance = "cosine", np.asarray(vectors[1:] @ vectors[0], dtype=np.float64)
-        return other
+        cosines = np.asarray(vectors[1:] @ vectors[0], dtype=np.float64).tolist()
+        pairs = zip(self.candidates, cosines, strict=True)
+        return replace(self, candidates=[replace(one, similarity=cosine, kind="cosine") for one, cosine in pairs])
 
-    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY, *, thrift: float = 1.0) -> CachedScorer:
+    def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
         """Return the reranker bound to this query; it remembers values as long as the problem lives.
 
-        Where the reranker declares a window, `window` says how orders longer than that are valued. Where its values
-        charge for tokens, these cost `thrift` times as much.
+        Where the reranker declares a window, `window` says how orders longer than that are valued.
         """
-        key = (id(reranker), window, thrift)
-        # The reranker is stored beside its scorer, so that its id is not given to another object.
-        if key not in self._scorers:
-            if thrift != 1:
-                bound = self.scorer(reranker, window).scorer
-                bound = bound.with_thrift(thrift) if isinstance(bound, PricedScorer) else bound
-            else:
-                bound = reranker.scorer(self.query, self.chunks)
-                if getattr(bound, "window", None) is not None:
-                    bound = cast(WindowedScorer, bound).under(window)
+        key = ("scorer", id(reranker), window)
+        if key not in self.memory:
+            bound = reranker.scorer(self.query, self.chunks)
+            if getattr(bound, "window", None) is not None:
+                bound = cast(WindowedScorer, bound).under(window)
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
-            self._scorers[key] = (reranker, scorer)
-        return self._scorers[key][1]
+            # The reranker is stored beside its scorer, so that its id is not given to another object.
+            self.memory[key] = (reranker, scorer)
+        found: CachedScorer = self.memory[key][1]
+        return found
 
     def limits(self, scorer: CachedScorer) -> Limits:
         """Return what may be chosen within the budget and, under the policy `forbid`, within the scorer's window."""
@@ -197,9 +238,9 @@ class SelectionProblem:
         """Return the tokens of the parts of an order and of what joins them, 0 for the empty one."""
         return int(self.costs[list(order)].sum()) - self.separator_tokens if order else 0
 
-    def text_tokens(self, orders: Sequence[Order]) -> list[int]:
-        """Return what the text of each order costs, by its parts."""
-        return [self.summed_tokens(order) for order in orders]
+    def cost(self, order: Order) -> int:
+        """Return the tokens of an order's text, in which units share titles; 0 for the empty one."""
+        return int(token_counts(self.tokens, [self.text(order)])[0]) if order else 0
 
     def text(self, order: Order) -> str:
         """Return the joined text of an order, as it goes into the prompt."""
@@ -210,53 +251,34 @@ class SelectionProblem:
         chosen = [self.chunks[index] for index in order]
         return assemble(chosen) if self.layout is None else laid_out(chosen, self.layout)
 
-    def shown_by(self, layout: Layout, tokens: TokenCounter) -> SelectionProblem:
-        """Return the same problem, remembered values included, with the costs and texts of a layout."""
-        other = copy.copy(self)
-        other.layout = layout
-        counts = token_counts(tokens, [layout.separator, *(layout.text(pieces([chunk])) for chunk in self.chunks)])
-        other.separator_tokens, other.costs = int(counts[0]), counts[1:] + counts[0]
-        return other
+    def with_layout(self, layout: Layout) -> SelectionProblem:
+        """Return the same problem with the costs and texts of a layout."""
+        whole = None if self.whole is None else self.whole.with_layout(layout)
+        return replace(self, layout=layout, whole=whole)
 
     def subset(self, indices: Sequence[int], budget_tokens: int | None = None) -> SelectionProblem:
         """Return the problem of choosing among some of the candidates, in this order, with values of its own.
 
         `budget_tokens` replaces the budget.
         """
-        rows = list(indices)
-        other = copy.copy(self)
-        other.chunks = [self.chunks[row] for row in rows]
-        other.given_similarities = [self.given_similarities[row] for row in rows]
-        other.relevance, other.costs = self.relevance[rows], self.costs[rows]
-        other.ranks = None if self.ranks is None else self.ranks[rows]
-        other._scorers = {}
-        other.budget_tokens = self.budget_tokens if budget_tokens is None else budget_tokens
-        return other
+        budget = self.budget_tokens if budget_tokens is None else budget_tokens
+        return replace(self, candidates=[self.candidates[row] for row in indices], budget_tokens=budget, memory={})
 
-    def with_budget(self, tokens: int) -> SelectionProblem:
-        """Return the same problem, remembered values included, under another budget."""
-        other = copy.copy(self)
-        other.budget_tokens = tokens
-        return other
 
-    def with_refund(self, tokens: int) -> SelectionProblem:
-        """Return the same problem, remembered values included, with more to spend on summed costs.
-
-        For combinations whose text costs so much less than their parts, because they share titles.
-        """
-        other = copy.copy(self)
-        other.refund = tokens
-        return other
-
-    def with_costlier_separators(self, extra_tokens: int) -> SelectionProblem:
-        """Return the same problem, remembered values included, with separators that cost more.
-
-        Single chunks still fit the budget; every combination costs more for each place where it is joined.
-        """
-        costlier = copy.copy(self)
-        costlier.separator_tokens = self.separator_tokens + extra_tokens
-        costlier.costs = self.costs + extra_tokens
-        return costlier
+def selection_problem(
+    query: str,
+    candidates: Sequence[Candidate],
+    tokens: TokenCounter,
+    budget_tokens: int,
+    unit: Unit = PASSAGE,
+    max_units: int = DEFAULT_MAX_UNITS,
+) -> SelectionProblem:
+    """Return what a selector chooses from: the candidates, or the most promising `max_units` of their units."""
+    passages = SelectionProblem(query, candidates, tokens, budget_tokens)
+    if unit.size is None:
+        return passages
+    units = unit_candidates(query, passages.chunks, passages.ranking, unit, max_units)
+    return SelectionProblem(query, units, tokens, budget_tokens, whole=passages)
 
 
 @dataclass(frozen=True, slots=True)

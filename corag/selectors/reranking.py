@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,7 @@ from corag.rerankers.scorers import CachedScorer
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice, fill
 from corag.selectors.problem import Limits, SelectionProblem
-from corag.selectors.units import UnitProblem
-from corag.text.units import PASSAGE, SENTENCE, Unit
+from corag.text.units import PASSAGE, Unit
 from corag.types import FloatArray, Order, Reranker
 
 TRAINED = "minilm-multihop"
@@ -63,18 +62,11 @@ class RerankingSelector(BudgetedSelector):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_policy(self.window)
-        self._decides = self._unit.auto and self.reranker is None
         self.reranker = self._reranker = make_reranker(self.reranker or default_reranker(self._unit))
 
-    @cached_property
-    def _of_units(self) -> Reranker:
-        """The default reranker of what is smaller than a passage."""
-        return make_reranker(default_reranker(SENTENCE))
-
     def _scorer(self, problem: SelectionProblem) -> CachedScorer:
-        """Return what values orders of a problem, which may be sentences for one question and passages for another."""
-        of_units = self._decides and isinstance(problem, UnitProblem)
-        return problem.scorer(self._of_units if of_units else self._reranker, self.window)
+        """Return what values orders of a problem."""
+        return problem.scorer(self._reranker, self.window)
 
     def _choice(
         self, problem: SelectionProblem, scorer: CachedScorer, limits: Limits, order: Order, value: float, **counts: int

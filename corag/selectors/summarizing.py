@@ -113,7 +113,7 @@ class SummarizingSelector(WithSummarizer):
         ]
         summaries = iter(summarize_all(self._summarizer, requests, store=self._store))
         return [
-            self._assembled(problem, [(group, share, next(summaries)) for group, share in plan])
+            self._summarized(problem, [(group, share, next(summaries)) for group, share in plan])
             for problem, plan in zip(problems, plans, strict=True)
         ]
 
@@ -129,7 +129,7 @@ class SummarizingSelector(WithSummarizer):
             sizes = [min(size, self.max_summary_tokens) for size in sizes]
         return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
 
-    def _assembled(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
+    def _summarized(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
         pieces: list[Piece] = []
         for group, share, summary in parts:
             if summary.text:

@@ -11,7 +11,7 @@ from corag.checks import check_range
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.registry import tokens as make_tokens
-from corag.selectors.packing.mmr import marginal_relevance
+from corag.selectors.packing import marginal_relevance
 from corag.text.chunking import cut_to_tokens, sentence_spans
 from corag.types import Embedder, FloatArray, Order, SummaryRequest, TokenCounter
 

@@ -44,27 +44,21 @@ _WINDOW = re.compile(r"window\(\s*(\d+)\s*\)")
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one.
-
-    With `auto`, each question decides between passages and sentences; see `corag.selectors.auto`.
-    """
+    """What is chosen: a passage, as it was retrieved, or `size` neighbouring sentences of one."""
 
     size: int | None = None
-    auto: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Unit:
-        """Return the unit that `passage`, `sentence`, `window(n)` or `auto` means; else raise `InputError`."""
+        """Return the unit that `passage`, `sentence` or `window(n)` means; else raise `InputError`."""
         window = _WINDOW.fullmatch(text) if isinstance(text, str) else None
-        if text in ("passage", "auto"):
-            return cls(auto=text == "auto")
+        if text == "passage":
+            return cls()
         if text == "sentence" or (window and int(window[1]) > 0):
             return cls(1 if window is None else int(window[1]))
-        raise InputError(f"unit is {text!r}; it must be passage, sentence, window(n) with n sentences, or auto")
+        raise InputError(f"unit is {text!r}; it must be passage, sentence, or window(n) with n sentences")
 
     def __str__(self) -> str:
-        if self.auto:
-            return "auto"
         return {None: "passage", 1: "sentence"}.get(self.size, f"window({self.size})")
 
 
@@ -125,6 +119,9 @@ def units(chunk: Chunk, unit: Unit) -> list[Chunk]:
         span = (window[0].span[0], window[-1].span[1])
         leads = tuple(dict.fromkeys(lead for piece in window for lead in piece.leads if lead[1] <= span[0]))
         made.append(_unit(chunk, span, leads, body, cut=any(piece.cut for piece in window)))
+    if len(made) == 1:
+        # All of a chunk keeps its name.
+        made = [replace(made[0], id=chunk.id)]
     return made or [chunk]
 
 

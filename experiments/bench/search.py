@@ -42,7 +42,7 @@ def bench_search(timing: Timing, *, seeds: int = 5) -> list[dict[str, Any]]:
 def core_rows(timing: Timing) -> Iterator[dict[str, Any]]:
     """Time the tree search, a tree of about 100,000 nodes, and every policy at 80 scored orders."""
     tree = SearchConfig(policy="paper")
-    capped = SearchConfig(iterations=1000, max_scored=80, patience=None)
+    capped = SearchConfig(iterations=1000, max_scored=80)
     settings = {"paper, 10 iterations": tree} | {
         f"{policy}, 80 orders": replace(capped, policy=policy) for policy in get_args(search.Policy)
     }

@@ -23,7 +23,7 @@ from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
 NO_READER = "none"
-FOR_METHODS = ("reranker", "prefilter", "agent", "summarizer", "unit", "window")
+FOR_METHODS = ("reranker", "agent", "summarizer", "unit", "window")
 """What is set for every method that takes it."""
 
 
@@ -62,10 +62,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         methods: Selectors, separated by commas, with settings where needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of the default and of the agent's.
-        prefilter: Share of orders that the reranker scores in `corag`; below 1 a surrogate ranks them first.
         agent: Checkpoint folder; `default`, the shipped agent; or `none`. As in `corag ask`, the default agent is used
-            unless a reranker or prefilter is given.
-        strict: Fail if a reranker that the agent names cannot be used, instead of taking the next most probable.
+            unless a reranker is given.
         summarizer: Summarizer of methods that put summaries into the prompt.
         task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
             model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
@@ -97,9 +95,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     split: str = "dev"
     methods: Spellings = "top-k,naive,corag,upper"
     reranker: Spelling | None = None
-    prefilter: float | None = None
     agent: str = DEFAULT_AGENT
-    strict: bool = False
     summarizer: Spelling = "extractive"
     task: Task = "answer"
     judge: Spelling | None = None

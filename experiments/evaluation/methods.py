@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import corag
 from corag.errors import InputError, MissingExtraError
 from corag.naming import PartName, Spellings, parse, split_parts
-from corag.registry import SELECTORS
-from corag.selectors.corag.settings import for_preset
+from corag.registry import RERANKERS, SELECTORS
+from corag.selectors.corag.selector import LOGITS
 from corag.types import Reranker, Selector
 
 ALL = "all"
@@ -96,4 +96,7 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
 
 def reranker_for(method: PartName, reranker: str) -> str:
     """Return how a reranker is spelled for a method: a preset of `corag` wants logits where there are any."""
-    return for_preset(reranker) if method.settings.get("preset") else reranker
+    if not method.settings.get("preset"):
+        return reranker
+    written, known = parse(reranker), RERANKERS.settings(reranker)
+    return str(PartName(written.name, {**{k: v for k, v in LOGITS.items() if k in known}, **written.settings}))

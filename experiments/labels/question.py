@@ -6,12 +6,13 @@ import hashlib
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+import search
 from corag.budget import Budget, BudgetFor, reader_and_tokens
 from corag.errors import InputError
 from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts
@@ -20,9 +21,8 @@ from corag.registry import EMBEDDERS, RERANKERS
 from corag.rerankers.window import WindowPolicy
 from corag.selectors.base import warn_if_few_fit
 from corag.selectors.corag.features import question_vectors
-from corag.selectors.corag.settings import SearchSettings
-from corag.selectors.problem import SelectionProblem
-from corag.selectors.units import selection_problem
+from corag.selectors.corag.selector import LOGITS
+from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.text.data import Query
 from corag.text.units import PASSAGE, Unit
 from corag.types import (
@@ -46,7 +46,7 @@ Labelled = dict[str, Any]
 """What the journal keeps of a question: `rows`, one per configuration; `question`, its similarities and vectors;
 `work`, the tokens that models read for it, as `experiments.labels.work` counts them."""
 
-DEFAULT_SEARCH = SearchSettings(policy="paper", choice="value-minus-cost")
+DEFAULT_SEARCH: Mapping[str, Any] = {"policy": "paper", "choice": "value-minus-cost"}
 
 Searched = tuple[list[tuple[Order, dict[str, Any]]], dict[str, int]]
 """Order and figures of each configuration with a reranker, and the tokens that its model read."""
@@ -60,6 +60,7 @@ class Labeller:
         rerankers: The rerankers of the grid, in its order.
         window: What is done with orders that are longer than a reranker's window.
         settings: Of every search, besides those of the grid.
+        preset: Of every search, where one is given.
         encoder: What the rerankers and the embedder share, if they do.
     """
 
@@ -73,7 +74,8 @@ class Labeller:
     encoder: CachedEncoder | None = None
     budget_for: BudgetFor = "prompt"
     unit: Unit = PASSAGE
-    settings: SearchSettings = DEFAULT_SEARCH
+    settings: Mapping[str, Any] = DEFAULT_SEARCH
+    preset: search.Preset | None = None
     _counted: EncoderCounts = field(default_factory=EncoderCounts)
 
     @classmethod
@@ -90,10 +92,10 @@ class Labeller:
         embedder = EMBEDDERS.offer(config.embedder, given)
         reader, tokens = reader_and_tokens(config.reader, config.tokenizer)
         # A preset has a choice of its own.
-        choice = config.choice if config.preset is None else None
-        settings = SearchSettings(preset=config.preset, policy="paper", choice=choice)
+        settings = {"policy": "paper"} | ({"choice": config.choice} if config.preset is None else {})
+        offered = {} if config.preset is None else LOGITS
         return cls(
-            [RERANKERS.offer(name, settings.offered, **(uncached if name in wants else {})) for name in grid.rerankers],
+            [RERANKERS.offer(name, offered, **(uncached if name in wants else {})) for name in grid.rerankers],
             grid,
             reader,
             embedder if takes else CachedEmbedder(embedder, batch=1, cache_mb=0),
@@ -104,6 +106,7 @@ class Labeller:
             config.budget_for,
             Unit.parse(config.unit or "passage"),
             settings,
+            config.preset,
         )
 
     @property
@@ -180,8 +183,10 @@ class Labeller:
         set_up_s = problem_s + bound_s - bound.seconds_run + bound.seconds_asked
         grid, rows, pair_tokens = self.grid, [], 0
         for exploration, cost_weight in itertools.product(grid.explorations, grid.cost_weights):
-            settings = replace(self.settings, exploration=exploration, cost_weight=cost_weight)
-            found = search_all(scoring, reranker, settings, self.window, grid.iterations, self.tokens)
+            settings = {**self.settings, "exploration": exploration}
+            found = search_all(
+                scoring, reranker, settings, cost_weight, self.window, grid.iterations, self.tokens, self.preset
+            )
             for iterations, one in zip(grid.iterations, found, strict=True):
                 pair_tokens += one.tokens_scored + asked * one.num_scored
                 row = {

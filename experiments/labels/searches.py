@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
+from typing import Any
 
 import search
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import WindowPolicy
-from corag.selectors.corag.search import Scale, SearchPlan, search_problems
+from corag.selectors.corag.search import SearchPlan, search_config, search_problems
 from corag.selectors.corag.selector import Corag
-from corag.selectors.corag.settings import SearchSettings
 from corag.selectors.problem import SelectionProblem
 from corag.types import FloatArray, Order, Reranker, TokenCounter
 
@@ -47,11 +47,11 @@ class TimedScoring:
         self.order_s: dict[Order, float] = {}
         self.rounds: list[Found] = []
 
-    def search(self, plan: SearchPlan, scale: Scale) -> search.SearchResult:
+    def search(self, plan: SearchPlan) -> search.SearchResult:
         """Search the question and measure it; an order that was scored before is charged what it took then."""
         self.rounds = []
         self._resumed: float | None = None
-        (searched,) = search_problems([self.problem], [plan], scale, score_together=self)
+        (searched,) = search_problems([self.problem], [plan], score_together=self)
         return searched.result
 
     def __call__(self, requests: Sequence[tuple[CachedScorer, Sequence[Order]]]) -> list[FloatArray]:
@@ -84,23 +84,27 @@ def joined_tokens(problem: SelectionProblem, order: Order) -> int:
 def search_all(
     scoring: TimedScoring,
     reranker: Reranker,
-    settings: SearchSettings,
+    settings: Mapping[str, Any],
+    cost_weight: float,
     window: WindowPolicy,
     iterations: Sequence[int],
     tokens: TokenCounter,
+    preset: search.Preset | None = None,
 ) -> list[Found]:
     """Return what each count of iterations, in rising order, finds: what `Corag` finds with the same settings."""
     problem = scoring.problem
-    config = replace(settings, iterations=max(iterations)).config(reranker)
-    result = scoring.search(SearchPlan(reranker, config, window), settings.scale)
+    config = search_config(reranker, preset, {**settings, "iterations": max(iterations)})
+    result = scoring.search(SearchPlan(reranker, config, cost_weight, preset is not None, window))
     found = []
     for count in iterations:
         ran = min(count, len(result.incumbents))
         order = result.incumbents[ran - 1] if ran else ()
         if order and int(tokens.count([problem.text(order)])[0]) > problem.budget_tokens:
             # Only under tokenizers whose counts do not add up: search again the way the selector does.
-            given = asdict(replace(settings, iterations=count))
-            selector = Corag(reranker=reranker, window=window, tokens=tokens, **given)
+            given = {**settings, "iterations": count}
+            selector = Corag(
+                reranker=reranker, window=window, tokens=tokens, preset=preset, search=given, cost_weight=cost_weight
+            )
             position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
             order = tuple(position[name] for name in selector.select_from(problem).ids)
         found.append(replace(scoring.rounds[ran - 1], order=order) if ran else Found())

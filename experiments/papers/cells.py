@@ -18,6 +18,7 @@ from corag.registry import SELECTORS
 from experiments.evaluation.config import EvaluateConfig
 from experiments.papers.study import METHOD, Study, as_list
 from experiments.run.journal import fingerprint
+from search import SearchConfig
 
 DATA_SETTINGS = {
     "references": "whether a reader writes the reference answers of questions that have none",
@@ -33,6 +34,9 @@ OWN = (
 )  # fmt: skip
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
 EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)
+
+SEARCH_FIELDS = tuple(one.name for one in fields(SearchConfig) if one.name != "cost_weight")
+"""Settings of a search, which `corag` takes together."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +126,23 @@ def _cell(study: Study, values: dict[str, str]) -> Cell | None:
 
 
 def with_settings(method: str, settings: Mapping[str, Any]) -> str:
-    """Return the spelling of a method with those of some settings that it takes, in place of its own."""
-    written = parse(method)
-    takes = set(_taken(method))
-    return PartName(written.name, {**written.settings, **{k: v for k, v in settings.items() if k in takes}})
+    """Return the spelling of a method with those of some settings that it takes, in place of its own.
+
+    Fields of `search.SearchConfig` become part of the setting `search` of a method that has it.
+    """
+    written, own = parse(method), SELECTORS.settings(method)
+    taken = {name: value for name, value in settings.items() if name in own}
+    if "search" in own and (fields := {name: settings[name] for name in SEARCH_FIELDS if name in settings}):
+        taken["search"] = {**(written.settings.get("search") or {}), **fields}
+    return PartName(written.name, {**written.settings, **taken})
 
 
 def _taken(method: str) -> Iterator[str]:
     """Yield the settings that a method takes."""
-    yield from SELECTORS.settings(method)
+    own = SELECTORS.settings(method)
+    yield from own
+    if "search" in own:
+        yield from SEARCH_FIELDS
 
 
 def _check(study: Study, settings: Mapping[str, Any]) -> None:

@@ -6,9 +6,7 @@ the effects of candidates, pairs and adjacent pairs, on length and cost, plus wh
 enter as differences from the first one, over the estimated amplitude, so that shifting or scaling all values does not
 change what is scored.
 
-A surrogate's guesses may serve as prior mean, times a factor, the trust; see `search.bayesian.prior_mean`.
-
-Letters: P orders in the pool, S observed ones, B those of a batch, M priors, T trusts, K components.
+Letters: P orders in the pool, S observed ones, B those of a batch, M priors, K components.
 
 Source: Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, chapters 2 and 5; for batches
 Desautels et al., "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian Process Bandit Optimization", 2014.
@@ -58,10 +56,6 @@ class Prior:
 
 PRIORS = (Prior(), Prior(pair=1e-3, adjacent=1e-4, order=1e-4), Prior(combination=0.1, order=0.02))
 """Interactions in pairs; almost additive, order hardly mattering; rough."""
-TRUSTS = (0.0, 0.5, 2.0)
-"""How far the expected value rises when a surrogate's guess rises by 1; each prior is combined with each."""
-FIRST_TRUST = 8.0
-"""Trust in the guesses before any value is known."""
 SHORTLIST = 48
 """Orders among which a batch is chosen: those of largest expected improvement by themselves."""
 MIN_SHARE = 0.01
@@ -86,14 +80,13 @@ class GaussianProcess:
     """
 
     _BY_PRIOR = (
-        "_weights", "_factor", "_inverse", "_variance", "_mean", "_novelty", "_white_values", "_white_guesses",
-        "_log_determinant", "_amplitude", "_shares",
+        "_weights", "_factor", "_inverse", "_variance", "_mean", "_white_values", "_log_determinant", "_amplitude",
+        "_shares",
     )  # fmt: skip
 
-    def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS, trusts: Sequence[float] = (0.0,)) -> None:
+    def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS) -> None:
         self._pool = pool
         self._weights = np.array([astuple(prior) for prior in priors])  # [M, K]
-        self._trusts = np.array(trusts)
         num_priors = len(priors)
         self.open = np.empty(0, dtype=np.bool_)
         self.rows: list[int] = []
@@ -101,14 +94,11 @@ class GaussianProcess:
         self._factor = np.zeros((num_priors, 96, 1040))  # [M, >=S, >=P]: whitened covariance of rows with all orders
         self._inverse = np.zeros((num_priors, 96, 96))  # [M, >=S, >=S]: inverse of the Cholesky factor
         self._variance = np.empty((num_priors, 0))  # [M, P], over the squared amplitude
-        self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`, at trust 0
-        self._guesses = np.empty(0)  # [P]
-        self._novelty = np.empty((num_priors, 0))  # [M, P]: guesses minus their regression on those of observed orders
+        self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`
         self._white_values = np.empty((num_priors, 0))  # [M, S]: values, whitened
-        self._white_guesses = np.empty((num_priors, 0))  # [M, S]
-        self._log_determinant = np.zeros((num_priors, 1))
-        self._amplitude = np.ones((num_priors, len(trusts)))
-        self._shares = np.full(self._amplitude.shape, 1 / self._amplitude.size)  # posterior weights of the priors
+        self._log_determinant = np.zeros(num_priors)
+        self._amplitude = np.ones(num_priors)
+        self._shares = np.full(num_priors, 1 / num_priors)  # posterior weights of the priors
         self._origin, self._unit, self._magnitude = 0.0, 0.0, 0.0
 
     @property
@@ -116,17 +106,16 @@ class GaussianProcess:
         """Whether all values so far were equal."""
         return not self._unit
 
-    def extend(self, new: slice, guesses: FloatArray | None = None) -> None:
-        """Add the newest orders of the pool, with a surrogate's guesses at their values, `[num_new]`, if any."""
+    def extend(self, new: slice) -> None:
+        """Add the newest orders of the pool."""
         num_new, num_rows = new.stop - new.start, len(self.rows)
         if not num_new:
             return
         self.open = np.concatenate((self.open, np.ones(num_new, dtype=np.bool_)))
         if new.stop > self._factor.shape[2]:
             self._factor = _enlarged(self._factor, self._factor.shape[1], 2 * new.stop)
-        guesses = np.zeros(num_new) if guesses is None else guesses
         variance = self._pool.variance(self._weights, new)
-        mean, novelty = np.zeros_like(variance), np.broadcast_to(guesses, variance.shape)
+        mean = np.zeros_like(variance)
         if num_rows:
             covariance = self._pool.covariance(self._weights, np.array(self.rows), new)
             whitened = product(self._inverse[:, :num_rows, :num_rows], covariance)
@@ -134,19 +123,15 @@ class GaussianProcess:
             variance = np.maximum(variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
             whitened = whitened[:, : self._num_observed]
             mean = (self._white_values[:, None] @ whitened)[:, 0]
-            novelty = novelty - self._guesses[self.rows[0]] - (self._white_guesses[:, None] @ whitened)[:, 0]
-        self._guesses = np.concatenate((self._guesses, guesses))
         self._variance = np.concatenate((self._variance, variance), axis=1)
         self._mean = np.concatenate((self._mean, mean), axis=1)
-        self._novelty = np.concatenate((self._novelty, novelty), axis=1)
 
     def keep(self, rows: IntArray) -> None:
         """Drop all orders but those at `rows`, ascending, from the process and its pool; keep those conditioned on."""
         self._factor[:, : len(self.rows), : len(rows)] = self._factor[:, : len(self.rows), rows]
         self.rows = rows.searchsorted(self.rows).tolist()
-        self.open, self._guesses = self.open[rows], self._guesses[rows]
-        for name in ("_variance", "_mean", "_novelty"):
-            setattr(self, name, getattr(self, name)[:, rows])
+        self.open = self.open[rows]
+        self._variance, self._mean = self._variance[:, rows], self._mean[:, rows]
         self._pool.keep(rows)
 
     def condition(self, rows: Sequence[int]) -> None:
@@ -168,7 +153,7 @@ class GaussianProcess:
         self._inverse[:, first:last, :first] = -inverse @ (across @ self._inverse[:, :first, :first])
         self._inverse[:, first:last, first:last] = inverse
         self._variance = np.maximum(self._variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
-        self._log_determinant += np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1, keepdims=True)
+        self._log_determinant += np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
         self.rows += rows
         self.open[batch] = False
 
@@ -177,7 +162,6 @@ class GaussianProcess:
         first, last = self._num_observed, len(self.rows)
         if not first:
             self._origin = float(values[0])
-            self._novelty = self._novelty - self._guesses[self.rows[0]]  # guesses, too, count from the first one
         self._magnitude = max(self._magnitude, float(np.abs(values).max()))
         differences = self._from_origin(values)
         if not self._unit:
@@ -188,11 +172,8 @@ class GaussianProcess:
         inverse = self._inverse[:, first:last, first:last]
         whitened = self._factor[:, first:last, : len(self._pool)]
         values = np.einsum("mab,mb->ma", inverse, differences - self._mean[:, batch])
-        guesses = np.einsum("mab,mb->ma", inverse, self._novelty[:, batch])
         self._mean += (values[:, None] @ whitened)[:, 0]
-        self._novelty = self._novelty - (guesses[:, None] @ whitened)[:, 0]
         self._white_values = np.concatenate((self._white_values, values), axis=1)
-        self._white_guesses = np.concatenate((self._white_guesses, guesses), axis=1)
         self._num_observed = last
         if self._unit:
             self._weigh_priors()
@@ -203,21 +184,16 @@ class GaussianProcess:
 
     def upper_confidence_bound(self, rows: slice = slice(None)) -> FloatArray:
         """Return mean plus two standard deviations, averaged over the priors, `[len(rows)]`."""
-        scaled = self._shares * self._amplitude
-        bound: FloatArray = self._shares.sum(1) @ self._mean[:, rows]
-        bound += (scaled @ self._trusts) @ self._novelty[:, rows]
-        bound += 2 * (scaled.sum(1) @ np.sqrt(self._variance[:, rows]))
+        bound: FloatArray = self._shares @ self._mean[:, rows]
+        bound += 2 * ((self._shares * self._amplitude) @ np.sqrt(self._variance[:, rows]))
         return bound
 
     def expected_improvement(self, best: float, rows: slice = slice(None)) -> FloatArray:
         """Return the expected improvement on the value `best`, averaged over the priors, `[len(rows)]`."""
-        prior, trust = np.nonzero(self._shares > MIN_SHARE)
-        amplitude = self._amplitude[prior, trust, None]
-        ahead = self._mean[prior][:, rows] - float(self._from_origin(best)) / self._unit
-        if len(self._trusts) > 1:
-            ahead += amplitude * self._trusts[trust, None] * self._novelty[prior][:, rows]
-        deviation = amplitude * np.sqrt(self._variance[prior][:, rows]) + 1e-300
-        return np.asarray(self._shares[prior, trust] @ (deviation * unit_expected_improvement(ahead / deviation)))
+        likely = self._shares > MIN_SHARE
+        ahead = self._mean[likely][:, rows] - float(self._from_origin(best)) / self._unit
+        deviation = self._amplitude[likely, None] * np.sqrt(self._variance[likely][:, rows]) + 1e-300
+        return np.asarray(self._shares[likely] @ (deviation * unit_expected_improvement(ahead / deviation)))
 
     def batch(self, gains: FloatArray, size: int, least: float) -> list[int]:
         """Return up to `size` open rows of large expected improvement that tell little about each other.
@@ -229,7 +205,7 @@ class GaussianProcess:
         if not len(shortlist):
             return []
         gains = gains[shortlist]
-        scale = (self._shares * self._amplitude**2).sum(1)
+        scale = self._shares * self._amplitude**2
         known = np.sqrt(scale)[:, None, None] * self._factor[:, : len(self.rows), shortlist]
         known = known.reshape(-1, len(shortlist))
         covariance = self._pool.covariance((scale @ self._weights)[None], shortlist, shortlist)[0]
@@ -248,22 +224,10 @@ class GaussianProcess:
         rows: list[int] = shortlist[picks].tolist()
         return rows
 
-    def promise(self) -> FloatArray:
-        """Return the expected improvement on the best guess among the rows conditioned on, `[P]`; -inf where not open.
-
-        It takes guesses to be near the truth and needs no value yet; variances keep the orders of a batch apart.
-        """
-        if not self.rows:
-            return np.where(self.open, self._guesses, -np.inf)
-        deviation = np.sqrt(self._variance) + 1e-300
-        ahead = FIRST_TRUST * (self._guesses - self._guesses[self.rows].max())
-        gains = (deviation * unit_expected_improvement(ahead / deviation)).mean(0)
-        return np.where(self.open, gains, -np.inf)
-
-    def least_gain(self, patience: float) -> float:
-        """Return the expected improvement below which the search ends: 10 ** -patience amplitudes, above rounding."""
+    def least_gain(self, share: float) -> float:
+        """Return the expected improvement below which the search ends: this share of the amplitude, above rounding."""
         rounding = 1e-12 * (self._magnitude / self._unit)
-        return float(max(10.0**-patience * (self._shares * self._amplitude).sum(), rounding))
+        return float(max(share * (self._shares * self._amplitude).sum(), rounding))
 
     def _from_origin(self, values: FloatArray | float) -> FloatArray:
         # Halves, whose difference cannot overflow.
@@ -274,16 +238,12 @@ class GaussianProcess:
 
         The first value is the origin from which the others are counted, so the degrees of freedom are one fewer.
         """
-        values, guesses = self._white_values, self._white_guesses
-        num_values = values.shape[1]
-        power = (values**2).sum(1, keepdims=True)
-        slope = self._trusts * (values * guesses).sum(1, keepdims=True)
-        self._amplitude = 2 * power / (slope + np.sqrt(slope**2 + 4 * (num_values - 1) * power))
-        residual = values[:, None] / self._amplitude[..., None] - self._trusts[:, None] * guesses[:, None]
-        evidence = -num_values * np.log(self._amplitude) - (residual**2).sum(2) / 2 - self._log_determinant
+        num_values = self._white_values.shape[1]
+        self._amplitude = np.sqrt((self._white_values**2).sum(1) / (num_values - 1))
+        evidence = -num_values * np.log(self._amplitude) - self._log_determinant
         shares = np.exp(evidence - evidence.max())
         self._shares = shares / shares.sum()
-        plausible = self._shares.sum(1) > MIN_SHARE_KEPT
+        plausible = self._shares > MIN_SHARE_KEPT
         if num_values >= MIN_VALUES and not plausible.all():
             for name in self._BY_PRIOR:
                 setattr(self, name, getattr(self, name)[plausible])

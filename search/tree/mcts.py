@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from search.config import SearchConfig
-from search.result import SearchCoroutine, SearchResult
-from search.surrogate import Surrogate
 from search.tree.backup import BACKUPS
 from search.tree.choice import choose
 from search.tree.tree import SearchTree
 from search.tree.utility import utility
-from search.types import FloatArray, IntArray, Order, StopSearch
+from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
 from search.validation import checked_values
 
-Promising = Callable[[list[Order]], IntArray]
 
-
-def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None) -> SearchCoroutine:
+def paper(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
     """Search the tree, with the config's `backup` and `visits`; the defaults are the paper's."""
-    promising = None if surrogate is None else surrogate.promising
     tree = SearchTree(costs, budget, config.max_length)
     best, num_scored = tree.ROOT, 0
     incumbents: list[Order] = []
-    error: Exception | None = None
     while len(incumbents) < config.iterations and not tree.cut and not tree.closed[tree.ROOT]:
-        room = None if config.max_scored is None else config.max_scored - num_scored
-        if room == 0:
+        most = None if config.max_scored is None else config.max_scored - num_scored
+        if most == 0:
             break
         paths = _walks(tree, config)
         first = len(tree)
-        try:
-            orders = _expand(tree, paths, room, promising)
-            values = checked_values((yield orders), orders)
-        except StopSearch as stop:
-            for path in reversed(paths):
-                tree.retract(path[-1])
-            error = stop.error
-            break
+        orders = _expand(tree, paths, most)
+        values = checked_values((yield orders), orders)
         num_scored += len(orders)
         _update(tree, paths, first, values, config)
         best = choose(tree, config, best, slice(first, len(tree)))
@@ -54,16 +41,12 @@ def paper(costs: IntArray, budget: int, config: SearchConfig, surrogate: Surroga
         num_scored=num_scored,
         num_calls=len(incumbents),
         incumbents=tuple(incumbents),
-        num_ranked=0 if surrogate is None else surrogate.num_ranked,
-        complete=bool(tree.closed[tree.ROOT]) and not tree.pruned,
-        error=error,
+        complete=bool(tree.closed[tree.ROOT]),
         tree=tree,
     )
 
 
-def public_code(
-    costs: IntArray, budget: int, config: SearchConfig, surrogate: Surrogate | None = None
-) -> SearchCoroutine:
+def public_code(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
     """Search the tree with the `backup` and `visits` of the paper's public code.
 
     That code (github.com/wang0702/CARROT, `core/mcts.py`) differs in what this search does not imitate: it also
@@ -71,7 +54,7 @@ def public_code(
     tokens, walks into an exhausted node in every iteration left, and prefers of equal values the most visited node,
     then the longest order.
     """
-    return paper(costs, budget, replace(config, backup="all-children", visits="parent"), surrogate)
+    return paper(costs, budget, replace(config, backup="all-children", visits="parent"))
 
 
 def _walks(tree: SearchTree, config: SearchConfig) -> list[list[int]]:
@@ -104,14 +87,14 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
     return path
 
 
-def _expand(tree: SearchTree, paths: list[list[int]], room: int | None, promising: Promising | None) -> list[Order]:
-    """Expand the node at the end of each path, as far as there is room, and return the children's orders."""
+def _expand(tree: SearchTree, paths: list[list[int]], most: int | None) -> list[Order]:
+    """Expand the node at the end of each path into at most so many children in all, and return their orders."""
     orders: list[Order] = []
     for path in paths:
-        left = None if room is None else room - len(orders)
+        left = None if most is None else most - len(orders)
         if left == 0:
             break
-        orders += tree.expand(path[-1], left, promising)
+        orders += tree.expand(path[-1], left)
     return orders
 
 

@@ -5,7 +5,6 @@ Letters: N nodes, C candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ class SearchTree:
     """The orders seen so far; the root is the empty order, a child appends one candidate.
 
     All children of a node are made at once and lie side by side, cheapest first, then better-ranked, so the first of
-    several best children wins a tie. While the tree grows, its arrays have spare room past `len(tree)`; a search
+    several best children wins a tie. While the tree grows, its arrays have spare capacity past `len(tree)`; a search
     returns it trimmed, with arrays of shape `[N]`. Costs are in the unit of the budget.
 
     Attributes:
@@ -34,7 +33,6 @@ class SearchTree:
         closed: Whether nothing below the node is left to score, `[N]`.
         num_visits: Sum of `visits` over all nodes.
         budget: Upper bound on the cost of an order.
-        pruned: Whether an expansion dropped children that a surrogate ranked low.
     """
 
     ROOT: ClassVar[int] = 0
@@ -58,7 +56,6 @@ class SearchTree:
 
     def __init__(self, costs: IntArray, budget: int, max_length: int | None = None) -> None:
         self.budget, self.num_visits = budget, 0
-        self.pruned = False
         self._cut_node = self.NO_CHILD
         self._max_length = len(costs) if max_length is None else max_length
         self._by_cost = np.argsort(costs, kind="stable")
@@ -92,9 +89,7 @@ class SearchTree:
         first = int(self.first_child[node])
         return slice(first, first + int(self.num_children[node]))
 
-    def expand(
-        self, node: int, room: int | None = None, promising: Callable[[list[Order]], IntArray] | None = None
-    ) -> list[Order]:
+    def expand(self, node: int, most: int | None = None) -> list[Order]:
         """Make the feasible children of an open node that has none yet, and return their orders.
 
         A child is feasible if its candidate is not on the node's path and fits the budget, and closed if it has no
@@ -102,8 +97,7 @@ class SearchTree:
 
         Args:
             node: The node.
-            room: Number of children to make at most, the first ones.
-            promising: Returns the places of the orders to keep, ascending.
+            most: The most children to make, the first ones; None for all.
         """
         prefix = self.order(node)
         remaining = self.budget - int(self.cost[node])
@@ -113,13 +107,9 @@ class SearchTree:
         else:
             closed = _without_partner(costs, remaining)
         orders = [(*prefix, chunk) for chunk in chunks.tolist()]
-        if promising is not None:
-            kept = promising(orders)
-            self.pruned |= len(kept) < len(orders)
-            chunks, costs, closed, orders = chunks[kept], costs[kept], closed[kept], [orders[place] for place in kept]
-        if room is not None and room < len(chunks):
+        if most is not None and most < len(chunks):
             self._cut_node = node
-            chunks, costs, closed, orders = chunks[:room], costs[:room], closed[:room], orders[:room]
+            chunks, costs, closed, orders = chunks[:most], costs[:most], closed[:most], orders[:most]
         new = self._append(len(chunks))
         self.first_child[node] = new.start
         self.num_children[node] = len(chunks)
@@ -130,17 +120,6 @@ class SearchTree:
         self.first_child[new] = self.NO_CHILD
         self.closed[new] = closed
         return orders
-
-    def retract(self, node: int) -> None:
-        """Remove the children of the node that was expanded last, because their values never came.
-
-        Of several the last comes first; a node without children stays as it is.
-        """
-        if not self.num_children[node]:
-            return
-        self._size = int(self.first_child[node])
-        self.first_child[node] = self.NO_CHILD
-        self.num_children[node] = 0
 
     def receive(self, children: slice, values: FloatArray) -> None:
         """Store the values of new children, `[num_children]`; each counts as one visit."""
@@ -165,7 +144,7 @@ class SearchTree:
             self.closed[node] = True
 
     def trim(self) -> None:
-        """Drop the spare room, so that every array has shape `[N]`."""
+        """Drop the spare capacity, so that every array has shape `[N]`."""
         self._resize(self._size)
 
     def _fitting(self, prefix: Order, remaining: int) -> tuple[IntArray, IntArray]:
@@ -180,7 +159,7 @@ class SearchTree:
         return chunks[free_fitting], costs[free_fitting]
 
     def _append(self, num_nodes: int) -> slice:
-        """Reserve the next `num_nodes` places, all zero."""
+        """Reserve the next `num_nodes` rows, all zero."""
         new = slice(self._size, self._size + num_nodes)
         if new.stop > len(self.parent):
             self._resize(max(new.stop, 2 * len(self.parent)))

@@ -44,9 +44,6 @@ class HashScorer(TableScorer):
 
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))
 
-large_problems = st.tuples(st.lists(st.integers(0, 6), min_size=6, max_size=14), st.integers(10, 60))
-"""Mostly with more feasible orders than policy `bayesian` lists."""
-
 
 def paper_config(**settings) -> SearchConfig:
     """The settings of a tree search."""
@@ -73,12 +70,8 @@ policy_configs = st.builds(
     policy=st.sampled_from(list(POLICIES)),
     iterations=st.integers(1, 30),
     max_scored=st.none() | st.integers(1, 60),
-    batch_size=st.integers(4, 9),
-    patience=st.sampled_from([0.0, 3.0, 6.0, 20.0, None]),
     choice=st.sampled_from(["value", "value-minus-cost"]),
     cost_weight=st.sampled_from([0.0, 0.1, 0.5]),
-    beam_width=st.integers(1, 4),
-    seed=st.integers(0, 3),
     max_length=st.none() | st.integers(1, 4),
 )
 """Every policy with its settings."""

@@ -108,7 +108,6 @@ function show() {
   byId("found").hidden = false;
   byId("welcome").hidden = true;
   showSettings(found.settings);
-  byId("unit-reason").textContent = found.unit_reason ? `Chosen among: ${found.unit}s, because ${found.unit_reason}.` : "";
   showMeter(found);
   showContext(byId("context"), found.blocks, found.order);
   showWaiting(kept);

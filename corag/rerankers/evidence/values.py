@@ -5,11 +5,10 @@ N hypotheses, n candidates. Knows no text and no model.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,6 @@ class Weights:
     Attributes:
         temperature: Softmax temperature of the probabilities of the hypotheses.
         share: Weight of the expected share of the evidence, beside 1 for the probability that it is complete.
-        length: Cost of 256 tokens.
         sequence: Weight of the reading order.
         slope: Of the calibration: the value is sigmoid(slope * utility + offset).
         offset: Of the calibration.
@@ -44,7 +42,6 @@ class Weights:
 
     temperature: float = 1.0
     share: float = 1.0
-    length: float = 0.2
     sequence: float = 0.02
     slope: float = 5.0
     offset: float = -3.0
@@ -71,7 +68,7 @@ class Weights:
 
 
 class EvidenceScorer(ChunkScorer):
-    """Values orders in [0, 1]: higher with more of the evidence, lower with more tokens, higher in a telling order.
+    """Values orders in [0, 1]: higher with more of the evidence, and in a telling order; length costs nothing.
 
     An order without any token is worth 0.
 
@@ -107,7 +104,6 @@ class EvidenceScorer(ChunkScorer):
         self.probabilities: FloatArray = probabilities[kept]
         self._members = hypotheses.members[1:][kept].astype(np.float64)
         self._masks = _packed(hypotheses.members[1:][kept])
-        self._costs = tokens / 256
         self.shares: FloatArray = (self.probabilities / self._members.sum(axis=1)) @ self._members
         # How much it matters that one chunk is read before another: as probable as it is that both are evidence.
         self._before: FloatArray = ((self._members.T * self.probabilities) @ self._members) * before
@@ -122,13 +118,6 @@ class EvidenceScorer(ChunkScorer):
             values[[self._blanks.issuperset(order) for order in orders]] = 0.0
         return values
 
-    def with_thrift(self, thrift: float) -> Self:
-        """Return the same scorer for which a token costs `thrift` times as much; see `PricedScorer`."""
-        other = copy.copy(self)
-        other.truncated_orders = set()
-        other._weights = replace(self._weights, length=thrift * self._weights.length)
-        return other
-
     def complete(self, orders: Sequence[Order]) -> FloatArray:
         """Return the probability that each order holds all of the evidence if the candidates do, `[len(orders)]`."""
         chosen = _packed(self._chosen(orders) > 0)
@@ -140,14 +129,14 @@ class EvidenceScorer(ChunkScorer):
 
     def _utilities(self, orders: Sequence[Order]) -> FloatArray:
         weights = self._weights
-        worth = weights.share * self.shares - weights.length * self._costs
-        utilities: FloatArray = self.complete(orders) + np.einsum("bn,n->b", self._chosen(orders), worth)
+        shares = np.einsum("bn,n->b", self._chosen(orders), weights.share * self.shares)
+        utilities: FloatArray = self.complete(orders) + shares
         if self.order_matters:
             utilities += weights.sequence * self._sequences(orders)
         return utilities
 
     def _chosen(self, orders: Sequence[Order]) -> FloatArray:
-        chosen = np.zeros((len(orders), len(self._costs)))
+        chosen = np.zeros((len(orders), len(self.shares)))
         rows = np.repeat(np.arange(len(orders)), [len(order) for order in orders])
         chosen[rows, np.fromiter(chain.from_iterable(orders), dtype=np.intp, count=len(rows))] = 1.0
         return chosen

@@ -53,20 +53,6 @@ PRICES: Mapping[str, Prices] = {
 }
 
 
-SAVING = 1.5
-"""`thrift` of `corag` where tokens are dear: 14% fewer at F1 .319 (.313) and evidence .720 (.731), sealed questions."""
-
-
-def thrift_of(prices: Prices) -> float | None:
-    """Return the `thrift` of `corag` at a price of tokens; None, as usual, where they have none.
-
-    At a low price it is what configurations were measured with.
-    """
-    if not prices.budget:
-        return None
-    return SAVING if prices.budget >= PRICES["tokens"].budget else 1.0
-
-
 def prices_of(prefer: Prefer | str | None) -> Prices:
     """Return the prices that a preference stands for; an unknown one is an `InputError`."""
     if prefer is None:

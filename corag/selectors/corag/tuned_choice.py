@@ -19,7 +19,7 @@ from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import SHARED
 from corag.selectors.corag.features import agent_features, feature_dim
-from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of, thrift_of
+from corag.selectors.corag.routing import Kind, Prefer, Route, prices_of
 from corag.selectors.corag.tuned import Tuned
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.wrapping import built
@@ -38,8 +38,6 @@ class TunedChoice:
         embedder: Embeds questions for the router; by default the one that the checkpoint names.
         prefer: What counts: quality, balanced, tokens, latency, or the price of a whole budget of tokens. By default as
             the checkpoint was made.
-        thrift: What a token costs configurations that leave the reranker to `corag`; by default `thrift_of` the price
-            of tokens.
         strict: Whether every configuration has to be usable here, and not only that for unknown questions.
 
     Raises:
@@ -55,7 +53,6 @@ class TunedChoice:
         embedder: Embedder | None = None,
         *,
         prefer: Prefer | None = None,
-        thrift: float | None = None,
         strict: bool = False,
     ) -> None:
         self.tuned, self._tokens = tuned, tokens
@@ -63,7 +60,6 @@ class TunedChoice:
         if prefer is not None and not tuned.priced:
             raise InputError(f"{tuned.path} is of an older form, without tokens and times; for prefer, tune again")
         self._prices = prices_of(tuned.record.get("prefer") if prefer is None else prefer)
-        self._thrift = thrift_of(self._prices) if thrift is None else thrift
         self._embedder = self._router_s(embedder) if tuned.router.looks else None
         if self._embedder is not None:
             wanted, found = feature_dim(tuned.features, self._embedder.dimension), tuned.router.centres.shape[1]
@@ -160,8 +156,6 @@ class TunedChoice:
         """Return a selector whose reranker shares what the router encodes."""
         written = parse(name)
         settings, reranker = dict(written.settings), written.settings.get("reranker")
-        if self._thrift is not None and reranker is None and "thrift" in SELECTORS.settings(name):
-            settings.setdefault("thrift", self._thrift)
         if not self._shared:
             return built(written.name, self._tokens, settings)
         # `corag` has presets, which say how its reranker is built.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from corag.registry import tokens as make_tokens
-from corag.selectors.units import UnitProblem
+from corag.selectors.problem import selection_problem
 from corag.text.data import DataFolder, Query
 from corag.text.support import supporting_spans
 from corag.text.units import Unit, UnitChunk
@@ -24,7 +24,7 @@ MAX_SETS = 300
 def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled | None:
     """Return the question with the units of its candidates; None where its evidence is not among these."""
     candidates = list(map(Candidate, pooled.chunks, pooled.similarities))
-    problem = UnitProblem(pooled.question, candidates, make_tokens(), 1, unit)
+    problem = selection_problem(pooled.question, candidates, make_tokens(), 1, unit)
     chunks = tuple(problem.chunks)
     golds = _golds(query, folder, chunks) if pooled.gold else ()
     if pooled.gold and not golds:

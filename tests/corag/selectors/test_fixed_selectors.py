@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import InputError
-from corag.selectors.packing.embedding import unit_vectors
-from corag.selectors.packing.mmr import marginal_relevance
+from corag.selectors.packing import marginal_relevance, unit_vectors
 from corag.selectors.wrapping import Reorder, best_at_both_ends
 from tests.corag.worlds import CHARACTERS, HashReranker, offer
 

@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError
-from corag.selectors.packing.adagres import calibrated_beta, expected_chunks, greedy_set, set_score
-from corag.selectors.packing.lazy_greedy import GUARANTEE, lazy_greedy
-from corag.selectors.packing.submodular import PackingValue, Weights, packed, words_held
+from corag.selectors.packing import (
+    GUARANTEE,
+    PackingValue,
+    Weights,
+    calibrated_beta,
+    expected_chunks,
+    greedy_set,
+    lazy_greedy,
+    packed,
+    set_score,
+    words_held,
+)
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, offer
 
 SEEDS = st.integers(0, 10_000)

@@ -9,9 +9,8 @@ import corag
 from corag.errors import InputError
 from corag.rerankers import JoinedTextScorer
 from corag.selectors import BudgetedSelector, Choice
-from corag.selectors.pruning.order import units_of
-from corag.selectors.pruning.prune import eliminate
-from corag.selectors.units import UnitProblem
+from corag.selectors.problem import selection_problem
+from corag.selectors.pruning import eliminate, units_of
 from corag.text.documents import Document, passage
 from corag.text.tokens import CallableCounter
 from corag.text.units import Unit
@@ -28,21 +27,19 @@ PRUNERS = ["prune", "prune(refill=true)", "prune(tolerance=0.3)", "sentence-thre
 
 
 class Counting:
-    """Values a text by the wanted words in it, less something for each word."""
+    """Values a text by the wanted words in it."""
 
     name = "counting"
+    gives_probabilities = True
 
-    def __init__(self, *wanted, price=0.0):
-        self.wanted, self.price = wanted, price
+    def __init__(self, *wanted):
+        self.wanted = wanted
 
     def score(self, query, texts):
-        return np.array([sum(w in text for w in self.wanted) / 10 - self.price * len(text.split()) for text in texts])
+        return np.array([sum(w in text for w in self.wanted) / 10 for text in texts])
 
     def scorer(self, query, chunks):
         return JoinedTextScorer(self, query, chunks)
-
-
-EVERYTHING = Counting(price=-0.001)
 
 
 def select(name, budget=60, offered=OFFERED, query=QUESTION, **given):
@@ -96,12 +93,17 @@ def test_sentences_of_the_chosen_passages_are_dropped():
 
 
 def test_sources_and_sentences_keep_their_order():
-    selection = select("prune", reranker=EVERYTHING, selector="full")
+    selection = select(
+        "prune",
+        reranker=Counting("stands", "burnt", "cold", "40", "Fish", "Nobody", "salty", "90"),
+        cost_weight=0,
+        selector="full",
+    )
     assert selection.text == "\n\n".join(f"{one.title}\n{one.text}" for one in (MILL, LAKE, SEA))
 
 
 def test_a_text_that_does_not_fit_loses_sentences_until_it_does():
-    selection = select("prune", reranker=EVERYTHING, selector="top-k(k=1)", budget=6)
+    selection = select("prune", reranker=Counting("mill"), selector="top-k(k=1)", budget=6)
     assert selection.text == "Old mill\nThe mill stands still."
 
 
@@ -113,7 +115,7 @@ def test_where_no_passage_fits_the_best_ranked_is_pruned():
 
 
 def test_freed_tokens_buy_more_passages():
-    offered, wanted = OFFERED[1:], Counting("40 metres", "90 metres", price=0.001)
+    offered, wanted = OFFERED[1:], Counting("40 metres", "90 metres")
     plain = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21)
     more = select("prune", reranker=wanted, selector="top-k(k=1)", offered=offered, budget=21, refill=True)
     assert (plain.trace.details["passages"], plain.ids) == (["lake"], ("lake#12-39",))
@@ -177,7 +179,7 @@ def test_many_questions_are_pruned_like_one():
 def test_units_that_passages_share_belong_to_each():
     whole = corag.Chunk("d#0-30", "One is here. Two is here.", {"document": "d", "start": 0, "end": 25})
     later = corag.Chunk("d#13-40", "Two is here. Three is here.", {"document": "d", "start": 13, "end": 40})
-    problem = UnitProblem("Two?", [Candidate(whole, 0.9), Candidate(later, 0.5)], WORDS, 60, Unit(1))
+    problem = selection_problem("Two?", [Candidate(whole, 0.9), Candidate(later, 0.5)], WORDS, 60, Unit(1))
     assert [problem.chunks[index].id for index in units_of(problem, [1])] == ["d#13-25", "d#26-40"]
     assert len(units_of(problem, [0, 1])) == len(problem.chunks) == 3
 

@@ -5,12 +5,12 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from corag.selectors.corag.settings import SearchSettings
 
 import corag
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
 from corag.registry import READERS
 from corag.selectors.corag.selector import Corag
-from corag.selectors.corag.settings import SearchSettings
 from corag.text.data import DataFolder
 from corag.text.tokens import CallableCounter
 from corag.types import Answer

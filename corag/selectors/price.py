@@ -1,0 +1,56 @@
+"""The price of tokens, lambda: what 256 of them cost in units of value, whatever the budget is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from corag.errors import InputError
+from corag.types import FloatArray, Reranker
+
+REFERENCE_TOKENS = 256
+"""lambda is the price of this many tokens."""
+COST_WEIGHT = 0.1
+"""lambda by default."""
+PREFERENCES: Mapping[str, float] = {"quality": COST_WEIGHT / 2, "balanced": COST_WEIGHT, "tokens": 2 * COST_WEIGHT}
+"""Names for values of lambda."""
+FLAT = 1e-6
+"""Values of single candidates that differ by no more than this, or this share of the largest, differ by the
+rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
+
+
+def cost_weight_of(prefer: str | float) -> float:
+    """Return the lambda that a preference names; an unknown one is an `InputError`."""
+    if prefer in PREFERENCES:
+        return PREFERENCES[str(prefer)]
+    try:
+        return float(prefer)
+    except ValueError:
+        raise InputError(f"prefer is {prefer!r}; give {', '.join(PREFERENCES)}, or a number, such as 0.1") from None
+
+
+def gives_probabilities(reranker: Reranker) -> bool:
+    """Return whether a reranker says that its values are probabilities, which are taken as they are."""
+    return bool(getattr(reranker, "gives_probabilities", False))
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """Shifts and stretches values: `low` becomes 0, and what lies `spread` above it 1."""
+
+    low: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, singles: FloatArray) -> Scaling:
+        """Return what makes the values of the single candidates, `[n]`, span [0, 1]; nothing for equal ones."""
+        low, spread = (float(singles.min()), float(np.ptp(singles))) if len(singles) else (0.0, 0.0)
+        if spread <= FLAT * max(1.0, float(np.abs(singles).max(initial=0.0))):
+            return cls()
+        return cls(low, spread)
+
+    def __call__(self, values: FloatArray) -> FloatArray:
+        """Return values on the new scale, `[n]`."""
+        return values if self == Scaling() else (values - self.low) / self.spread

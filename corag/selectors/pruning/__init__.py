@@ -1,1 +1,0 @@
-"""Choosing sentences after passages: `prune`, and what others do, `sentence-threshold` and `extractive-compression`."""

@@ -1,0 +1,346 @@
+"""`corag` and its bound `upper`: settings, the price of tokens, presets, defaults."""
+
+import inspect
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import InputError
+from corag.progress import showing
+from corag.registry import RERANKERS
+from corag.rerankers.scorers import JoinedTextScorer
+from corag.selectors.corag.selector import Corag
+from corag.selectors.price import PREFERENCES, cost_weight_of
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.reranking import REMEMBERED, Naive, Upper, default_reranker
+from corag.text.units import Unit
+from corag.types import Candidate, Chunk
+from search import PRESETS, SearchConfig, SearchError
+from search.drivers import POLICIES
+from tests.corag.table_reranker import TableReranker
+from tests.corag.worlds import CHARACTERS, COUNTERS, QUESTIONS, HashReranker, SetReranker, essence, offer, pools
+
+POOL = offer("the cat sat", "a dog ran", "birds fly high", "fish swim")
+
+# Together c1 and c0 are worth more than anything else, in this order; alone they are the worst.
+RELATED = TableReranker({("c0",): 0.1, ("c1",): 0.2, ("c2",): 0.5, ("c3",): 0.4, ("c1", "c0"): 0.9}, default=0.3)
+# A long combination is worth a little more than one short chunk.
+COSTLY = TableReranker({("c3",): 0.6, ("c3", "c0"): 0.7, ("c0",): 0.1, ("c1",): 0.0, ("c2",): 0.2}, default=0.3)
+
+
+def probable(values, **given):
+    """A reranker that says that its values are probabilities."""
+    reranker = TableReranker(values, **given)
+    reranker.gives_probabilities = True
+    return reranker
+
+
+# --- Settings ---
+
+
+def test_there_are_ten_settings_at_most():
+    assert len(inspect.signature(Corag).parameters) <= 10
+
+
+def test_a_search_is_a_config_or_a_mapping_and_both_are_spelled():
+    spelled = corag.selector('corag(reranker=bm25, search={"policy": "beam", "max_scored": 20})')
+    mapped = Corag(reranker="bm25", search={"policy": "beam", "max_scored": 20})
+    given = Corag(reranker="bm25", search=SearchConfig(policy="beam", max_scored=20))
+    for selector in (spelled, mapped, given):
+        config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
+        assert (config.policy, config.max_scored, config.exploration) == ("beam", 20, 0.3)
+    assert essence(corag.selector(str(spelled)).select("who?", POOL, 40)) == essence(mapped.select("who?", POOL, 40))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"search": {"cost_weight": 1}}, "cost_weight"),
+        ({"search": {"thrift": 1}}, "thrift"),
+        ({"search": {"iterations": 0}}, "iterations"),
+        ({"search": {"policy": "beam", "backup": "utility"}}, "backup"),
+        ({"search": 3}, "search"),
+        ({"preset": "carrot"}, "preset"),
+        ({"cost_weight": -1}, "cost_weight"),
+        ({"window": "none"}, "window"),
+        ({"agent": "agent-minilm", "unit": "passage"}, "unit"),
+    ],
+)
+def test_settings_that_cannot_be(wrong, named):
+    with pytest.raises((InputError, SearchError), match=named):
+        Corag(**wrong)
+
+
+def test_preferences_are_names_of_prices():
+    assert cost_weight_of("0.3") == 0.3
+    assert cost_weight_of("quality") < cost_weight_of("balanced") < cost_weight_of("tokens") == PREFERENCES["tokens"]
+    with pytest.raises(InputError, match="prefer"):
+        cost_weight_of("cheap")
+
+
+# --- Defaults ---
+
+
+def test_by_default_sentences_and_passages_where_a_reranker_or_preset_is_given():
+    default = Corag()
+    assert (default.unit, default.agent) == ("sentence", None)
+    assert default.select("Who?", offer("Ann did."), 9).trace.reranker == "minilm-sentence"
+    assert Corag(reranker="bm25").unit == Corag(preset="paper").unit == "passage"
+    assert Corag(reranker="bm25", unit="sentence").unit == "sentence"
+
+
+def test_passages_that_are_single_sentences_keep_their_names():
+    texts = ["Everest is 8,849 metres high.", "Everest lies in Nepal.", "Bananas are yellow."]
+    found = corag.select("How high is Everest?", [{"id": str(n), "text": text} for n, text in enumerate(texts)], 12)
+    assert found.ids == ("0",) and found.text == texts[0]
+
+
+def test_default_rerankers(monkeypatch, tmp_path):
+    assert Naive().reranker.name == Upper().reranker.name == default_reranker() == "minilm-multihop"
+    for unit in ("sentence", "window(2)"):
+        assert Naive(unit=unit).reranker.name == default_reranker(Unit.parse(unit)) == "minilm-sentence"
+    monkeypatch.setattr("corag.models.trained.folder.FOLDER", tmp_path)
+    assert Naive().reranker.name == Upper().reranker.name == "minilm-softsim"
+
+
+# --- The price of tokens ---
+
+
+def chosen(reranker, cost_weight, budget=40, **given):
+    given = {"policy": "paper", "iterations": 60, **given}
+    selector = Corag(reranker=reranker, search=given, cost_weight=cost_weight, tokens=CHARACTERS)
+    return selector.select("who?", POOL, budget)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_price_decides_the_answer_under_every_policy(policy):
+    reranker = probable({("c3",): 0.6, ("c3", "c0"): 0.7, ("c0",): 0.1}, default=0.0)
+    # c0 adds 13 characters with its separator and 0.1: worth it up to lambda = 0.1 * 256 / 13 = 1.97.
+    assert chosen(reranker, 0, policy=policy).ids == chosen(reranker, 1.9, policy=policy).ids == ("c3", "c0")
+    assert chosen(reranker, 2.0, policy=policy).ids == ("c3",)
+
+
+def test_the_price_is_the_same_within_every_budget():
+    reranker = probable({("c3",): 0.6, ("c3", "c0"): 0.7, ("c0",): 0.1}, default=0.0)
+    for budget in (30, 256, 100_000):
+        assert chosen(reranker, 1.9, budget).ids == ("c3", "c0")
+        assert chosen(reranker, 2.0, budget).ids == ("c3",)
+        assert chosen(reranker, 2.0, budget).trace.details["token_price"] == pytest.approx(2.0 / 256)
+
+
+def test_values_that_are_no_probabilities_span_from_0_to_1():
+    tree = chosen(RELATED, 0).trace.result.tree
+    stretched = {tree.order(node): tree.value[node] for node in range(1, len(tree))}
+    # (V - 0.1) / (0.5 - 0.1)
+    expected = {(0,): 0.0, (1,): 0.25, (2,): 1.0, (3,): 0.75, (1, 0): 2.0, (0, 1): 0.5}
+    assert {order: stretched[order] for order in expected} == pytest.approx(expected)
+    # c2 costs 14, so (V - 0.1) / (0.4 - 0.1) without it.
+    assert sorted(chosen(RELATED, 0, 11).trace.result.tree.value[1:]) == pytest.approx([0.0, 1 / 3, 1.0])
+    assert chosen(RELATED, 0).value == 0.9
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7, 5e-324])
+def test_values_equal_but_for_rounding_are_not_stretched(noise):
+    reranker = TableReranker({("c0",): 0.0, ("c1",): noise, ("c1", "c0"): 0.9})
+    selection = Corag(reranker=reranker, tokens=CHARACTERS).select("who?", POOL[:2], 40)
+    assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(pool=pools.map(lambda pool: pool[:4]), query=QUESTIONS, budget=st.integers(1, 60), seed=st.integers(0, 99))
+def test_with_exact_search_a_higher_price_never_costs_more(pool, query, budget, seed):
+    search = {"policy": "paper", "iterations": 100}
+    found = [
+        Corag(reranker=HashReranker(seed), search=search, cost_weight=weight, tokens=CHARACTERS)
+        for weight in (0, 0.5, 1, 2, 5)
+    ]
+    costs = [selector.select(query, pool, budget).cost_tokens for selector in found]
+    assert costs == sorted(costs, reverse=True)
+
+
+def test_what_units_save_by_sharing_a_title_is_spent_where_it_is_worth_it():
+    class PerSentence(HashReranker):
+        gives_probabilities = True
+        search_policy = "beam"
+
+        def score(self, query, texts):
+            return np.array([0.1 * text.count(".") for text in texts])
+
+    lake = Candidate(Chunk("lake", "Lake Oro\nCold. Deep. Wide. Blue.", {"title": "Lake Oro"}))
+
+    def costs(weight):
+        selector = Corag(reranker=PerSentence(), cost_weight=weight, unit="sentence", tokens=CHARACTERS)
+        return selector.select("Lake?", [lake], 32).cost_tokens
+
+    # Alone each of the four costs a title more: two fit then, all of them below one title.
+    assert costs(0) == len("Lake Oro\nCold. Deep. Wide. Blue.")
+    assert costs(0) >= costs(0.5) >= costs(3) > 0
+
+
+# --- The search ---
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    pool=pools.map(lambda pool: pool[:4]), query=QUESTIONS, budget=st.integers(1, 60), seed=st.integers(0, 99),
+    tokens=st.sampled_from(COUNTERS),
+)  # fmt: skip
+def test_ample_iterations_reach_the_upper_bound(pool, query, budget, seed, tokens):
+    search = {"policy": "paper", "iterations": 100}
+    searched = Corag(reranker=HashReranker(seed), search=search, cost_weight=0, tokens=tokens)
+    bound = Upper(reranker=HashReranker(seed), tokens=tokens)
+    # Nothing is cut off: four candidates have 64 orders, and each iteration expands one of them.
+    assert searched.select(query, pool, budget).value == bound.select(query, pool, budget).value
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_every_policy_chooses_within_the_budget_and_never_above_the_bound(policy):
+    search = {"policy": policy, "max_scored": 40, "iterations": 20}
+    found = Corag(reranker=HashReranker(3), search=search, tokens=CHARACTERS).select("who?", POOL, 30)
+    assert 0 < found.cost_tokens <= 30
+    assert found.value <= Upper(reranker=HashReranker(3), tokens=CHARACTERS).select("who?", POOL, 30).value
+    assert found.trace.policy == policy and found.trace.orders_scored <= 40
+
+
+def test_the_trace_tells_how_it_came_about():
+    trace = chosen(RELATED, 0.1, 25, iterations=2, parallel=1).trace
+    assert (trace.reranker, trace.iterations, trace.exploration, trace.cost_weight) == ("table", 2, 0.3, 0.1)
+    # Four singles; then c2 (14), which leaves room for c1 or c3 (9 + 2) but not for c0 (11 + 2).
+    assert (trace.orders_scored, trace.scorer_calls, trace.orders_computed) == (6, 2, 6)
+    assert trace.truncated == 0 and trace.result.order == (2,)
+    empty = Corag(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 3).trace
+    assert (empty.orders_scored, empty.orders_computed, empty.result.order) == (0, 0, ())
+
+
+def test_values_are_remembered_across_settings():
+    reranker = HashReranker()
+    problem = SelectionProblem("who?", POOL, CHARACTERS, 40)
+    five, three = (Corag(reranker=reranker, search={"iterations": n}, tokens=CHARACTERS) for n in (5, 3))
+    first = five.select_from(problem)
+    num_asked = len(reranker.asked)
+    three.select_from(problem)
+    assert num_asked == first.trace.orders_computed == len(set(reranker.asked)) == len(reranker.asked)
+    # A smaller budget has the same values on another scale, and other budgets leave no trace in the problem.
+    five.select_from(replace(problem, budget_tokens=11))
+    assert essence(five.select_from(problem)) == essence(first)
+
+
+@pytest.mark.parametrize("name", ["minilm-cosine", "minilm-softsim", "minilm-sentence", "bm25"])
+def test_many_questions_at_once_find_what_one_by_one_finds(name):
+    texts = ["Berlin is the capital of Germany.", "Paris is a city.", "Germany borders France.", "Rivers flow.", "K2."]
+    offers = [offer(*texts[k:]) for k in range(4)]
+    queries = ["capital of Germany?", "What is Paris?", "Which countries border?", "K2?"]
+    selector = Corag(reranker=name, unit="sentence")
+    together = selector.select_many(queries, offers, 16)
+    alone = [selector.select(query, pool, 16) for query, pool in zip(queries, offers, strict=True)]
+    assert [s.ids for s in together] == [s.ids for s in alone]
+    assert [s.value for s in together] == pytest.approx([s.value for s in alone], abs=1e-6)
+
+
+# --- Presets ---
+
+
+class Logits:
+    """A reranker with logits, as cross-encoders have them."""
+
+    name = "logits"
+
+    def __init__(self, *, output: str = "probability"):
+        self.output = output
+
+    def score(self, query, texts):
+        logits = np.array([len(text) - 10.0 for text in texts])
+        return logits if self.output == "logit" else 1 / (1 + np.exp(-logits))
+
+    def scorer(self, query, chunks):
+        return JoinedTextScorer(self, query, chunks)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_is_the_search_of_its_source(preset):
+    selector = corag.selector(f"corag(preset={preset}, reranker=bm25)")
+    for budget in (40, 4000):  # lambda is that of eq. 5, of the whole budget
+        assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig.preset(preset)
+    tree = Corag(preset=preset, reranker=COSTLY, tokens=CHARACTERS).select("who?", POOL, 40).trace.result.tree
+    assert set(tree.value.tolist()) <= {0.0, 0.1, 0.2, 0.3, 0.6, 0.7}  # as they are
+
+
+def test_what_is_given_wins_over_a_preset():
+    given = {"exploration": 1.0, "iterations": 3, "choice": "mean", "visits": "parent", "backup": "best-child"}
+    selector = Corag(preset="paper", reranker="bm25", search=given, cost_weight=0.4)
+    config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
+    assert config == SearchConfig.preset("paper", cost_weight=0.4, **given)
+
+
+def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch):
+    monkeypatch.setitem(RERANKERS.parts, "logits", Logits)
+
+    def trace(**given):
+        return Corag(tokens=CHARACTERS, **given).select("who?", POOL, 40).trace.details
+
+    assert trace(preset="paper", reranker="logits")["logits"] is True
+    assert trace(preset="paper", reranker="logits(output=probability)")["logits"] is False
+    assert trace(preset="paper", reranker=Logits())["logits"] is False
+    assert "logits" not in trace(reranker="logits")
+
+
+# --- The bound ---
+
+
+def test_upper_finds_the_best_of_all_orders():
+    selection = Upper(reranker=RELATED, tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert (selection.ids, selection.value) == (("c1", "c0"), 0.9)
+    # 4 + 4 * 3 + 4 * 3 * 2 + 4!
+    assert selection.trace.orders_scored == 64
+    assert Upper(reranker=RELATED, max_length=1, tokens=CHARACTERS).select("who?", POOL, 1000).ids == ("c2",)
+    sets = Upper(reranker=SetReranker(), tokens=CHARACTERS).select("who?", POOL, 1000)
+    assert sets.trace.orders_scored == 2**4 - 1
+    with pytest.raises(SearchError, match="max_orders"):
+        Upper(reranker=RELATED, max_orders=63, tokens=CHARACTERS).select("who?", POOL, 1000)
+
+
+def test_upper_takes_twenty_chunks_and_keeps_no_more_values_than_it_should(monkeypatch):
+    # Four of twenty equal chunks fit, as 256 tokens do four times into 1,024: 123,520 orders.
+    class Cheap(TableReranker):
+        def scorer(self, query, chunks):
+            return Sums(len(chunks))
+
+    pool = offer(*(f"{letter}{'x' * 9}" for letter in "abcdefghijklmnopqrst"))
+    selector = Upper(reranker=Cheap({}), tokens=CHARACTERS)
+    problem = selector.problem("who?", pool, 46)
+    reports, batches = [], []
+
+    @contextmanager
+    def shown(description):
+        assert description == "upper, orders"
+        yield lambda *counts: reports.append(counts)
+
+    monkeypatch.setattr(Sums, "heard", batches)
+    with showing(shown):
+        selection = selector.select_from(problem)
+    assert selection.ids == ("c19", "c18", "c17", "c16")
+    assert selection.trace.orders_scored == sum(batches) == 123_520
+    assert max(batches) <= 4096
+    assert reports[0] == (0, 123_520) and reports[-1] == (123_520, 123_520)
+    assert selector._scorer(problem).num_computed < REMEMBERED + 4096
+
+
+class Sums:
+    """Later chunks are worth more, and earlier positions count more."""
+
+    order_matters = True
+    num_truncated = 0
+    heard: ClassVar = []
+
+    def __init__(self, num_chunks):
+        self.num_chunks = num_chunks
+
+    def __call__(self, orders):
+        self.heard.append(len(orders))
+        return [sum(chunk / 2**rank for rank, chunk in enumerate(order)) for order in orders]

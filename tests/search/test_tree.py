@@ -1,0 +1,326 @@
+"""The policy tree by hand: walks, back-up, the final pick, several nodes a round."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from search import SearchTree, count_orders, exhaustive, search, search_coroutine
+from tests.search.worlds import HashScorer, TableScorer, configs, paper_config, problems, scorers
+
+
+def test_root():
+    tree = SearchTree(np.array([3, 1]), 4)
+    assert len(tree) == 1
+    assert tree.order(tree.ROOT) == ()
+    assert tree.parent[tree.ROOT] == tree.NO_PARENT
+    assert tree.chunk[tree.ROOT] == tree.NO_CHUNK
+    assert not tree.num_children[tree.ROOT]
+    assert not tree.closed[tree.ROOT]
+
+
+def test_children_lie_side_by_side_and_know_their_end():
+    tree = SearchTree(np.array([3, 1, 9, 1]), 4)
+    assert tree.expand(tree.ROOT) == [(1,), (3,), (0,)]  # 9 never fits
+    assert tree.children(tree.ROOT) == slice(1, 4)
+    assert tree.cost[1:4].tolist() == [1, 1, 3]
+    assert not tree.closed[1:4].any()  # every one can still be followed by one of cost 1
+    assert tree.expand(3) == [(0, 1), (0, 3)]
+    assert tree.closed[tree.children(3)].all()  # the budget is used up
+    assert tree.expand(1) == [(1, 3), (1, 0)]
+    assert tree.closed[tree.children(1)].tolist() == [True, True]  # (1, 3) costs 2, and 0 costs 3
+
+
+def test_longest_orders_are_closed():
+    tree = SearchTree(np.array([1, 1]), 9, max_length=1)
+    tree.expand(tree.ROOT)
+    assert tree.closed[1:3].all()
+
+
+def test_grows_and_trims():
+    tree = SearchTree(np.ones(200, dtype=np.int64), 10)
+    tree.expand(tree.ROOT)
+    tree.expand(1)
+    assert len(tree) == 1 + 200 + 199
+    assert len(tree.parent) >= len(tree)
+    tree.trim()
+    assert len(tree.parent) == len(tree.closed) == len(tree.value) == len(tree)
+    assert tree.order(201) == (0, 1)
+
+
+# Three candidates of cost 1, budget 2: orders of one or two candidates.
+PAIRS = {
+    (0,): 0.5, (1,): 0.75, (2,): 0.25,
+    (1, 0): 1.0, (1, 2): 0.125, (0, 1): 0.25, (0, 2): 0.375, (2, 0): 0.0, (2, 1): 0.0,
+}  # fmt: skip
+# The same candidates, budget 3.
+TRIPLES = {
+    (0,): 0.75, (1,): 0.5, (2,): 0.25, (0, 1): 0.75, (0, 2): 0.5, (1, 0): 0.25, (1, 2): 0.25, (0, 1, 2): 0.5,
+}  # fmt: skip
+
+
+def by_order(tree: SearchTree, column: str) -> dict:
+    return {tree.order(node): getattr(tree, column)[node] for node in range(len(tree))}
+
+
+def run(table, budget, **settings):
+    scorer = TableScorer(table)
+    return search([1, 1, 1], scorer, budget, paper_config(**settings)), scorer
+
+
+def test_best_child_backup_by_hand():
+    result, scorer = run(PAIRS, 2, iterations=3, exploration=0, cost_weight=0)
+    # 1: root.       Best child 0.75:  root W=0.75 n=1.
+    # 2: U = W/n, so (1,).  Best 1.0:  (1,) W=0.75+1=1.75 n=2, root W=1.75 n=2; full, so (1,) closes.
+    # 3: (1,) is closed, so (0,).  Best 0.375:  (0,) W=0.875 n=2, root W=2.125 n=3.
+    assert scorer.calls == [[(0,), (1,), (2,)], [(1, 0), (1, 2)], [(0, 1), (0, 2)]]
+    visits, total, closed = (by_order(result.tree, column) for column in ("visits", "total", "closed"))
+    assert {order: visits[order] for order in [(), (0,), (1,), (2,), (1, 0)]} == {
+        (): 3, (0,): 2, (1,): 2, (2,): 1, (1, 0): 1,
+    }  # fmt: skip
+    assert {order: total[order] for order in [(), (0,), (1,), (2,), (1, 0)]} == {
+        (): 2.125, (0,): 0.875, (1,): 1.75, (2,): 0.25, (1, 0): 1.0,
+    }  # fmt: skip
+    assert result.tree.num_visits == 3 + 2 + 2 + 1 + 4
+    assert [order for order, shut in closed.items() if not shut] == [(), (2,)]
+    assert result.incumbents == ((1,), (1, 0), (1, 0))
+    assert (result.order, result.value, result.cost) == ((1, 0), 1.0, 2)
+    assert (result.num_scored, result.num_calls, result.complete) == (7, 3, False)
+
+
+def test_all_children_backup_by_hand():
+    result, _ = run(PAIRS, 2, iterations=3, exploration=0, cost_weight=0, backup="all-children")
+    # 1: root  W=0.5+0.75+0.25=1.5 n=3.
+    # 2: (1,)  W=0.75+(1+0.125)=1.875 n=1+2=3;  root W=2.625 n=5.  (1,) closes.
+    # 3: (0,)  W=0.5+(0.25+0.375)=1.125 n=3;    root W=3.25 n=7.
+    visits, total = by_order(result.tree, "visits"), by_order(result.tree, "total")
+    assert (visits[()], visits[(0,)], visits[(1,)], visits[(2,)]) == (7, 3, 3, 1)
+    assert (total[()], total[(0,)], total[(1,)], total[(2,)]) == (3.25, 1.125, 1.875, 0.25)
+    assert result.tree.num_visits == 7 + 3 + 3 + 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("backup", "visits", "third"),
+    [
+        # After two iterations (0,) has W=0.75+0.75=1.5, n=2 and the root n=2, so N=2+2+1+1+1+1=8.
+        # U(0)=0.75+sqrt(ln8/2)=1.770, U(1)=0.5+sqrt(ln8)=1.942, U(2)=0.25+sqrt(ln8)=1.692.
+        ("best-child", "total", (1,)),
+        # N=n(root)=2: U(0)=0.75+sqrt(ln2/2)=1.339, U(1)=0.5+sqrt(ln2)=1.333; below (0,) the better (0, 1).
+        ("best-child", "parent", (0, 1)),
+        # (0,) has W=0.75+1.25=2, n=3, the root n=5, N=5+3+1+1+2=12:
+        # U(0)=0.667+sqrt(ln12/3)=1.577, U(1)=0.5+sqrt(ln12)=2.076.
+        ("all-children", "total", (1,)),
+        # N=5: U(0)=0.667+sqrt(ln5/3)=1.399, U(1)=0.5+sqrt(ln5)=1.769.
+        ("all-children", "parent", (1,)),
+    ],
+)
+def test_walk_by_hand(backup, visits, third):
+    _, scorer = run(TRIPLES, 3, iterations=3, exploration=1, cost_weight=0, backup=backup, visits=visits)
+    assert [call[0][:-1] for call in scorer.calls] == [(), (0,), third]
+
+
+def test_cost_weight_turns_the_walk():
+    table = {(0,): 0.5, (1,): 0.25, (0, 1): 1.0, (1, 0): 1.0}
+    # Costs 4 and 1 of 8: U(0)=0.5-lambda/2, U(1)=0.25-lambda/8, equal at lambda=2/3.
+    for cost_weight, second in ((0.6, (0, 1)), (0.7, (1, 0))):
+        scorer = TableScorer(table)
+        search([4, 1], scorer, 8, paper_config(iterations=2, exploration=0, cost_weight=cost_weight))
+        assert scorer.calls[1] == [second]
+
+
+def test_walk_ties_go_to_lower_cost_then_better_rank():
+    scorer = TableScorer(dict.fromkeys([(0,), (1,), (2,), (1, 0), (1, 2)], 0.5))
+    search([2, 1, 1], scorer, 3, paper_config(iterations=2, cost_weight=0))
+    # (1,) and (2,) cost 1: rank decides.  Children come cheapest first.
+    assert scorer.calls == [[(1,), (2,), (0,)], [(1, 2), (1, 0)]]
+
+
+def test_utility_of_the_result_is_eq_5_at_the_end():
+    result, _ = run(PAIRS, 2, iterations=2)
+    # (1, 0): W=1, n=1, cost 2 of 2; N = 2+2+1+1+1+1 = 8.
+    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(8)) - 0.1)
+    result, _ = run(PAIRS, 2, iterations=2, visits="parent")
+    assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(2)) - 0.1)
+
+
+def test_public_code_backs_up_all_children_whatever_else_is_said():
+    preset, _ = run(
+        TRIPLES | {(1, 0): 0.25}, 3, iterations=3, policy="public-code", backup="best-child", visits="total"
+    )
+    spelt, _ = run(TRIPLES, 3, iterations=3, backup="all-children", visits="parent")
+    assert preset == spelt
+    assert preset.tree.total.tolist() == spelt.tree.total.tolist()
+
+
+def test_the_last_expansion_is_cut_to_the_cheapest_children():
+    scorer = TableScorer(PAIRS)
+    result = search([1, 1, 1], scorer, 2, paper_config(max_scored=4, exploration=0, cost_weight=0))
+    # As by hand above, but of (1, 0) and (1, 2) only the first may be scored.
+    assert scorer.calls == [[(0,), (1,), (2,)], [(1, 0)]]
+    visits, total, closed = (by_order(result.tree, column) for column in ("visits", "total", "closed"))
+    assert visits == {(): 2, (0,): 1, (1,): 2, (2,): 1, (1, 0): 1}
+    assert total[(1,)] == total[()] == 1.75
+    assert closed == {(): False, (0,): False, (1,): False, (2,): False, (1, 0): True}
+    assert result.tree.cut and not result.complete
+    assert (result.order, result.num_scored, result.num_calls) == ((1, 0), 4, 2)
+
+
+def test_a_cap_that_cuts_nothing_leaves_the_tree_whole():
+    result, scorer = run(PAIRS, 2, iterations=100, max_scored=len(PAIRS))
+    assert result.complete and not result.tree.cut and len(scorer.asked) == len(PAIRS)
+    result, scorer = run(PAIRS, 2, iterations=100, max_scored=3)
+    assert not result.complete and not result.tree.cut and len(scorer.calls) == 1
+
+
+def test_ends_early_when_every_order_was_scored():
+    result, scorer = run(PAIRS, 2, iterations=100)
+    assert result.complete
+    assert result.num_calls == len(scorer.calls) == len(result.incumbents) == 4
+    assert sorted(scorer.asked) == sorted(PAIRS)
+
+
+def test_coroutine_is_driven_by_hand():
+    running = search_coroutine([1, 2], 2, paper_config(cost_weight=0))
+    assert next(running) == [(0,), (1,)]
+    with pytest.raises(StopIteration) as stop:
+        running.send(np.array([0.25, 0.5]))
+    assert stop.value.value.order == (1,)
+    assert stop.value.value.complete
+
+
+def pick(choice, table, costs, budget, **settings):
+    config = paper_config(iterations=50, choice=choice, exploration=0, **settings)
+    return search(costs, TableScorer(table), budget, config).order
+
+
+# Costs 4 and 2 of 8. (0, 1) gives a worth 1.0; W/n of (0,): (0.75+1)/2, of (1,): (0.5+0)/2.
+TABLE = {(0,): 0.75, (1,): 0.5, (0, 1): 1.0, (1, 0): 0.0}
+
+
+@pytest.mark.parametrize(
+    ("choice", "cost_weight", "expected"),
+    [
+        ("value", 9.0, (0, 1)),  # the weight only steers the walk
+        ("value-minus-cost", 0.5, (0, 1)),  # 1-0.375=0.625 | 0.75-0.25=0.5 | 0.5-0.125=0.375
+        ("value-minus-cost", 1.1, (1,)),  # 1-0.825=0.175 | 0.75-0.55=0.2 | 0.5-0.275=0.225
+        ("mean", 0.5, (0, 1)),  # 1 | 0.875 | 0.25
+        ("utility", 0.5, (0,)),  # 1-0.375=0.625 | 0.875-0.25=0.625, cheaper | 0.25-0.125=0.125
+    ],
+)
+def test_choice_by_hand(choice, cost_weight, expected):
+    assert pick(choice, TABLE, [4, 2], 8, cost_weight=cost_weight) == expected
+
+
+def test_mean_and_utility_may_turn_away_from_an_incumbent():
+    # 1: (0,) leads with 0.75.  2: (0, 1) is worth 0, so (0,) falls to 0.375 and (1,) leads with 0.5.
+    table = {(0,): 0.75, (1,): 0.5, (0, 1): 0.0, (1, 0): 0.0}
+    config = paper_config(iterations=2, exploration=0, cost_weight=0, choice="mean")
+    assert search([1, 1], TableScorer(table), 2, config).incumbents == ((0,), (1,))
+
+
+@pytest.mark.parametrize("choice", ["value", "value-minus-cost", "mean", "utility"])
+@pytest.mark.parametrize(
+    ("costs", "budget", "expected"),
+    [
+        ([2, 1], 3, (1,)),  # lower cost
+        ([0, 0], 1, (0,)),  # equal cost: fewer candidates, then the better rank
+        ([0, 3, 0], 3, (0,)),
+    ],
+)
+def test_ties(choice, costs, budget, expected):
+    def always_half(orders):
+        return [0.5] * len(orders)
+
+    config = paper_config(iterations=50, choice=choice, exploration=0, cost_weight=0)
+    assert search(costs, always_half, budget, config).order == expected
+
+
+def test_a_later_tie_with_fewer_tokens_replaces_the_incumbent():
+    # Both pairs are worth 1; (0, 1) costs 5 and is found first, (1, 2) costs 4.
+    table = {(0,): 0.75, (1,): 0.5, (2,): 0.0, (0, 1): 1.0, (0, 2): 0.0, (1, 0): 0.0, (1, 2): 1.0}
+    config = paper_config(iterations=3, exploration=0, cost_weight=0, max_length=2)
+    result = search([3, 2, 2], TableScorer(table), 6, config)
+    assert result.incumbents == ((0,), (0, 1), (1, 2))
+
+
+def test_negative_values_are_chosen_over_nothing():
+    result = search([1], lambda orders: [-3.0], 1)
+    assert (result.order, result.value) == ((0,), -3.0)
+
+
+many = st.integers(2, 6)
+
+
+@given(problems, configs, scorers, many, st.none() | st.integers(1, 40))
+def test_a_round_keeps_to_the_rules(problem, config, scorer, parallel, max_scored):
+    costs, budget = problem
+    config = replace(config, parallel=parallel, max_scored=max_scored)
+    result = search(costs, scorer, budget, config)
+    assert len(set(scorer.asked)) == len(scorer.asked) == result.num_scored <= (max_scored or result.num_scored)
+    assert all(sum(costs[chunk] for chunk in order) <= budget for order in scorer.asked)
+    assert len(scorer.calls) == result.num_calls <= config.iterations
+    assert all(len({order[:-1] for order in call}) <= parallel for call in scorer.calls)
+    tree = result.tree
+    assert tree.num_visits == tree.visits.sum()
+    num_orders = count_orders(costs, budget, config.max_length or max(1, len(costs)), limit=result.num_scored)
+    assert result.complete == (result.num_scored == num_orders)
+    for node in range(len(tree)):
+        children = tree.children(node)
+        if tree.num_children[node] and tree.closed[children].all():
+            # All but a node whose own children were cut.
+            assert tree.closed[node] or (max_scored is not None and children.stop == len(tree))
+
+
+@given(problems, scorers, many, st.sampled_from(["best-child", "all-children", "utility"]))
+def test_run_to_the_end_it_finds_the_optimum_in_no_more_rounds(problem, scorer, parallel, backup):
+    costs, budget = problem
+    config = paper_config(iterations=10_000, backup=backup)
+    one, several = (search(costs, scorer, budget, replace(config, parallel=k)) for k in (1, parallel))
+    best = exhaustive(costs, scorer, budget)
+    assert several.complete
+    assert (several.order, several.value, several.num_scored) == (best.order, best.value, best.num_scored)
+    assert several.num_calls <= one.num_calls
+
+
+@given(problems, scorers)
+def test_the_first_node_of_a_round_is_the_one_of_a_search_by_one(problem, scorer):
+    costs, budget = problem
+    for parallel in (1, 3):
+        scorer.calls.clear()
+        search(costs, scorer, budget, paper_config(iterations=2, parallel=parallel))
+        calls = list(scorer.calls)
+        if parallel == 1:
+            single = calls
+        elif len(calls) == 2:
+            assert calls[0] == single[0]
+            assert calls[1][: len(single[1])] == single[1]
+
+
+def test_the_best_open_nodes_by_the_walk():
+    # (1,) is worth most, then (2,); their children are worth little, so each walk stays in the first layer.
+    values = {(0,): 0.1, (1,): 0.9, (2,): 0.5, (3,): 0.3}
+    calls = []
+
+    def score(orders):
+        calls.append({order[:-1] for order in orders})
+        return [values.get(order, 0.0) for order in orders]
+
+    search([1] * 4, score, 4, paper_config(iterations=2, exploration=0, parallel=2))
+    assert calls == [{()}, {(1,), (2,)}]
+
+
+def test_a_cap_falls_on_the_last_nodes_of_a_round():
+    scorer = HashScorer(1)
+    full = HashScorer(1)
+    config = paper_config(iterations=2, parallel=3)
+    search([1] * 4, full, 4, config)
+    for max_scored in range(1, len(full.asked) + 1):
+        scorer.calls.clear()
+        result = search([1] * 4, scorer, 4, replace(config, max_scored=max_scored))
+        assert scorer.asked == full.asked[:max_scored]
+        assert result.num_scored == max_scored == len(result.tree) - 1
