@@ -30,20 +30,6 @@ from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettin
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Answer
 
-_AMOUNT = (
-    r"many|much|long|old|far|deep|high|tall|big|large|wide|fast|often|heavy|hot|cold|small|young|late|early|close|near"
-    r"|likely|common|frequently"
-)
-_HAS_TO_DO = "causes?|symptoms?|treatments?|effects?|differences?|steps?|signs?|reasons?|ways?|complications?|benefits?"
-_EXPLANATION = re.compile(
-    rf"""\b(?:why|explain|describe|discuss|summari[sz]e|outline|compare|define|definition|meaning\ of|tell\ me\ about)\b
-    |\bhow\ (?!(?:{_AMOUNT})\b)\w
-    |\bwhat\ (?:causes|happens|research|to)\b
-    |\bwhat\ (?:is|are)\ (?:the\ )?(?:\w+\ ){{0,2}}(?:{_HAS_TO_DO})\b
-    |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
-    re.IGNORECASE | re.VERBOSE,
-)
-
 NAME = "minilm-reader"
 FORM = "low-rank-spans"
 """Format of its adapters: low-rank updates and whole tensors of a `SpanNetwork`."""
@@ -81,11 +67,6 @@ _EXPLANATION = re.compile(
     |^what\ (?:is|are|is\ \(are\))\ (?!the\b)(?:[\w'()-]+\ ?){{1,5}}\W*$""",
     re.IGNORECASE | re.VERBOSE,
 )
-
-
-def asks_to_explain(question: str) -> bool:
-    """Return whether a question in English wants more than a few words: a reason, a way, a definition."""
-    return _EXPLANATION.search(" ".join(question.split())) is not None
 
 
 class MiniLMReader(Part):
