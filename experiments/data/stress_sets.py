@@ -26,7 +26,7 @@ from corag.text.documents import Document
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.data.folder import FolderWriter, Question, new_folder
 from experiments.data.pools import drawn, open_pool
-from experiments.evaluation.judging.judge import chat_of
+from experiments.evaluation.judge import chat_of
 from experiments.evaluation.metrics import substring_match
 
 Kind = Literal["noise", "redundancy"]

@@ -16,7 +16,7 @@ from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
-from experiments.evaluation.judging.figures import GRADE, judged_figures
+from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import ALL, check_used
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
@@ -132,7 +132,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         if len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once")
         check_choice("task", self.task, Task)
-        if self.judge is None and judged_figures(self.judge_figures) != judged_figures(GRADE):
+        if self.judge is None and judgements(self.judge_figures) != judgements(GRADE):
             raise InputError(
                 f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge, such as "
                 "ollama(model=llama3.1:8b), or leave judge_figures out"

@@ -13,11 +13,10 @@ from corag.readers.wrappers import CachedReader
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Embedder, Selection, Selector, TokenCounter
-from experiments.evaluation.judging.figures import Reading
-from experiments.evaluation.judging.judge import Judge
-from experiments.evaluation.judging.verify import Verifier, claim_of, verdict_figures
+from experiments.evaluation.judge import Judge, Reading
 from experiments.evaluation.outcome import Outcome, Support
 from experiments.evaluation.rankings import ranking_of
+from experiments.evaluation.verify import Verifier, claim_of, verdict_figures
 from experiments.report.measures import measured
 from search import SearchError
 
@@ -102,7 +101,7 @@ class Measuring:
             return {}
         query = outcomes[0].query
         readings = [Reading(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
-        return dict(zip(answers, self.judge.figures(readings), strict=True))
+        return dict(zip(answers, self.judge.rows(readings), strict=True))
 
     def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:
         """Return the values of the verdicts on all questions, by id and context."""

@@ -24,10 +24,9 @@ from corag.selectors.raptor.place import has_tree
 from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
-from experiments.evaluation.judging.figures import judged_figures
-from experiments.evaluation.judging.judge import Judge, chat_of
-from experiments.evaluation.judging.verify import ChatVerifier, WordVerifier, verifier_of
+from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
+from experiments.evaluation.verify import ChatVerifier, WordVerifier, verifier_of
 
 CACHE_MB = 16
 """Megabytes of passages that an evidence reranker keeps: those of one question, which all budgets ask for."""
@@ -134,7 +133,7 @@ def judge_of(config: EvaluateConfig) -> Judge | None:
         InputError: The judge asks no language model.
         ChatError: Its server, or the model, is missing.
     """
-    return None if config.judge is None else Judge(chat_of("judge", config.judge), judged_figures(config.judge_figures))
+    return None if config.judge is None else Judge(chat_of("judge", config.judge), judgements(config.judge_figures))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

@@ -29,8 +29,7 @@ from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
 from experiments.data.splits import questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.judge import Judge
-from experiments.evaluation.judging.verify import with_claims
+from experiments.evaluation.judge import Judge
 from experiments.evaluation.measure import Measuring, select
 from experiments.evaluation.metrics import evidence_places
 from experiments.evaluation.parts import Parts, checkpoint_hash, judge_of
@@ -43,6 +42,7 @@ from experiments.evaluation.rankings import (
     retriever_figures,
     write_runs,
 )
+from experiments.evaluation.verify import with_claims
 from experiments.report.measures import MEASURES, OF_ANSWERS, Row, summaries
 from experiments.report.results import Result, rows_file
 from experiments.run.journal import (

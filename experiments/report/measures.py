@@ -187,7 +187,7 @@ MEASURES: dict[str, Measure] = {one.name: one for one in _LIST}
 """All measures, by name, in the order in which they are shown.
 
 `tes` is the trade-off efficiency score of CAR (section 5.1), `diff_k` that of Adaptive-k (section 5.5), change in
-tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judging`.
+tokens and answer similarity those of CRAG (section 3.1.3), the judged ones follow `experiments.evaluation.judge`.
 """
 OF_ANSWERS = ("rouge1", "rouge2", "rougeL", "f1", "em", "sub_em")
 """Null if nothing was read."""

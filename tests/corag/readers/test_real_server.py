@@ -12,7 +12,7 @@ from corag.errors import ReaderError
 from corag.types import SummaryRequest
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.judge import Judge
+from experiments.evaluation.judge import Judge, Reading
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +73,9 @@ def test_the_model_summarizes_and_judges(real_server):
     settings = real_server.reader.replace("max_answer_tokens=24", "max_answer_tokens=200")
     summarizer = corag.summarizer(settings)
     assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), ("c",), 40, "Who is mayor?"))
-    [verdict] = Judge(corag.reader(settings).chat).judge("Who is the mayor?", ["Anna Weiss"], ["Anna Weiss"])
-    assert verdict.grade is None or 0 <= verdict.grade <= 1
+    reading = Reading("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
+    [row] = Judge(corag.reader(settings).chat).rows([reading])
+    assert 0 <= row.get("judge", 0) <= 1
 
 
 def test_a_server_that_is_killed_and_started_again_loses_nothing(real_server, mayors, tmp_path):

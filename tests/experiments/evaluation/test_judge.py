@@ -4,18 +4,12 @@ import json
 
 import pytest
 
+from corag.errors import InputError
+from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat, OllamaSettings
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.figures import (
-    FIGURES,
-    Reading,
-    Verdict,
-    parse_verdict,
-    parsed,
-)
-from experiments.evaluation.judging.judge import Judge
-from experiments.report.measures import summaries
+from experiments.evaluation.judge import JUDGEMENTS, Judge, Reading, chat_of
 from tests.chat_server import ChatServer, Reply
 
 READING = Reading(
@@ -24,6 +18,7 @@ READING = Reading(
     "Varn Railway\nThe railway was built by Otto Lind. It runs to Kell.\n\nKell\nKell is a village.",
     "Otto Lind built it.",
 )
+NOTHING = Reading("Who?", (), "", "")
 
 
 def chat_at(server):
@@ -31,121 +26,87 @@ def chat_at(server):
 
 
 @pytest.mark.parametrize(
-    ("figure", "reply", "value"),
+    ("name", "reply", "value"),
     [
-        ("answer_relevancy", {"statements": [{"statement": "a", "relevant": True}]}, 1.0),
-        ("answer_relevancy", {"statements": [{"relevant": True}, {"relevant": False}]}, 0.5),
-        ("answer_relevancy", {"statements": []}, None),
-        ("answer_relevancy", {"statements": [{"relevant": "yes"}]}, None),
-        ("answer_relevancy", {"statements": ["relevant"]}, None),
-        ("answer_relevancy", {"statements": "one"}, None),
-        ("answer_relevancy", {"claims": [{"supported": True}]}, None),
-        ("faithfulness", {"claims": [{"claim": "a", "supported": True}, {"claim": "b", "supported": False}]}, 0.5),
-        ("faithfulness", {"claims": [{"claim": "a"}]}, None),
-        # Four sentences: "Varn Railway The railway was built ...", and so on, as the splitter cuts them.
-        ("contextual_relevancy", {"relevant": []}, 0.0),
-        ("contextual_relevancy", {"relevant": [1, 1]}, 1 / 3),
-        ("contextual_relevancy", {"relevant": [1, 2, 3]}, 1.0),
-        ("contextual_relevancy", {"relevant": [0]}, None),
-        ("contextual_relevancy", {"relevant": [9]}, None),
-        ("contextual_relevancy", {"relevant": [True]}, None),
-        ("contextual_relevancy", {"relevant": ["1"]}, None),
-        ("contextual_relevancy", {"relevant": 1}, None),
-        ("contextual_relevancy", {}, None),
-        ("hallucination", {"contradicted": []}, 0.0),
-        ("hallucination", {"contradicted": [2]}, 0.5),
-        ("hallucination", {"contradicted": [3]}, None),
+        ("grade", '{"grade": 0.5, "reason": "half"}', 0.5),
+        ("grade", 'Sure!\n```json\n{"grade": 1, "reason": "all"}\n```', 1.0),
+        ("grade", '<think>{"grade": 0}</think>{"grade": 1}', 1.0),
+        ("grade", "0.5", None),
+        ("grade", '{"grade": true}', None),
+        ("grade", '{"grade": 7}', None),
+        ("grade", '{"grade": NaN}', None),
+        ("grade", '{"grade": 0.5} or {"grade": 1}', None),
+        ("answer_relevancy", '{"statements": [{"relevant": true}, {"relevant": false}]}', 0.5),
+        ("answer_relevancy", '{"statements": []}', None),
+        ("answer_relevancy", '{"statements": [{"relevant": "yes"}]}', None),
+        ("answer_relevancy", '{"statements": ["relevant"]}', None),
+        ("faithfulness", '{"claims": [{"supported": true}, {"supported": false}]}', 0.5),
+        ("contextual_relevancy", '{"relevant": []}', 0.0),
+        ("contextual_relevancy", '{"relevant": [1, 1]}', 1 / 3),  # of three sentences
+        ("contextual_relevancy", '{"relevant": [0]}', None),
+        ("contextual_relevancy", '{"relevant": [true]}', None),
+        ("hallucination", '{"contradicted": [2]}', 0.5),
+        ("hallucination", '{"contradicted": [3]}', None),
     ],
 )
-def test_a_figure_follows_from_a_reply(figure, reply, value):
-    assert len(READING.sentences) == 3
-    verdict = parsed(FIGURES[figure], f"Well:\n{json.dumps(reply)}", READING)
-    assert verdict.grade == pytest.approx(value) if value is not None else verdict.grade is None
-    assert value is not None or f"no usable {figure}" in verdict.reason
-
-
-NOTHING = Reading("Who?", (), "", "")
+def test_a_value_follows_from_a_reply(name, reply, value):
+    judged = JUDGEMENTS[name].read(reply, READING)
+    assert judged.value == (value if value is None else pytest.approx(value))
+    assert value is not None or judged.reason
 
 
 @pytest.mark.parametrize(
     ("reading", "known"),
     [
-        (READING, dict.fromkeys(FIGURES)),
-        # An empty answer says nothing: relevant it is not, and it claims nothing.
-        (
-            Reading("Who?", ("a",), "A text.", ""),
-            {"grade": None, "answer_relevancy": 0.0, "contextual_relevancy": None}
-            | dict.fromkeys(("faithfulness", "hallucination"), "absent"),
-        ),
-        (
-            Reading("Who?", ("a",), " \n\n ", "b"),
-            {"grade": None, "answer_relevancy": None, "contextual_relevancy": 0.0}
-            | {"faithfulness": 0.0, "hallucination": "absent"},
-        ),
-        (
-            NOTHING,
-            {"grade": "absent", "answer_relevancy": 0.0, "contextual_relevancy": 0.0}
-            | dict.fromkeys(("faithfulness", "hallucination"), "absent"),
-        ),
+        (NOTHING, {"answer_relevancy": 0.0, "contextual_relevancy": 0.0}),
+        (Reading("Who?", (), " \n\n ", "b"), {"contextual_relevancy": 0.0, "faithfulness": 0.0}),
     ],
 )
-def test_what_needs_no_judge(reading, known):
-    assert {name: figure.known(reading) for name, figure in FIGURES.items()} == known
+def test_what_needs_no_judge_is_not_asked(reading, known):
+    names = [name for name in JUDGEMENTS if name in known or not JUDGEMENTS[name].applies(reading)]
+    with ChatServer(Reply("never")) as server:
+        [row] = Judge(chat_at(server), names).rows([reading])
+        assert not server.chats
+    assert {name: row[name] for name in known} == known and row["judge_unusable"] == 0
 
 
 def test_replies_that_cannot_be_used_are_counted_and_nothing_is_made_up():
     with ChatServer(Reply('{"claims": []}'), Reply(status=400)) as server:
-        [found] = Judge(chat_at(server), ("faithfulness", "hallucination")).figures([READING])
-    assert found["judge_unusable"] == 2 and "no usable faithfulness" in found["judge_error"]
-    assert not set(found) & set(FIGURES)
-    averages = summaries([found, {"failed": 1}])
-    assert (averages["faithfulness"], averages["hallucination"], averages["judge_unusable"]) == (None, None, 2)
-    assert "judge" not in averages and "answer_relevancy" not in averages
-    assert "judge_unusable" not in summaries([{"f1": 1.0}])
+        [row, again] = Judge(chat_at(server), ("faithfulness", "hallucination")).rows([READING, READING])
+        # Equal requests are made once.
+        assert len(server.chats) == 2
+    assert row == again and row["judge_unusable"] == 2 and "faithfulness" in row["judge_error"]
+    assert not set(row) & set(JUDGEMENTS)
 
 
-def config_of(data, server, **settings):
-    given = {"data": str(data), "budget": 48, "quiet": True, "reader": "extractive", "methods": "none,top-k(k=1)"}
-    given["judge"] = f"ollama(host={server.host}, max_concurrent=1)"
-    return EvaluateConfig(**given | settings)
+def test_a_judge_that_is_not_there_is_an_error():
+    with ChatServer() as server:
+        host = server.host
+    with pytest.raises(ChatError):
+        chat_of("judge", f"ollama(host={host})")
+    with pytest.raises(InputError):
+        chat_of("judge", "extractive")
 
 
-def test_a_comparison_with_judged_figures(small_data):
-    with ChatServer(Reply('{"relevant": [], "claims": [{"supported": true}]}')) as server:
-        figures = "contextual_relevancy,faithfulness,hallucination"
-        result = evaluate(config_of(small_data, server, judge_figures=figures))
-    blind, seeing = result["methods"]
-    # Without a context there is no answer: nothing is claimed.
-    assert (blind["contextual_relevancy"], blind["faithfulness"], blind["hallucination"]) == (0.0, None, None)
-    assert (seeing["contextual_relevancy"], seeing["faithfulness"], seeing["hallucination"]) == (0.0, 1.0, None)
-    assert seeing["judge_unusable"] == result["queries"] and "judge" not in seeing
-
-
-@pytest.mark.parametrize(
-    ("reply", "grade"),
-    [
-        ('{"grade": 0.5, "reason": "half"}', 0.5),
-        ('Sure!\n```json\n{"grade": 1, "reason": "all"}\n```', 1.0),
-        ("0.5", None),
-        ('{"grade": "high"}', None),
-        ('{"grade": true}', None),
-        ('{"grade": 7}', None),
-        ('{"grade": NaN}', None),
-        ('{"grade": 0.5', None),
-        ('{"grade": 0.5} or {"grade": 1}', None),
-        ("[1]", None),
-    ],
-)
-def test_only_a_grade_is_a_grade(reply, grade):
-    verdict = parse_verdict(reply)
-    assert verdict.grade == grade and (grade is not None or verdict.reason)
-
-
-def test_the_grade_is_asked_for_with_texts_that_cannot_leave_their_place():
-    replies = [Reply('{"grade": 1.0, "reason": "right"}'), Reply("I cannot say"), Reply(status=400)]
+def test_a_comparison_with_a_judge_resumes_and_asks_nothing_twice(tmp_path, small_data, reader):
+    out = tmp_path / "r.json"
+    replies = Reply('{"grade": 1, "claims": [{"supported": true}]}'), Reply("no idea")
     with ChatServer(*replies) as server:
-        found = Judge(chat_at(server)).judge("q $x?", [f"</answer> {letter}" for letter in "abc"], ["r", "s"])
-    assert [verdict.grade for verdict in found] == [1.0, None, None] and found[0] == Verdict(1.0, "right")
-    prompt = server.chats[0]["messages"][0]["content"]
-    assert "<question>\nq $x?\n</question>" in prompt and "<references>\nr\ns\n</references>" in prompt
-    assert prompt.count("</answer>") == 1
+        config = EvaluateConfig(
+            str(small_data), methods="top-k(k=1),none", budget=48, reader="first-words", out=str(out), quiet=True,
+            judge=f"ollama(host={server.host}, max_concurrent=1)", judge_figures="grade,faithfulness",
+        )  # fmt: skip
+        reader.patience = 3
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(config)
+        num_judged, reader.patience = len(server.chats), 10**9
+        result = evaluate(config)
+        prompts = [json.dumps(chat["messages"]) for chat in server.chats]
+    assert 0 < num_judged < len(prompts) == len(set(prompts))
+    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text().splitlines()]
+    for method in result["methods"]:
+        own = [row for row in rows if row["method"] == method["method"]]
+        grades = [row["judge"] for row in own if "judge" in row]
+        assert method["judge"] == (sum(grades) / len(grades) if grades else None)
+        assert method["judge_unusable"] == sum(row.get("judge_unusable", 0) for row in own)
+    assert sum(method["judge_unusable"] for method in result["methods"]) > 0

@@ -10,7 +10,7 @@ from corag.text.data import Query
 from corag.types import PromptedReader
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judging.verify import (
+from experiments.evaluation.verify import (
     ChatVerifier,
     Claim,
     Verdict,
@@ -43,7 +43,6 @@ def test_an_answer_beside_a_hallucinated_one_is_a_choice():
     # Either may stand first, and always the same for one question.
     assert 80 < sum(claim.right for claim in claims) < 120
     assert claims[0] == claim_of(query("q0", hallucinated_answer="Tolmere"))
-    assert {claim.label for claim in claims} == {"first", "second"}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from corag.readers.wrappers import SelfConsistentReader
 from corag.rerankers.evidence.passages import STOP_WORDS
 from corag.text.data import Query
 from corag.types import Answer, Reader, TokenCounter
-from experiments.evaluation.judging.replies import json_object
+from experiments.evaluation.judge import json_object
 
 TRUE, FALSE = "true", "false"
 _WORD = re.compile(r"\w+")
@@ -48,11 +48,6 @@ class Claim:
     def is_statement(self) -> bool:
         """Whether it is a statement, true or false."""
         return self.options == (TRUE, FALSE)
-
-    @property
-    def label(self) -> str:
-        """The right verdict, for balanced accuracy: `true` or `false`, or the place of the right answer."""
-        return self.options[self.right] if self.is_statement else ("first", "second")[self.right]
 
 
 class Verdict(NamedTuple):
@@ -107,7 +102,6 @@ def verdict_figures(claim: Claim, verdict: Verdict) -> dict[str, object]:
     right, first = float(verdict.choice == claim.right), float(claim.right == 0)
     return {
         "accuracy": right,
-        "label": claim.label,
         # What balanced accuracy is made of, as means over any sample of questions.
         "right_is_first": first,
         "accuracy_on_first": right * first,

@@ -1,0 +1,279 @@
+"""A language model as the judge of answers and contexts.
+
+`grade` is that of Adaptive-k (section 4.4: LLM-as-a-judge); the others are the measures of evaluation frameworks that
+CAR reports (table 3), each a share that follows from a structured reply, not a number that the model makes up.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import corag
+from corag.errors import InputError
+from corag.models.chat.base import Chat, ChatError, Messages
+from corag.models.chat.prompts import Prompt, prompt
+from corag.naming import Spelling
+from corag.readers.chat import ChatReader
+from corag.text.chunking import sentence_spans
+from corag.text.documents import SEPARATOR
+
+GRADE, ALL = "grade", "all"
+_OBJECT = re.compile(r"\{.*\}", re.DOTALL)
+_THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+class JudgedValue(NamedTuple):
+    """A value in [0, 1] with the judge's reason; None, with what went wrong, if the judge failed."""
+
+    value: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is judged: an answer to a question, read from a context.
+
+    Attributes:
+        question: The question.
+        references: Right answers; may be empty.
+        context: What the reader got.
+        answer: The answer; empty if it found none.
+    """
+
+    question: str
+    references: tuple[str, ...]
+    context: str
+    answer: str
+
+    @property
+    def parts(self) -> list[str]:
+        """Texts of the context, which empty lines divide."""
+        return [part.strip() for part in self.context.split(SEPARATOR) if part.strip()]
+
+    @property
+    def sentences(self) -> list[str]:
+        """Sentences of the context."""
+        return [text for part in self.parts for start, end in sentence_spans(part) if (text := part[start:end].strip())]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One thing that a judge is asked.
+
+    Attributes:
+        name: Its name, which is that of the prompt with dashes.
+        fields: What the prompt is filled with.
+        parse: The value that follows from a reply's JSON; None if it has none.
+        known: The value of a reading that nobody has to be asked for.
+        applies: Whether a reading has a value at all.
+    """
+
+    name: str
+    fields: Callable[[Reading], dict[str, str]]
+    parse: Callable[[dict[str, Any], Reading], float | None]
+    known: Callable[[Reading], float | None] = lambda _: None
+    applies: Callable[[Reading], bool] = lambda _: True
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """The prompt."""
+        needs = sorted(self.fields(Reading("", (), "", "")))
+        return prompt(self.key.replace("_", "-"), "experiments/prompts", needs=needs)
+
+    @property
+    def key(self) -> str:
+        """Its name in rows."""
+        return "judge" if self.name == GRADE else self.name
+
+    def read(self, reply: str | ChatError, reading: Reading) -> JudgedValue:
+        """Return the value in a reply: one JSON object, whatever is around it."""
+        if isinstance(reply, ChatError):
+            return JudgedValue(None, str(reply))
+        content = json_object(reply)
+        value = None if content is None else self.parse(content, reading)
+        if content is None or value is None:
+            return JudgedValue(None, f"the reply has no usable {self.name}: {reply[:200]!r}")
+        return JudgedValue(value, str(content.get("reason", "")))
+
+
+def json_object(reply: str) -> dict[str, Any] | None:
+    """Return the one JSON object in a reply, whatever is around it; None if there is none, or more."""
+    text = _OBJECT.search(_THOUGHT.sub("", reply))
+    try:
+        content = json.loads(text[0]) if text else None
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
+
+
+def _grade(content: Mapping[str, Any], _: Reading) -> float | None:
+    grade = content.get("grade")
+    is_number = isinstance(grade, int | float) and not isinstance(grade, bool)
+    return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
+
+
+def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], Reading], float | None]:
+    def parse(content: Mapping[str, Any], _: Reading) -> float | None:
+        listed = content.get(items)
+        flags = (
+            [item.get(flag) if isinstance(item, dict) else None for item in listed] if isinstance(listed, list) else []
+        )
+        return sum(map(bool, flags)) / len(flags) if flags and all(isinstance(one, bool) for one in flags) else None
+
+    return parse
+
+
+def _share_of_numbers(field: str, texts: Callable[[Reading], Sequence[str]]) -> Any:
+    def parse(content: Mapping[str, Any], reading: Reading) -> float | None:
+        listed, total = content.get(field), len(texts(reading))
+        if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
+            return None
+        return len(set(listed)) / total
+
+    return parse
+
+
+_LIST = (
+    Judgement(
+        GRADE,
+        lambda one: {"question": one.question, "answer": one.answer, "references": "\n".join(one.references)},
+        _grade,
+        applies=lambda one: bool(one.references),
+    ),
+    Judgement(
+        "answer_relevancy",
+        lambda one: {"question": one.question, "answer": one.answer},
+        _share_of_items("statements", "relevant"),
+        known=lambda one: None if one.answer else 0.0,
+    ),
+    Judgement(
+        "contextual_relevancy",
+        lambda one: {"question": one.question, "sentences": _numbered(one.sentences)},
+        _share_of_numbers("relevant", lambda one: one.sentences),
+        known=lambda one: None if one.sentences else 0.0,
+    ),
+    Judgement(
+        "faithfulness",
+        lambda one: {"question": one.question, "context": one.context, "answer": one.answer},
+        _share_of_items("claims", "supported"),
+        known=lambda one: None if one.parts else 0.0,
+        applies=lambda one: bool(one.answer),
+    ),
+    Judgement(
+        "hallucination",
+        lambda one: {"question": one.question, "texts": _numbered(one.parts), "answer": one.answer},
+        _share_of_numbers("contradicted", lambda one: one.parts),
+        applies=lambda one: bool(one.answer and one.parts),
+    ),
+)
+JUDGEMENTS = {one.name: one for one in _LIST}
+"""What a judge can be asked, by name. With A the statements of the answer and C the sentences of the context:
+
+- `grade`: how much of the reference answers is right; none without references.
+- `answer_relevancy`: share of A that is relevant to the question; 0 for an empty answer.
+- `contextual_relevancy`: share of C that the answer needs; 0 for an empty context.
+- `faithfulness`: share of A that the context supports; none for an empty answer, 0 for one out of an empty context.
+- `hallucination`: share of the context's texts that the answer contradicts; none if one of both is empty.
+"""
+
+
+def judgements(text: str) -> tuple[str, ...]:
+    """Return names of `JUDGEMENTS`, separated by commas, or `all`; `InputError` for others."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if names == (ALL,):
+        return tuple(JUDGEMENTS)
+    if not names or not set(names) <= set(JUDGEMENTS):
+        raise InputError(f"judge_figures is {text!r}; name some of {', '.join(JUDGEMENTS)}, or {ALL}")
+    return names
+
+
+class Judge:
+    """Judges with a model, greedy by default for repeatable values.
+
+    Args:
+        chat: The model.
+        names: Names of `JUDGEMENTS`.
+    """
+
+    def __init__(self, chat: Chat, names: Sequence[str] = (GRADE,)) -> None:
+        self._chat = chat
+        self._asked = [JUDGEMENTS[name] for name in names]
+
+    def rows(self, readings: Sequence[Reading]) -> list[dict[str, Any]]:
+        """Return what rows have of each reading; equal requests are made once.
+
+        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` says what was wrong
+        with the first of them.
+
+        Raises:
+            ChatError: The server keeps failing.
+        """
+        requests: dict[str, Messages] = {}
+        keys = {}
+        for judgement in self._asked:
+            for reading in readings:
+                if judgement.applies(reading) and judgement.known(reading) is None:
+                    messages = judgement.prompt.messages(**judgement.fields(reading))
+                    keys[judgement.name, reading] = key = json.dumps([judgement.name, messages])
+                    requests[key] = messages
+        with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
+            replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
+
+        def value_of(judgement: Judgement, reading: Reading) -> JudgedValue:
+            key = keys.get((judgement.name, reading))
+            return JudgedValue(judgement.known(reading), "") if key is None else judgement.read(replies[key], reading)
+
+        return [
+            _row({one.key: value_of(one, reading) if one.applies(reading) else None for one in self._asked})
+            for reading in readings
+        ]
+
+    def _reply(self, messages: Messages) -> str | ChatError:
+        try:
+            return self._chat.ask(messages).text
+        except ChatError as error:
+            if error.can_retry:
+                raise  # a later run may bring it
+            return error
+
+
+def _row(judgements: Mapping[str, JudgedValue | None]) -> dict[str, Any]:
+    given = {name: judged for name, judged in judgements.items() if judged is not None}
+    failures = [judged.reason for judged in given.values() if judged.value is None]
+    return {
+        **{name: judged.value for name, judged in given.items() if judged.value is not None},
+        "judged": list(judgements),
+        **({"judge_unusable": len(failures)} if given else {}),
+        **({"judge_error": failures[0]} if failures else {}),
+    }
+
+
+def chat_of(role: str, name: Spelling) -> Chat:
+    """Return the language model of a reader by name, such as `ollama(model=...)` or `openai(model=...)`.
+
+    Args:
+        role: What it is to be, for the error.
+        name: Name and settings of the reader.
+
+    Raises:
+        InputError: There is no such reader, or it asks no language model.
+        ChatError: Its server, or the model, is missing.
+    """
+    reader = corag.reader(name)
+    if not isinstance(reader, ChatReader):
+        raise InputError(
+            f"{role} {name!r} asks no language model; name a reader that does: openai(model=...), ollama(model=...) or "
+            "transformers(model=...)"
+        )
+    reader.chat.check()
+    return reader.chat

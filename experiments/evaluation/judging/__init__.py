@@ -1,1 +1,0 @@
-"""What a language model judges: answers, contexts, and claims that it verifies."""
