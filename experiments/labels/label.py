@@ -36,7 +36,7 @@ from experiments.labels.table import (
     write_table,
 )
 from experiments.labels.work import total
-from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_journal, versions
+from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run, means, tracked
 
 logger = logging.getLogger(__name__)
@@ -162,5 +162,5 @@ def _units_beside(out: Path, own: Path, work: str) -> dict[str, Any]:
         if path != own:
             # It may be gone: whoever ended first wrote the table.
             with suppress(FileNotFoundError):
-                units.update(read_journal(path, work)[0])
+                units.update(read_units(path, work))
     return units

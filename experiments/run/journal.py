@@ -1,8 +1,4 @@
-"""A journal of finished units of work, so that a run that was killed goes on where it stopped.
-
-One JSON object per line; the first line says what the work is. A line is written and synced as a whole; a
-line torn by a kill is cut off on the next start and its unit is done again.
-"""
+"""A journal of finished units of work, so that a run that was killed goes on where it stopped."""
 
 from __future__ import annotations
 
@@ -43,34 +39,14 @@ def fingerprint(value: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def read_journal(path: Path, work: str) -> tuple[dict[str, Any], int]:
-    """Return the finished units of a journal, and the bytes of its whole lines; other work is a `DataError`."""
-    units: dict[str, Any] = {}
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    for number, line in enumerate(content[:whole].splitlines()):
-        try:
-            row = json.loads(line)
-            if number:
-                units[row["key"]] = row["unit"]
-            else:
-                found = row["work"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, line {number + 1}, is not a line of a journal; delete the file to start anew"
-            ) from error
-    if whole and found != work:
-        raise DataError(
-            f"{path} belongs to a run with other settings, data or versions; delete it to start "
-            "anew, or choose another output"
-        )
-    return units, whole
-
-
 class Journal(AbstractContextManager["Journal"]):
-    """Finished units by key, on disk at `path`, or with None in memory alone.
+    """Finished units by key, in a file of JSON lines at `path`, or with None in memory alone.
 
-    `work` is a hash of everything that the results depend on; a journal of other work is refused.
+    The first line holds `work`, a hash of everything that the results depend on. Each further line is a unit; it is on
+    disk when `add` returns. A line torn by a kill is cut off on the next start, and its unit is done again.
+
+    Raises:
+        DataError: The file is of other work, or no journal.
     """
 
     def __init__(self, path: Path | None, work: str) -> None:
@@ -80,16 +56,17 @@ class Journal(AbstractContextManager["Journal"]):
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        whole = 0
-        if path.exists():
-            self.units, whole = read_journal(path, work)
+        content = path.read_bytes() if path.exists() else b""
+        whole = content.rfind(b"\n") + 1
+        if whole:
+            self.units = read_units(path, work)
         self._file = path.open("ab")
         self._file.truncate(whole)
         if not whole:
             self._write({"work": work})
 
     def add(self, key: str, unit: Mapping[str, Any] | list[Any]) -> None:
-        """Record one finished unit; it is on disk when this returns. On a full disk the units before stay recorded."""
+        """Record one finished unit."""
         self._write({"key": key, "unit": unit})
         self.units[key] = unit
 
@@ -108,7 +85,7 @@ class Journal(AbstractContextManager["Journal"]):
             ) from error
 
     def remove(self) -> None:
-        """Close and delete the journal: its work is finished and stands elsewhere."""
+        """Close and delete the journal: its work is finished."""
         self.close()
         if self.path is not None:
             self.path.unlink(missing_ok=True)
@@ -122,6 +99,27 @@ class Journal(AbstractContextManager["Journal"]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def read_units(path: Path, work: str) -> dict[str, Any]:
+    """Return the finished units of a journal; a torn last line is left out.
+
+    Raises:
+        DataError: It is of other work, or no journal.
+    """
+    content = path.read_bytes()
+    header, *lines = content[: content.rfind(b"\n") + 1].splitlines()
+    try:
+        written = json.loads(header)["work"]
+        units = {row["key"]: row["unit"] for row in map(json.loads, lines)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path} is not a journal ({error}); delete it to start anew") from error
+    if written != work:
+        raise DataError(
+            f"{path} belongs to a run with other settings, data or versions; delete it to start "
+            "anew, or choose another output"
+        )
+    return units
 
 
 def finished_record(path: Path, work: str) -> dict[str, Any] | None:
@@ -146,21 +144,18 @@ def output_file(name: str, begins: bytes) -> Path:
             of its inputs, and is not overwritten.
     """
     path = Path(name)
-    found = b""
     try:
         is_file_name = path.name and not path.is_dir()
+        content = b""
         if is_file_name and path.exists():
             with path.open("rb") as file:
-                found = file.read(len(begins))
+                content = file.read(len(begins))
     except ValueError as error:
         raise DataError(f"out is {name!r}, which is no name for a file ({error}); give another") from error
     if not is_file_name:
         raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
-    if found not in (b"", begins):
-        raise DataError(
-            f"out is {name!r}, a file that this command did not write and would overwrite; give another name, or "
-            "delete it"
-        )
+    if content not in (b"", begins):
+        raise DataError(f"out is {name!r}, a file that this command did not write; give another name, or delete it")
     return path
 
 
