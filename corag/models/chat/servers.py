@@ -36,7 +36,6 @@ Pieces = Generator[ChatReply, None, None]
 DEFAULT_OLLAMA_MODEL = "llama3.1:8b"
 _OLLAMA_HOST = "http://127.0.0.1:11434"
 _OPENAI = "https://api.openai.com/v1"
-_CHECK_TIMEOUT_S = 10.0
 # The characters of a reply for each of its `max_answer_tokens`; far above what any vocabulary has.
 _MAX_TOKEN_CHARACTERS = 64
 # Ollama loads the model again for another window, so windows grow in steps.
@@ -83,46 +82,46 @@ class ServerChat(Chat):
         settings: Model, server and limits.
         address: URL of the server.
         key: Key to the server; it appears in no error.
+        window: Tokens of the model's window, if they are set.
 
     Raises:
         InputError: The address or the key cannot be one.
         MissingExtraError: The client package is not installed.
     """
 
-    kind: ClassVar[str]
     label: ClassVar[str]
-    """What the server is, for errors: `no KIND server answers`, `LABEL sent nothing`."""
+    """What the server is, for errors."""
     package: ClassVar[str]
     """The client package, and the extra that installs it."""
     remedies: ClassVar[dict[str, str]]
-    """By fault: `start`, `slow`, `failed`, `model`, `refused`, `malformed`; they may use `{address}` and `{model}`."""
+    """For a server that does not `start` to answer, is `slow`, has no such `model`, `refused` the request, or `failed`;
+    they may use `{address}` and `{model}`."""
 
     settings: ServerSettings
 
-    def __init__(self, settings: ServerSettings, address: str, key: str | None) -> None:
+    def __init__(self, settings: ServerSettings, address: str, key: str | None, window: int | None) -> None:
         try:
             parts = urlsplit(address)
-            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or True)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
         except ValueError:
             valid = False
         if not valid:
             raise InputError(f"the address of a server must be a URL such as http://127.0.0.1:8000, got {address!r}")
         if key and not (key.isascii() and key.isprintable()):
-            raise InputError(f"the key to {self.label} holds characters that no key has; copy it again")
-        self.settings, self.model, self._key = settings, settings.model, key
+            raise InputError(f"the key to the {self.label} holds characters that no key has; copy it again")
+        self.settings, self.model, self._key, self._window = settings, settings.model, key, window
         # Without a password that the URL may hold.
         self.address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
         self.name = f"{self.package}/{settings.model}"
         self.max_answer_tokens, self.max_concurrent = settings.max_answer_tokens, settings.max_concurrent
         self._free = threading.BoundedSemaphore(settings.max_concurrent)
         with needed(self.package, self.package):
-            self._client = self._connect(address.rstrip("/"), settings.timeout_s)
-            self._checking = self._connect(address.rstrip("/"), min(settings.timeout_s, _CHECK_TIMEOUT_S))
+            self._client = self._connect(address.rstrip("/"))
 
     # --- What each kind of server does in its own way ---
 
     @abstractmethod
-    def _connect(self, address: str, timeout_s: float) -> Any:
+    def _connect(self, address: str) -> Any:
         """Return the package's client."""
 
     @abstractmethod
@@ -135,7 +134,7 @@ class ServerChat(Chat):
 
     @abstractmethod
     def _fault(self, error: Exception) -> str:
-        """Return what an error of the client means: `slow`, `start`, or `malformed` for anything else."""
+        """Return what an error of the client means: `slow`, `start`, or `failed` for anything else."""
 
     # --- What all do alike ---
 
@@ -151,15 +150,11 @@ class ServerChat(Chat):
         tokenizer = self.settings.tokenizer
         return tokens_for_model(self.model) if tokenizer is None else make_tokens(tokenizer)
 
-    @property
-    def window_tokens(self) -> int | None:
-        """The model's window as the server tells it, asked once; None if it does not."""
-        return self._known_window
-
     @cached_property
-    def _known_window(self) -> int | None:
+    def window_tokens(self) -> int | None:
+        """The model's window as it is set, or as the server tells it; None if it does not."""
         try:
-            return self._read_window()
+            return self._window or self._read_window()
         except Exception:  # noqa: BLE001  (a server that cannot answer this may still chat, or will say why not)
             return None
 
@@ -246,43 +241,34 @@ class ServerChat(Chat):
                         yield text
         except Exception as error:
             raise self._explained(error, num_characters) from error
+        prompt_tokens = [piece.prompt_tokens for piece in received if piece.prompt_tokens is not None]
+        answer_tokens = [piece.answer_tokens for piece in received if piece.answer_tokens is not None]
         reply = ChatReply(
             "".join(piece.text for piece in received),
             tuple(score for piece in received for score in piece.log_probabilities),
             any(piece.cut for piece in received),
-            next((piece.prompt_tokens for piece in reversed(received) if piece.prompt_tokens is not None), None),
-            next((piece.answer_tokens for piece in reversed(received) if piece.answer_tokens is not None), None),
+            prompt_tokens[-1] if prompt_tokens else None,
+            answer_tokens[-1] if answer_tokens else None,
         )
-        self._check_end(reply)
-        return reply
-
-    def _check_end(self, reply: ChatReply) -> None:
-        """Raise `ChatError` for a reply that was cut by the model's window, or before it began."""
         limit = self.max_answer_tokens
         if reply.cut and reply.answer_tokens is not None and reply.answer_tokens < limit:
             raise ChatError(
-                f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens, because the model's "
-                "window is full; lower the token budget, or give the model a larger window"
+                f"{self.title} stopped after {reply.answer_tokens} of up to {limit} tokens: its window is full; "
+                "lower the token budget, or give the model a larger window"
             )
         if reply.cut and not reply.text.strip():
             raise ChatError(
-                f"{self.title} used up {limit} tokens before it began its answer; raise max_answer_tokens, or turn "
-                "off the model's reasoning"
+                f"{self.title} used up {limit} tokens before it began its answer; raise max_answer_tokens, or turn off "
+                "the model's reasoning"
             )
+        return reply
 
     # --- Errors ---
 
     @property
     def title(self) -> str:
         """The model, and where it is, for errors."""
-        return f"the model {self.model!r} of {self._server}"
-
-    @property
-    def _server(self) -> str:
-        return f"{self.label} at {self.address}"
-
-    def _remedy(self, fault: str) -> str:
-        return self.remedies[fault].format(address=self.address, model=self.model)
+        return f"the model {self.model!r} of the {self.label} at {self.address}"
 
     def _explained(self, error: Exception, num_received: int = 0) -> CoragError:
         """Return an error, raised after `num_received` characters, as one that names server, model and remedy.
@@ -293,22 +279,20 @@ class ServerChat(Chat):
         if isinstance(error, CoragError):
             return error
         status, reason = getattr(error, "status_code", None), self._reason(error)
+        fault, can_retry = self._fault(error), True
         if isinstance(status, int) and status >= 300:
-            if status == 404:
-                return ChatError(f"{self._server} has no model {self.model!r}: {reason}; {self._remedy('model')}")
-            if status in (408, 429) or status >= 500:
-                message = f"{self.title} failed with HTTP {status}: {reason}; lower max_concurrent, or "
-                return ChatError(message + self._remedy("failed"), can_retry=True)
-            return ChatError(f"{self.title} refused the request, HTTP {status}: {reason}; {self._remedy('refused')}")
-        fault = self._fault(error)
-        if fault == "slow":
-            message = f"{self.title} sent nothing for {self.settings.timeout_s:g} s; raise timeout_s, or "
+            can_retry = status in (408, 429) or status >= 500
+            fault = "failed" if can_retry else "model" if status == 404 else "refused"
+            message = f"answered with HTTP {status}: {reason}" + ("; lower max_concurrent" if status == 429 else "")
+        elif fault == "slow":
+            message = f"sent nothing for {self.settings.timeout_s:g} s; raise timeout_s"
         elif fault == "start" and not num_received:
-            message = f"no {self.kind} server answers for the model {self.model!r} at {self.address}: {reason}; "
+            message = f"does not answer: {reason}"
         else:
-            fault = "malformed"
-            message = f"{self.title} broke off, or sent what is no reply, after {num_received} characters: {reason}; "
-        return ChatError(message + self._remedy(fault), can_retry=True)
+            fault = "failed"
+            message = f"broke off, or sent what is no reply, after {num_received} characters: {reason}"
+        remedy = self.remedies[fault].format(address=self.address, model=self.model)
+        return ChatError(f"{self.title} {message}; {remedy}", can_retry=can_retry)
 
     def _reason(self, error: Exception) -> str:
         """Return what an error says, or what it was raised from: clients wrap the cause."""
@@ -356,16 +340,14 @@ class OllamaChat(ServerChat):
         settings: Model and server.
     """
 
-    kind = label = "Ollama"
+    label = "Ollama server"
     package = "ollama"
     remedies: ClassVar = {
         "start": "start one with `ollama serve`, or set host or OLLAMA_HOST to where it runs",
         "slow": "check with `ollama ps` that the model fits into memory",
-        "failed": "look for the cause in the log of `ollama serve`",
         "model": "get it with `ollama pull {model}`, or set host to a server that has it",
         "refused": "check the settings against `ollama show {model}`, and OLLAMA_API_KEY if it needs a key",
-        "malformed": "look into the log of `ollama serve`, and check with `curl {address}/api/version` that host is an "
-        "Ollama server",
+        "failed": "look into the log of `ollama serve`, and check host with `curl {address}/api/version`",
     }
 
     settings: OllamaSettings
@@ -373,25 +355,21 @@ class OllamaChat(ServerChat):
     def __init__(self, settings: OllamaSettings | None = None) -> None:
         settings = settings or OllamaSettings()
         self._num_ctx = settings.num_ctx or _MIN_WINDOW
-        super().__init__(settings, ollama_address(settings.host), os.environ.get("OLLAMA_API_KEY"))
+        super().__init__(settings, ollama_address(settings.host), os.environ.get("OLLAMA_API_KEY"), settings.num_ctx)
 
-    def _connect(self, address: str, timeout_s: float) -> Any:
+    def _connect(self, address: str) -> Any:
         import httpx
         import ollama
 
         # Without idle connections there are none that the server has closed already.
-        return ollama.Client(address, timeout=timeout_s, limits=httpx.Limits(max_keepalive_connections=0))
-
-    @property
-    def window_tokens(self) -> int | None:
-        """The setting `num_ctx`, else the model's window as the server tells it; None if it does not."""
-        return self.settings.num_ctx or self._known_window
+        limits = httpx.Limits(max_keepalive_connections=0)
+        return ollama.Client(address, timeout=self.settings.timeout_s, limits=limits)
 
     def _read_window(self) -> int | None:
         import pydantic
 
         try:
-            about = self._checking.show(self.model).modelinfo or {}
+            about = self._client.show(self.model).modelinfo or {}
         except pydantic.ValidationError:
             return None  # the client insists on a field that some models lack; the server has the model all the same
         lengths = [length for name, length in about.items() if name.endswith(".context_length")]
@@ -432,15 +410,11 @@ class OllamaChat(ServerChat):
 
         if isinstance(error, httpx.TimeoutException):
             return "slow"
-        return "start" if isinstance(error, (ConnectionError, httpx.ConnectError)) else "malformed"
+        return "start" if isinstance(error, (ConnectionError, httpx.ConnectError)) else "failed"
 
 
 def ollama_address(host: str | None = None) -> str:
-    """Return the URL of a host, whose scheme and port may be left out; by default of that of OLLAMA_HOST, or this one.
-
-    Raises:
-        InputError: It is no address.
-    """
+    """Return the URL of a host, by default of OLLAMA_HOST or this machine; scheme and port may be left out."""
     host = host or os.environ.get("OLLAMA_HOST") or _OLLAMA_HOST
     url = host if "://" in host else f"http://{host}"
     try:
@@ -494,18 +468,15 @@ class OpenAIChat(ServerChat):
         settings: Model and server.
     """
 
-    kind = "OpenAI-compatible"
-    label = "the OpenAI-compatible server"
+    label = "OpenAI-compatible server"
     package = "openai"
     remedies: ClassVar = {
         "start": "start one there, or set base_url or OPENAI_BASE_URL to where it runs",
         "slow": "look at the load of the server",
-        "failed": "raise retries, or look into the log of the server",
         "model": "list its models with `curl {address}/models`, and check that base_url ends as the server wants it, "
         "most often with /v1",
         "refused": "check the settings, and api_key or OPENAI_API_KEY",
-        "malformed": "look into the log of the server, and check with `curl {address}/models` that base_url is that of "
-        "an OpenAI-compatible server",
+        "failed": "raise retries, look into the log of the server, and check base_url with `curl {address}/models`",
     }
 
     settings: OpenAISettings
@@ -518,25 +489,21 @@ class OpenAIChat(ServerChat):
             raise InputError(
                 f"{_OPENAI} needs a key; set OPENAI_API_KEY, or set base_url to a server of your own that needs none"
             )
-        super().__init__(settings, address, key)
+        super().__init__(settings, address, key, settings.window)
 
-    def _connect(self, address: str, timeout_s: float) -> Any:
+    def _connect(self, address: str) -> Any:
         import openai
 
+        settings = self.settings
         return openai.OpenAI(
-            base_url=address, api_key=self._key or "none", timeout=timeout_s, max_retries=self.settings.retries
+            base_url=address, api_key=self._key or "none", timeout=settings.timeout_s, max_retries=settings.retries
         )
-
-    @property
-    def window_tokens(self) -> int | None:
-        """The setting `window`, else the model's window as the server tells it; None if it does not."""
-        return self.settings.window or self._known_window
 
     def _read_window(self) -> int | None:
         import openai
 
         try:
-            models = self._checking.with_options(max_retries=0).models.list().data or []
+            models = self._client.with_options(max_retries=0).models.list().data or []
         except openai.APIStatusError as error:
             if error.status_code in (401, 403):
                 raise
@@ -585,7 +552,7 @@ class OpenAIChat(ServerChat):
                 refused = refused.union(dropped)
                 continue
             if refused != self._refused:
-                warn_once(f"{self._server} does not take {', '.join(sorted(refused))}; it is asked without")
+                warn_once(f"{self.title} does not take {', '.join(sorted(refused))}; it is asked without")
                 self._refused = refused
             return reply
 
@@ -606,4 +573,4 @@ class OpenAIChat(ServerChat):
 
         if isinstance(error, openai.APITimeoutError):
             return "slow"
-        return "start" if isinstance(error, openai.APIConnectionError) else "malformed"
+        return "start" if isinstance(error, openai.APIConnectionError) else "failed"
