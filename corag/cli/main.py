@@ -7,18 +7,15 @@ status 2; `--debug` before the command shows the traceback.
 from __future__ import annotations
 
 import argparse
-import atexit
 import dataclasses
-import gc
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from keyword import iskeyword
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 from rich.logging import RichHandler
 from rich.text import Text
@@ -27,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 from agent.errors import AgentError
 from corag.cli.console import say, stderr
 from corag.errors import CoragError, DataError, InputError
-from corag.naming import hidden
+from corag.naming import hidden, nearest
 from corag.optional import load
 from corag.redaction import hide_secrets
 from corag.text.visible import one_line, visible
@@ -37,84 +34,187 @@ MISTAKE = 2
 """Exit status of a mistake that the user can fix."""
 INTERRUPTED = 130
 
+
+class Command(NamedTuple):
+    """A command.
+
+    Attributes:
+        does: What it does, for the list of commands.
+        settings: The dataclass of its settings, as `module:attribute`.
+        run: The function that takes them.
+        shown: The settings that `--help` shows; `--help-all` shows the rest, too.
+        bare: Settings that may stand without their names, in this order.
+    """
+
+    does: str
+    settings: str
+    run: str
+    shown: str = ""
+    bare: str = ""
+
+
+ANSWERING = "index budget method agent unit reranker reader tokenizer device"
 COMMANDS = {
-    "demo": ("experiments.demo.run:DemoConfig", "experiments.demo.run:demo"),
-    "index": ("corag.cli.index:IndexConfig", "corag.cli.index:run"),
-    "ask": ("corag.cli.ask:AskConfig", "corag.cli.ask:run"),
-    "chat": ("corag.cli.chat:ChatConfig", "corag.cli.chat:run"),
-    "app": ("corag.cli.app:AppConfig", "corag.cli.app:run"),
-    "doctor": ("corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
-    "list": ("corag.cli.parts:ListConfig", "corag.cli.parts:run"),
-    "completion": ("corag.cli.completion:CompletionConfig", "corag.cli.completion:run"),
-    "tune": ("experiments.tune.config:TuneConfig", "corag.cli.experiments:tune"),
-    "label": ("experiments.labels.config:LabelConfig", "corag.cli.experiments:label"),
-    "train": ("experiments.agents.train:TrainAgentConfig", "corag.cli.experiments:train"),
-    "sweep": ("experiments.agents.sweep:SweepConfig", "corag.cli.experiments:sweep"),
-    "train-adapter": ("experiments.adapters.train:TrainAdapterConfig", "corag.cli.experiments:train_adapter"),
-    "evaluate": ("experiments.evaluation.config:EvaluateConfig", "corag.cli.experiments:evaluate"),
-    "evaluate-agent": ("experiments.agents.evaluate:EvaluateAgentConfig", "corag.cli.experiments:evaluate_agent"),
-    "reproduce": ("experiments.papers.run:ReproduceConfig", "corag.cli.experiments:reproduce"),
-    "data-list": ("experiments.data.get:ListConfig", "corag.cli.experiments:data_list"),
-    "data-get": ("experiments.data.get:GetConfig", "corag.cli.experiments:data_get"),
-    "references": ("experiments.data.references:ReferencesConfig", "corag.cli.experiments:references"),
-    "report": ("experiments.report.comparison:ReportConfig", "corag.cli.experiments:report"),
-    "bench": ("experiments.bench.run:BenchConfig", "experiments.bench.run:bench"),
+    "demo": Command(
+        "the whole job on the Python language reference",
+        "experiments.demo.run:DemoConfig",
+        "experiments.demo.run:demo",
+        "out budgets limit num_candidates logger device",
+    ),
+    "data list": Command(
+        "data sets that can be fetched by name", "experiments.data.get:ListConfig", "corag.cli.experiments:data_list"
+    ),
+    "data get": Command(
+        "fetch one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
+    ),
+    "data references": Command(
+        "let a reader write reference answers from gold passages",
+        "experiments.data.references:ReferencesConfig",
+        "corag.cli.experiments:references",
+        "data out reader splits limit budget device",
+    ),
+    "index": Command(
+        "index a folder of documents, or bring its index up to date",
+        "corag.cli.index:IndexConfig",
+        "corag.cli.index:run",
+        "data out max_tokens overlap_tokens embedder tokenizer overwrite tree states device",
+    ),
+    "ask": Command(
+        "answer one question from an index, under a token budget",
+        "corag.cli.ask:AskConfig",
+        "corag.cli.ask:run",
+        f"question {ANSWERING} json",
+        bare="question",
+    ),
+    "chat": Command(
+        "answer several questions in a row", "corag.cli.chat:ChatConfig", "corag.cli.chat:run", f"{ANSWERING} sources"
+    ),
+    "app": Command(
+        "show the search on a local page",
+        "corag.cli.app:AppConfig",
+        "corag.cli.app:run",
+        "index data split budget reranker agent reader tokenizer port open",
+    ),
+    "tune": Command(
+        "choose a configuration for questions of your own",
+        "experiments.tune.config:TuneConfig",
+        "corag.cli.experiments:tune",
+        "data out budget splits pool reader prefer labels limit device",
+    ),
+    "label": Command(
+        "measure every configuration on every question",
+        "experiments.labels.config:LabelConfig",
+        "corag.cli.experiments:label",
+        "data splits out budget rerankers reader pool limit unit device",
+    ),
+    "train agent": Command(
+        "train the agent on label tables",
+        "experiments.agents.train:TrainAgentConfig",
+        "corag.cli.experiments:train",
+        "labels out target training.epochs training.lr training.batch_size training.seed training.logger device",
+    ),
+    "train value": Command(
+        "train a value for combinations that ships with the project",
+        "experiments.adapters.train:TrainAdapterConfig",
+        "corag.cli.experiments:train_adapter",
+        "evidence reader device",
+    ),
+    "train reader": Command(
+        "train a reader that ships with the project",
+        "experiments.adapters.train:TrainAdapterConfig",
+        "corag.cli.experiments:train_adapter",
+        "evidence reader device",
+    ),
+    "train evaluate": Command(
+        "compare an agent with baselines and the oracle",
+        "experiments.agents.evaluate:EvaluateAgentConfig",
+        "corag.cli.experiments:evaluate_agent",
+        "labels out methods protocols seeds logger",
+    ),
+    "sweep": Command(
+        "train agents with every combination of some settings",
+        "experiments.agents.sweep:SweepConfig",
+        "corag.cli.experiments:sweep",
+        "base.labels base.out vary seeds wandb_sweep",
+    ),
+    "evaluate": Command(
+        "compare methods on a data folder",
+        "experiments.evaluation.config:EvaluateConfig",
+        "corag.cli.experiments:evaluate",
+        "data split methods budget pool reranker agent reader limit sample out device",
+    ),
+    "reproduce": Command(
+        "tables and figures of the papers",
+        "experiments.papers.run:ReproduceConfig",
+        "corag.cli.experiments:reproduce",
+        "name out only standin limit logger device",
+        bare="name",
+    ),
+    "report": Command(
+        "draw a report of results", "experiments.report.comparison:ReportConfig", "corag.cli.experiments:report"
+    ),
+    "bench": Command(
+        "measure speed",
+        "experiments.bench.run:BenchConfig",
+        "experiments.bench.run:bench",
+        "part out rounds data methods budget questions device",
+        bare="part",
+    ),
+    "list": Command(
+        "the parts that there are, and the settings of one",
+        "corag.cli.parts:ListConfig",
+        "corag.cli.parts:run",
+        bare="kind part",
+    ),
+    "doctor": Command("what is installed and at hand", "corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
 }
-"""Every command: the dataclass of its settings, and the function that takes them. `data-get` is typed `data get`."""
+"""Every command, also those of two words."""
+
+DEFAULT_WORD = {"train": "agent"}
+"""What the first word of a command alone stands for."""
 
 
-POSITIONAL = ("ask", "bench", "completion", "data-get", "reproduce")
-"""Commands whose setting without a default stands without its name."""
-BARE = {"list": ("kind", "part")}
-"""Settings that may stand without their names behind a command that needs none of them."""
-
-
-def make_parser(only: str | None = None) -> Any:
-    """Return the parser, with a subcommand for each of `COMMANDS`; with `only`, the others have no settings."""
+def make_parser(name: str, *, all_settings: bool = True) -> Any:
+    """Return the parser of a command; its help hides what is not `shown`, unless it is to have all settings."""
     from jsonargparse import ArgumentParser
 
-    from corag import __version__
-
+    command = COMMANDS[name]
+    settings = load(command.settings)
     parser = ArgumentParser(
-        prog="corag",
+        prog=f"corag {name}",
         exit_on_error=False,
-        description="Which chunks go into the prompt, how many, and in which order, under a token budget.",
-        version=__version__,
+        description=(settings.__doc__ or "").split("\n", 1)[0],
     )
-    parser.add_argument("--debug", action="store_true", help="Show tracebacks and debug messages.")
-    subcommands = parser.add_subcommands(required=True, dest="command")
-    for name, (settings, _) in COMMANDS.items():
-        if only not in (None, name):
-            subcommands.add_subcommand(name, ArgumentParser(exit_on_error=False))
-            continue
-        settings_type = load(settings)
-        summary = (settings_type.__doc__ or "").split("\n", 1)[0]
-        own = ArgumentParser(description=summary, exit_on_error=False)
-        own.add_argument("--config", action="config", help="YAML file with settings.")
-        own.add_class_arguments(settings_type, as_positional=name in POSITIONAL)
-        subcommands.add_subcommand(name, own, help=summary)
+    parser.add_argument("--config", action="config", help="YAML file with settings.")
+    parser.add_argument("--help-all", action="help", help="Show all settings and exit.")
+    parser.add_class_arguments(settings, as_positional=_is_needed(settings, command.bare.partition(" ")[0]))
+    shown = {"config", "help", "help_all", *command.shown.split()}
+    if command.shown and not all_settings:
+        for action in parser._actions:
+            if action.dest not in shown and action.option_strings:
+                action.help = argparse.SUPPRESS
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    debug = arguments[:1] == ["--debug"]
-    _seldom_collect_garbage()
+    if debug := arguments[:1] == ["--debug"]:
+        del arguments[0]
     _multiply_on_one_thread()
-    _configure_logging(debug)
+    _configure_logging(debug=debug)
     try:
-        arguments = _joined(arguments)
-        command = next((argument for argument in arguments if not argument.startswith("-")), None)
+        if not arguments or arguments[0] in ("--help", "-h", "--version"):
+            return _show_commands(arguments)
+        name, arguments = _command_of(arguments)
         _check_configs(arguments)
-        parser = make_parser(command)
+        parser = make_parser(name, all_settings="--help-all" in arguments)
         try:
-            parsed = parser.parse_args(_spelt_out(arguments, command))
+            parsed = parser.parse_args(_spelt_out(arguments, COMMANDS[name]))
         except RecursionError as error:
-            raise InputError("the settings hold themselves, or are nested too deeply; write them out") from error
-        debug = debug or parsed.debug
-        settings_type, run = map(load, COMMANDS[parsed.command])
-        values = parser.instantiate(_hidden(parsed))[parsed.command]
+            raise InputError("the settings are nested too deeply; write them out") from error
+        settings_type, run = load(COMMANDS[name].settings), load(COMMANDS[name].run)
+        values = parser.instantiate(_hidden(parsed))
         values.pop("config", None)
         run(settings_type(**vars(values)))
         sys.stdout.flush()
@@ -127,36 +227,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CoragError, AgentError, SearchError, argparse.ArgumentError, OSError) as error:
         if debug:
             raise
-        stderr().print(
-            Text.assemble(("error:", "bold red"), " ", one_line(hide_secrets(_message(error)))), soft_wrap=True
-        )
+        said = one_line(hide_secrets(_message(error)))
+        stderr().print(Text.assemble(("error:", "bold red"), " ", said), soft_wrap=True)
         return MISTAKE
     return 0
 
 
-def _joined(arguments: list[str]) -> list[str]:
-    """Return the arguments with a command of two words, such as `data get`, as one."""
-    place = next((place for place, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
-    first, second = [*arguments[place : place + 2], "", ""][:2]
-    words = [name.removeprefix(f"{first}-") for name in COMMANDS if first and name.startswith(f"{first}-")]
-    if first in COMMANDS or not words:
-        return arguments
-    if second not in words:
-        raise InputError(f"corag {first} is followed by {' or '.join(words)}; see corag {first}-{words[0]} --help")
-    return [*arguments[:place], f"{first}-{second}", *arguments[place + 2 :]]
+def _show_commands(arguments: Sequence[str]) -> int:
+    """Print all commands, or the version."""
+    from corag import __version__
+
+    if "--version" in arguments:
+        say(f"corag {__version__}")
+        return 0
+    if not arguments:
+        raise InputError("name a command; see corag --help")
+    say("usage: corag [--debug] COMMAND [settings]\n")
+    say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
+    for name, command in COMMANDS.items():
+        say(f"  {name:<16} {command.does}")
+    say("\ncorag COMMAND --help shows the settings that people set, --help-all shows all of them.")
+    return 0
 
 
-def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
+def _command_of(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the command that arguments begin with, and the arguments behind it."""
+    first, *rest = arguments
+    words = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
+    if words:
+        second = rest.pop(0) if rest and not rest[0].startswith("-") else DEFAULT_WORD.get(first, "")
+        if second not in words:
+            raise InputError(f"corag {first} is followed by {', '.join(words)}; see corag {first} {words[0]} --help")
+        return f"{first} {second}", rest
+    if first not in COMMANDS:
+        raise InputError(f"there is no command {first!r}{nearest(first, COMMANDS)}; see corag --help")
+    return first, rest
+
+
+def _spelt_out(arguments: Sequence[str], command: Command) -> list[str]:
     """Return the arguments as the parser knows them.
 
     `true` is put after each switch that stands alone, as in `--json`; argparse would take the question for its value.
     `--num-candidates` is `--num_candidates`, and `--from`, a word of Python, the setting `from_`.
     """
-    arguments = _named(arguments, command)
-    switches = {f"--{name}" for name in _switches(load(COMMANDS[command][0]))} if command in COMMANDS else set()
+    settings = load(command.settings)
+    names = [] if _is_needed(settings, command.bare.partition(" ")[0]) else command.bare.split()
+    arguments = list(arguments)
+    for place, name in enumerate(names):
+        if 2 * place >= len(arguments) or arguments[2 * place].startswith("-"):
+            break
+        arguments.insert(2 * place, f"--{name}")
+    switches = {f"--{name}" for name in _switches(settings)}
     spelt_out = []
     for argument, following in pairwise([*arguments, ""]):
-        if argument.startswith("--"):
+        if argument.startswith("--") and argument != "--help-all":
             flag, equals, value = argument[2:].partition("=")
             argument = f"--{flag.replace('-', '_')}{'_' * iskeyword(flag)}{equals}{value}"
         spelt_out.append(argument)
@@ -165,22 +289,17 @@ def _spelt_out(arguments: Sequence[str], command: str | None) -> list[str]:
     return spelt_out
 
 
-def _named(arguments: Sequence[str], command: str | None) -> list[str]:
-    """Return the arguments with the names of the settings of `BARE` before their values."""
-    named = list(arguments)
-    if command is None or command not in BARE:
-        return named
-    at = named.index(command) + 1
-    for name in BARE[command]:
-        if at >= len(named) or named[at].startswith("-"):
-            break
-        named.insert(at, f"--{name}")
-        at += 2
-    return named
+def _is_needed(settings: type, name: str) -> bool:
+    """Return whether a setting has no default, so that the parser takes it without its name."""
+    no_default = (dataclasses.MISSING, dataclasses.MISSING)
+    return any(
+        one.name == name and (one.default, one.default_factory) == no_default
+        for one in dataclasses.fields(cast(Any, settings))
+    )
 
 
 def _check_configs(arguments: Sequence[str]) -> None:
-    """Raise `DataError` for a settings file that is no text, or names another one; the parser takes it for granted."""
+    """Raise `DataError` for a settings file that is no text, refers to itself, or names another one."""
     import yaml  # type: ignore[import-untyped]
 
     for argument, following in pairwise([*arguments, ""]):
@@ -193,8 +312,13 @@ def _check_configs(arguments: Sequence[str]) -> None:
         except ValueError as error:
             raise DataError(f"--config {name!r} is no text in UTF-8 ({error}); give a YAML file") from error
         content = None
-        with suppress(yaml.YAMLError, RecursionError):
+        try:
+            # Nine lines of aliases can stand for gigabytes.
+            if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+                raise DataError(f"--config {name!r} has an alias (*name); write out what it stands for")
             content = yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError):
+            pass  # the parser says what is wrong with it
         if isinstance(content, Mapping) and "config" in content:
             raise DataError(
                 f"--config {name!r} has the setting 'config', under which results hold the settings that made them; "
@@ -208,13 +332,6 @@ def _switches(settings_type: type) -> Iterator[str]:
             yield name
         elif dataclasses.is_dataclass(hint):
             yield from (f"{name}.{inner}" for inner in _switches(cast(type, hint)))
-
-
-def _seldom_collect_garbage() -> None:
-    """Save a tenth of a short command: imports make many objects and no garbage, and at the end all memory goes."""
-    gc.set_threshold(50_000, 20, 20)
-    atexit.unregister(gc.freeze)
-    atexit.register(gc.freeze)  # what is frozen is not looked through once more when Python ends
 
 
 def _multiply_on_one_thread() -> None:
@@ -239,11 +356,11 @@ def _message(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, CoragError):
         return f"{error}; check the path, its permissions and the free space"
     if isinstance(error, argparse.ArgumentError):
-        return f"{' '.join(str(error).split()).rstrip('.')}; see corag --help, or corag COMMAND --help"
+        return f"{' '.join(str(error).split()).rstrip('.')}; see corag COMMAND --help-all"
     return str(error)
 
 
-def _configure_logging(debug: bool) -> None:
+def _configure_logging(*, debug: bool) -> None:
     handler = RichHandler(console=stderr(), show_time=False, show_path=debug, markup=False)
     handler.setFormatter(_Visible("%(message)s"))
     logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
@@ -252,7 +369,7 @@ def _configure_logging(debug: bool) -> None:
 
 
 class _Visible(logging.Formatter):
-    """Shows the control characters of a message."""
+    """Shows the control characters of a message, and none of its secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(hide_secrets(super().format(record)))

@@ -1,4 +1,4 @@
-"""One command for all adapters: `corag train-adapter --config experiments/configs/adapters/NAME.yaml`."""
+"""One command for all adapters: `corag train value --config experiments/configs/adapters/NAME.yaml`."""
 
 from __future__ import annotations
 

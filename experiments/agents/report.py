@@ -1,4 +1,4 @@
-"""What `corag evaluate-agent` found: a sentence, a page, Markdown tables, figures, and W&B."""
+"""What `corag train evaluate` found: a sentence, a page, Markdown tables, figures, and W&B."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def _questions(folder: DataFolder, config: TuneConfig) -> tuple[list[Query], int
         lack = "gold passages (and with reader none, answers do not count)" if not read else "answers or gold passages"
         raise DataError(
             f"none of the {len(open_)} questions of {folder.path}, {config.splits}, has {lack}; add them to "
-            "queries.jsonl, or let a reader write answers: corag references"
+            "queries.jsonl, or let a reader write answers: corag data references"
         )
     chosen = drawn(useful[: config.limit], config.sample, config.seed)
     sealed = len(every) - len(open_)

@@ -163,7 +163,7 @@ def test_train_adapter(tmp_path, small_data, figure):
     config = tmp_path / "adapter.yaml"
     config.write_text(yaml.safe_dump({"evidence": training}))
     task = Task(
-        lambda folder: ["train-adapter", "--config", config, "--evidence.out", folder / "a"],
+        lambda folder: ["train", "value", "--config", config, "--evidence.out", folder / "a"],
         lambda folder: len(list(folder.glob("a/members/*/*.safetensors"))),
         5,
     )

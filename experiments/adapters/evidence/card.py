@@ -51,7 +51,7 @@ A distractor may be on both sides.
 
 {facts}
 
-Made by `corag train-adapter`, seed {seed}, commit {commit}. Settings: `{fit}`; value: `{weights}`.
+Made by `corag train value`, seed {seed}, commit {commit}. Settings: `{fit}`; value: `{weights}`.
 
 ## Results
 

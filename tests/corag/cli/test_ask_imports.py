@@ -52,20 +52,6 @@ def test_a_question_loads_only_what_it_needs(index: Path, flags: list[str]):
 
 
 @pytest.mark.slow
-def test_the_end_of_a_command_looks_for_no_garbage():
-    code = """
-import atexit, gc
-atexit.register(lambda: print(gc.get_freeze_count() > 1000))  # runs after what is registered later
-from corag.cli.main import main
-for _ in range(2):
-    assert main(["list", "rerankers"]) == 0
-    assert gc.get_freeze_count() == 0 and gc.isenabled()
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr, done.stdout.splitlines()[-1]) == (0, "", "True")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("variables", "threads"), [({}, {1}), ({"OPENBLAS_NUM_THREADS": "2"}, {2})])
 def test_products_take_one_thread_unless_a_number_is_set(variables: dict[str, str], threads: set[int]):
     code = """

@@ -1,11 +1,10 @@
-"""`corag doctor` and `corag completion`."""
+"""`corag doctor` and `corag list`."""
 
 import json
-import shutil
-import subprocess
 
 import pytest
 
+from corag import registry
 from corag.cli import doctor
 from corag.cli.main import MISTAKE, main
 from tests.chat_server import ChatServer
@@ -68,47 +67,21 @@ def test_an_address_that_is_none(capsys, monkeypatch, host):
     assert "host must be an address" in findings(capsys)["servers", "Ollama"]["remedy"]
 
 
-@pytest.mark.slow
-def test_a_shell_takes_the_completion_script(capsys):
-    pytest.importorskip("shtab")
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    assert "train-adapter" in script and "--num_candidates" in script
-    if bash := shutil.which("bash"):
-        subprocess.run([bash, "-n"], input=script, text=True, check=True)
+def test_all_parts_are_listed(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert main(["list"]) == 0
+    printed = capsys.readouterr().out
+    for table in registry.TABLES:
+        assert f"{table.kind}s" in printed
+        assert all(f"  {name} " in printed for name in table.names)
 
 
-def test_an_unknown_shell_is_refused(capsys):
-    assert main(["completion", "fish"]) == MISTAKE
-    assert "fish" in capsys.readouterr().err
-
-
-ZSH = """
-zmodload zsh/zpty
-zpty z zsh -f -i
-zpty -w z "PS1=; fpath=($1 \\$fpath); autoload -Uz compinit; compinit -u -D; LISTMAX=1000; echo READY\\$((1+1))"
-zpty -r -m z out '*READY2*'
-for typed in "corag evaluate --wandb." "corag sw"; do
-    zpty -w -n z "$typed"$'\\t'
-    out=
-    for turn in {1..100}; do
-        if zpty -r -t z part; then out+=$part; elif [[ $out == *(entity|sweep)* ]]; then break; else sleep 0.1; fi
-    done
-    print -r -- "$out"
-    zpty -w -n z $'\\x15'
-done
-zpty -d z
-"""
-"""An interactive shell that is asked to complete two lines."""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh is installed; on Debian: apt-get install zsh")
-def test_zsh_completes_commands_and_settings(capsys, tmp_path):
-    pytest.importorskip("shtab")
-    assert main(["completion", "zsh"]) == 0
-    (tmp_path / "_corag").write_text(capsys.readouterr().out)
-    zsh = [shutil.which("zsh"), "-f", "-c", ZSH, "zsh", str(tmp_path)]
-    shown = subprocess.run(zsh, capture_output=True, text=True, check=True, timeout=60, cwd=tmp_path).stdout
-    assert "--wandb.entity" in shown and "--wandb.project" in shown
-    assert "corag sweep" in shown
+def test_a_kind_alone_and_the_settings_of_a_part(capsys):
+    assert main(["list", "readers"]) == 0
+    assert "minilm-reader" in (printed := capsys.readouterr().out) and "top-k" not in printed
+    assert main(["list", "--part", "extractive"]) == 0
+    printed = capsys.readouterr().out
+    assert "reader extractive(" in printed and "summarizer extractive(" in printed
+    assert main(["list", "selector", "top-k"]) == 0
+    assert "selector top-k(tokens, unit=passage, max_units=60, k=5)" in capsys.readouterr().out
+    assert main(["list", "widget"]) == main(["list", "readers", "top-k"]) == MISTAKE

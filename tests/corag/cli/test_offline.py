@@ -101,7 +101,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ["label", *data, *grid, "--splits", "dev", "--out", "small.parquet"],
         ["train", *labels, "--shares", "[0.5,0.25,0.25]", "--training.epochs", "2", "--out", "trained"],
         [
-            "evaluate-agent", *labels, "--shares", "[0.4,0.3,0.3]", "--out", "compared",
+            "train", "evaluate", *labels, "--shares", "[0.4,0.3,0.3]", "--out", "compared",
             "--methods", "majority", "--protocols", "held-out", "--seeds", "1", "--logger", "csv",
         ],
         [
@@ -109,7 +109,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
             "--logger", "wandb", "--wandb.project", "mine", "--wandb.entity", "me", "--wandb.tags", "a,b",
         ],
         ["sweep", "--base.labels", "labels.parquet", "--base.training.epochs", "2", "--base.out", "swept", *vary],
-        ["train-adapter", "--config", "adapter.yaml"],
+        ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, text > top-k(k=1)", "--out", "tuned"],
         ["references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
         ["report", "--results", "result.json", "--out", "report.html"],

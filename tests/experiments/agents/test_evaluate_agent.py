@@ -196,7 +196,7 @@ def test_the_command_line_and_wandb(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
     labels, out = write_world(tmp_path / "labels.parquet"), tmp_path / "out"
     flags = ["--methods", "knn", "--protocols", "held-out", "--seeds", "1", "--target.token-weight", "0.1"]
-    assert main(["evaluate-agent", "--labels", labels, "--out", str(out), *flags]) == 0
+    assert main(["train", "evaluate", "--labels", labels, "--out", str(out), *flags]) == 0
     shown = capsys.readouterr().out
     assert re.search(
         r"(knn .* oracle|oracle .* knn) .* best-single .*knn is ahead of the best single", shown, re.DOTALL

@@ -41,10 +41,10 @@ def config_of(labels, out, vary, **settings):
 @pytest.fixture(scope="module")
 def parse():
     """Return the settings that the command line makes of some arguments."""
-    parser = make_parser()
 
-    def parsed(*arguments):
-        values = parser.instantiate(parser.parse_args(list(arguments)))[arguments[0]]
+    def parsed(name, *arguments):
+        parser = make_parser("train agent" if name == "train" else name)
+        values = parser.instantiate(parser.parse_args(list(arguments)))
         values.pop("config")
         return vars(values)
 
