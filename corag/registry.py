@@ -205,8 +205,8 @@ EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
         "minilm": "corag.models.embedders:MiniLMEmbedder",
-        "bge-m3": "corag.models.embedders:BgeM3Embedder",
-        "BAAI/bge-m3": "corag.models.embedders:BgeM3Embedder",
+        "bge-m3": "corag.models.embedders:bge_m3",
+        "BAAI/bge-m3": "corag.models.embedders:bge_m3",
         "sentence-transformers": "corag.models.embedders:SentenceTransformerEmbedder",
     },
     does="embed",

@@ -1,7 +1,8 @@
-"""The one writer of files that must be whole or not there."""
+"""Where files go: the cache folder, and the one writer of files that must be whole or not there."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from agent.files import replace_file
@@ -20,3 +21,10 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         replace_file(path, content)
     except OSError as error:
         raise DataError(f"{path} cannot be written: {error}; free some space, or choose another output") from error
+
+
+def cache_folder() -> Path:
+    """Return the folder for files that can be made again: `$CORAG_CACHE`, else the user's cache folder."""
+    if chosen := os.environ.get("CORAG_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "corag"

@@ -53,7 +53,7 @@ def _convert(source: Path, folder: Path) -> None:
     import torch
     import transformers
 
-    from corag.models.engine.engine import quiet
+    from corag.models.engine import quiet
 
     with quiet():
         given = {"gguf_file": source.name}

@@ -123,15 +123,16 @@ def _version(package: str) -> str | None:
 
 
 def _devices() -> Iterator[Finding]:
-    from corag.models.devices import auto_device, hardware_of, openvino_has
+    from corag.models.devices import auto_device, hardware_of
+    from corag.models.openvino import has_precision
 
-    yield Finding("devices", "processor", f"{hardware_of(('cpu',))}, {os.cpu_count()} cores")
+    yield Finding("devices", "processor", f"{hardware_of('cpu')}, {os.cpu_count()} cores")
     try:
         device = auto_device()
-        yield Finding("devices", "auto", device if device == "cpu" else f"{device}, {hardware_of((device,))}")
+        yield Finding("devices", "auto", device if device == "cpu" else f"{device}, {hardware_of(device)}")
     except (CoragError, OSError, RuntimeError) as error:  # a driver that does not match, for example
         yield Finding("devices", "auto", f"cannot be told: {error}", "use --device cpu")
-    has = [name for name in ("fp32", "bf16", "fp16") if openvino_has(name)]
+    has = [name for name in ("fp32", "bf16", "fp16") if has_precision(name)]
     yield Finding("devices", "OpenVINO", ", ".join(has) or "not installed")
 
 
@@ -180,7 +181,7 @@ def _data() -> Iterator[Finding]:
 
 
 def _caches() -> Iterator[Finding]:
-    from corag.models.minilm import cache_folder
+    from corag.writing import cache_folder
 
     folder = cache_folder()
     yield Finding("caches", str(folder), _size(_bytes(folder)) if folder.is_dir() else "empty")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, minilm_encoder, weights_sha256
 from corag.models.states import STATES, states_key
 

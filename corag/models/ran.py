@@ -19,8 +19,8 @@ class Ran:
 
     Attributes:
         model: Its name, or its folder.
-        device: Its devices, separated by commas.
-        hardware: Names of their makers, or of the processor.
+        device: Its device.
+        hardware: Name of its maker, or of the processor.
         precision: Of its large matrix products.
         backend: What ran it, and which release.
     """
@@ -34,7 +34,7 @@ class Ran:
 
 def ran(model: str, where: Place) -> Ran:
     """Return the record of a model that runs at a place."""
-    return Ran(model, ",".join(where.devices), hardware_of(where.devices), where.precision, _release(where.backend))
+    return Ran(model, where.device, hardware_of(where.device), where.precision, _release(where.backend))
 
 
 @functools.cache

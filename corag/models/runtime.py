@@ -21,7 +21,7 @@ from corag.ambient import Ambient
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.memory import megabytes
-from corag.models.devices import Role, auto_device, auto_precision, check_devices, kind_of, openvino_has, parse_devices
+from corag.models.devices import Role, auto_device, auto_precision, check_device, kind_of, parse_device
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Backend = Literal["auto", "openvino", "torch"]
@@ -41,8 +41,7 @@ class Runtime:
     """Where and how models run. Commands that run a model inherit these settings.
 
     Attributes:
-        device: Where models run: cpu, cuda, cuda:N, mps, several GPUs as cuda:0,cuda:1, or auto, a GPU where PyTorch
-            sees one.
+        device: Where models run: cpu, cuda, cuda:N, mps, or auto, a GPU where PyTorch sees one.
         precision: Arithmetic of models: fp32, bf16, fp16, or auto, which is fp32 on a CPU and for embeddings, and bf16
             for rerankers and readers on a GPU that has it.
         trust_remote_code: Let code run that comes with a model. It can do whatever you can: read it first.
@@ -62,7 +61,7 @@ class Runtime:
     cache_mb: float = 400
 
     def __post_init__(self) -> None:
-        parse_devices(self.device)
+        parse_device(self.device)
         if self.precision not in get_args(Precision):
             raise InputError(f"precision {self.precision!r} is unknown; use auto, fp32, bf16 or fp16")
         if self.batch_tokens is not None:
@@ -80,14 +79,14 @@ class Place:
     """Where and how one model runs: a `Runtime` in which nothing is left open.
 
     Attributes:
-        devices: Its devices, of one kind, such as `("cuda:0", "cuda:1")`.
+        device: Its device, such as `cuda:0`.
         precision: Of its large matrix products.
         backend: What runs it.
         batch_tokens: Maximum tokens of a batch, padding included.
         trust_remote_code: Whether code that comes with the model may run.
     """
 
-    devices: tuple[str, ...]
+    device: str
     precision: Literal["fp32", "bf16", "fp16"]
     backend: Literal["openvino", "torch"]
     batch_tokens: int
@@ -96,7 +95,7 @@ class Place:
     @property
     def kind(self) -> str:
         """`cpu`, `cuda` or `mps`: values depend on it, and not on which device of the kind it is."""
-        return kind_of(self.devices)
+        return kind_of(self.device)
 
     @property
     def values_depend_on(self) -> str:
@@ -133,8 +132,8 @@ def runtime(given: Runtime | None = None, **settings: Any) -> Iterator[Runtime]:
     of_given = {} if given is None else given.runtime_settings
     changed = {name: value for name, value in of_given.items() if value != defaults[name]}
     inside = Runtime(**{**current().runtime_settings, **changed, **settings})
-    if inside.device != "auto":
-        check_devices(parse_devices(inside.device))
+    if (device := parse_device(inside.device)) is not None:
+        check_device(device)
     with _RUNTIME.set(inside):
         yield inside
 
@@ -174,12 +173,12 @@ def place(
         "device": device, "precision": precision, "batch_tokens": batch_tokens, "trust_remote_code": trust_remote_code
     }  # fmt: skip
     wanted = replace(current(), **{name: value for name, value in given.items() if value is not None})
-    devices = parse_devices(wanted.device) or (auto_device(),)
-    check_devices(devices)
-    kind = kind_of(devices)
-    exact = wanted.precision if wanted.precision != "auto" else auto_precision(role, devices)
+    chosen = parse_device(wanted.device) or auto_device()
+    check_device(chosen)
+    kind = kind_of(chosen)
+    exact = wanted.precision if wanted.precision != "auto" else auto_precision(role, chosen)
     return Place(
-        devices=devices,
+        device=chosen,
         precision=exact,
         backend=resolve_backend(backend, kind, exact),
         batch_tokens=wanted.batch_tokens or BATCH_TOKENS[kind],
@@ -199,4 +198,8 @@ def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Lit
         raise InputError(f"backend 'openvino' runs on the CPU, not on {kind!r}; use backend='torch'")
     if backend != "auto":
         return backend
-    return "openvino" if kind == "cpu" and openvino_has(precision) else "torch"
+    if kind != "cpu":
+        return "torch"
+    from corag.models.openvino import has_precision
+
+    return "openvino" if has_precision(precision) else "torch"

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.ambient import Ambient
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 
 
 class StoredStates(Protocol):

@@ -17,9 +17,7 @@ from typing import Any, Self
 from corag.checks import check_range
 from corag.errors import InputError, ModelError
 from corag.models.cached import CachedEmbedder
-from corag.models.engine.backends import load_replicas
-from corag.models.engine.engine import Engine, Forward, Source
-from corag.models.engine.replicas import Replicas
+from corag.models.engine import EncoderSource, Engine, load_engine
 from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Backend, Place, Precision, place
 from corag.models.trained import Adapter, load_adapter, shipped_adapter
@@ -81,7 +79,7 @@ class MiniLMReader(Part):
             SQuAD 1.1.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
         window_tokens: Maximum tokens that the network reads at once, question included; a longer context is read in
             windows of whole chunks. By default the adapter's setting.
 
@@ -158,7 +156,7 @@ class MiniLMReader(Part):
 
 
 # Loaded networks by weights, place and folder of the encoder; at most two of them.
-_NETWORKS: dict[tuple[str, Place, Path], Replicas[Forward]] = {}
+_NETWORKS: dict[tuple[str, Place, Path], Engine] = {}
 
 
 def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None) -> SpanReader:
@@ -172,17 +170,16 @@ def span_reader(adapter: Adapter, where: Place, window_tokens: int | None = None
         )
 
     key = adapter.weights_sha256, where, model_folder()
-    replicas = _NETWORKS.get(key)
-    if replicas is None:
+    engine = _NETWORKS.get(key)
+    if engine is None:
         base = weights_sha256()
         # The published encoder goes without saying.
         parts = adapter.weights_sha256 if base == WEIGHTS_SHA256 else f"{base[:8]}-{adapter.weights_sha256}"
-        source = Source(NAME, parts, INPUTS, lambda: load_network(adapter))
-        replicas = load_replicas(source, where)
+        source = EncoderSource(NAME, parts, INPUTS, lambda: load_network(adapter))
+        engine = load_engine(source, where, PAD)
         while len(_NETWORKS) > 1:
             _NETWORKS.pop(next(iter(_NETWORKS)), None)
-        _NETWORKS[key] = replicas
-    engine = Engine(replicas, PAD, where.batch_tokens)
+        _NETWORKS[key] = engine
     return SpanReader(engine, load_tokenizer(model_folder() / "tokenizer.json"), settings)
 
 

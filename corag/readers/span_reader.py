@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from corag.errors import InputError
-from corag.models.engine.engine import Engine, Float32, Int64
+from corag.models.engine import Engine, Float32, Int64
 from corag.readers.context import borders
 from corag.text.chunking import Span
 from corag.text.documents import SEPARATOR

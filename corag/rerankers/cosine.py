@@ -15,7 +15,7 @@ from corag.errors import InputError
 from corag.models.minilm import MAX_TOKENS, WEIGHTS_SHA256, minilm_encoder
 from corag.models.runtime import Backend, Precision
 from corag.naming import Part
-from corag.rerankers.window import Window, WindowedScorer
+from corag.rerankers.window import Window, WindowedScorer, WindowSpans
 from corag.types import Chunk, FloatArray, Order
 
 
@@ -25,7 +25,7 @@ class MiniLMCosine(Part):
     Args:
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
         max_tokens: The window: tokens of text without special tokens, 1 to 510. The model was published with 254 and
             trained on even shorter texts.
 
@@ -74,16 +74,17 @@ class CosineScorer(WindowedScorer):
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CosineScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, embedded in shared batches."""
-        given = [
-            scorer.rows(orders, [np.concatenate([scorer._ids[i] for i in order]) for order in orders])
-            for scorer, orders in requests
-        ]
+        given: list[tuple[WindowSpans, list[NDArray[np.int64]]]] = []
+        for scorer, orders in requests:
+            joined = [np.concatenate([scorer._ids[index] for index in order]) for order in orders]
+            spans = scorer.spans(orders, [len(ids) for ids in joined])
+            given.append((spans, [joined[owner][start:end] for owner, start, end in spans]))
         encoder = requests[0][0].reranker.encoder
-        vectors = encoder.sentence_embeddings([ids for rows in given for ids in rows.ids])
-        ends = np.cumsum([len(rows.ids) for rows in given])
+        vectors = encoder.sentence_embeddings([ids for _, rows in given for ids in rows])
+        ends = np.cumsum([len(rows) for _, rows in given])
         return [
-            rows.pooled(_cosines(scorer._query, of_scorer, rows.ids))
-            for (scorer, _), of_scorer, rows in zip(requests, np.split(vectors, ends[:-1]), given, strict=True)
+            spans.pooled(_cosines(scorer._query, of_scorer, rows))
+            for (scorer, _), of_scorer, (spans, rows) in zip(requests, np.split(vectors, ends[:-1]), given, strict=True)
         ]
 
 

@@ -1,51 +1,61 @@
-"""`cross-encoder`: any transformers model that reads question and text together and gives one logit.
+"""`cross-encoder`: any model of sentence-transformers that reads question and text together and gives one score.
 
-The text of an order is its chunks joined, so chunks influence each other and order matters. Question and chunks are
-tokenised once; the input for an order is assembled from token ids.
+The text of an order is its chunks joined, so chunks influence each other and order matters.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from corag.checks import check_choice
 from corag.errors import InputError, ModelError
-from corag.models.engine.checkpoint import HOW_TO_TRUST, Checkpoint
-from corag.models.engine.engine import Int64
-from corag.models.engine.pairs import PairTemplate, PairTokenizer
+from corag.models.checkpoint import HOW_TO_TRUST, folder_sha256, load_model
+from corag.models.engine import Float32, Rows, run_packed
 from corag.models.known import KNOWN_RERANKERS, ModelCard, announce
-from corag.models.runtime import Backend, Precision, place
+from corag.models.ran import note, ran
+from corag.models.runtime import Precision, place
 from corag.naming import Part
+from corag.optional import require
 from corag.rerankers.window import Window, WindowedScorer
 from corag.text.documents import SEPARATOR
+from corag.text.tokens import encode, estimated_tokens
 from corag.types import Chunk, FloatArray, Order
 
 Output = Literal["probability", "logit"]
+Offsets = Sequence[tuple[int, int]]
+"""The characters that each token of a text stands for."""
 
 _KIND = "cross-encoder"
 LOWEST_LOGIT = -53 * math.log(2)
-"""What a text without any token is worth as a logit, -36.7, and the least that any text is: the probability 0 has none,
-and below this one no probability can be told from 0 beside 1 in double precision."""
+"""What an empty text is worth as a logit, -36.7, and the least that any text is: the probability 0 has none, and below
+this one no probability can be told from 0 beside 1 in double precision."""
+
+
+class Question(NamedTuple):
+    """A question, and the most tokens of a text that fit the window beside it."""
+
+    text: str
+    capacity: int
 
 
 class CrossEncoder(Part):
-    """The model's logit as a probability, in [0, 1]; a text without any token is worth 0.
+    """The model's logit as a probability, in [0, 1]; an empty text is worth 0.
 
-    With `output=logit` values are the logits as they are, at least `LOWEST_LOGIT`, which is what a text without any
-    token is worth. They rank texts alike, but the best of several close to 1 stay apart; the paper's c and lambda are
-    for them.
+    With `output=logit` values are the logits as they are, at least `LOWEST_LOGIT`, which is what an empty text is
+    worth. They rank texts alike, but the best of several close to 1 stay apart; the paper's c and lambda are for them.
 
     Args:
-        model: Folder, or name on the hub, of a sequence-classification model with one label.
-        backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
-        precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
-        batch_tokens: Maximum tokens of a batch, padding included.
+        model: Folder, or name on the hub, of a cross-encoder that gives one score.
+        precision: `fp32`, `bf16` or `fp16`; see `corag.models.runtime`, as for the next.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
+        batch_tokens: Maximum tokens of a batch, padding included, by an estimate from the bytes of its texts.
         max_tokens: The window; by default, and at most, what tokenizer and model allow.
         trust_remote_code: Whether code that comes with the model may run.
         output: `probability` or `logit`.
@@ -53,14 +63,13 @@ class CrossEncoder(Part):
     Attributes:
         name: The model's name on the hub; `cross-encoder` for a folder.
         place: Where and how it runs.
-        card: The model's window, licence and scale of values; of an unknown model, only what its files say.
+        card: The model's window and licence; of an unknown model, only what its files say.
         max_tokens: The window: tokens of question and text together, special tokens included. A question is never
             cut; see `corag.rerankers.window` for texts.
-        identity: Everything that values depend on besides question and texts; see `corag.rerankers.cached`.
 
     Raises:
         InputError: A setting does not exist, or not on this machine.
-        MissingExtraError: The backend is not installed.
+        MissingExtraError: sentence-transformers is not installed.
         ModelError: The model is missing, damaged, or no such model.
     """
 
@@ -68,7 +77,6 @@ class CrossEncoder(Part):
         self,
         *,
         model: str | Path,
-        backend: Backend = "auto",
         precision: Precision | None = None,
         device: str | None = None,
         batch_tokens: int | None = None,
@@ -78,112 +86,140 @@ class CrossEncoder(Part):
     ) -> None:
         check_choice("output", output, Output)
         self.output = output
-        where = place(
+        self.place = place(
             "reranker",
-            backend=backend,
+            backend="torch",
             precision=precision,
             device=device,
             batch_tokens=batch_tokens,
             trust_remote_code=trust_remote_code,
         )
         known = KNOWN_RERANKERS.get(str(model))
-        if known is not None and known.needs_own_code and not where.trust_remote_code:
+        if known is not None and known.needs_own_code and not self.place.trust_remote_code:
             raise ModelError(
                 f"the model {known.name!r} runs only with code from its repository; if you trust "
                 f"that code, see {known.source}, {HOW_TO_TRUST}"
             )
-        checkpoint = Checkpoint(model, trust_remote_code=where.trust_remote_code)
+        self._model, self._folder = load_model("CrossEncoder", model, self.place)
         self.name = _KIND if Path(model).is_dir() else str(model)
-        self.place = checkpoint.place(where, backend)
-        allowed = [window for window in (checkpoint.window, known and known.window_tokens) if window]
+        allowed = [window for window in (self._model.max_seq_length, known and known.window_tokens) if window]
         self.max_tokens = _window(max_tokens, min(allowed, default=None), model)
+        self._model.max_seq_length = self.max_tokens
         self.card = known or ModelCard(str(model), min(allowed, default=self.max_tokens))
         announce(self.card)
-        self._tokenizer = PairTokenizer(checkpoint.tokenizer.backend_tokenizer, self.max_tokens)
-        self.joins_ids = self._tokenizer.joins(SEPARATOR)
-        self._takes_types = "token_type_ids" in checkpoint.inputs
-        self._engine = checkpoint.engine(_KIND, self.place)
-        # Values of probabilities were kept under this text before there were logits.
-        as_logits = " output=logit" if output == "logit" else ""
-        self.identity = (
-            f"{_KIND} {checkpoint.sha256} {self.place.values_depend_on} max_tokens={self.max_tokens}{as_logits}"
-        )
+        # The library switches truncation and padding of its own on and off with every call.
+        self._tokenizer = copy.deepcopy(self._model.tokenizer.backend_tokenizer)
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._num_special = self._tokenizer.num_special_tokens_to_add(is_pair=True)
+        self._record = ran(str(model), self.place)
+
+    @cached_property
+    def identity(self) -> str:
+        """Everything that values depend on besides question and texts; see `corag.rerankers.cached`."""
+        settings = f"max_tokens={self.max_tokens} output={self.output}"
+        return f"{_KIND} {folder_sha256(self._folder)} {self.place.values_depend_on} {settings}"
 
     @property
     def lowest(self) -> float:
-        """The least value of a text, that of one without any token."""
+        """The least value of a text, that of an empty one."""
         return LOWEST_LOGIT if self.output == "logit" else 0.0
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
-        """Return the value of each text, `[len(texts)]`.
+        """Return the value of each text, cut to the window, `[len(texts)]`.
 
         Raises:
             InputError: The question leaves no room for a text, or something is not valid Unicode.
         """
-        return self.values([(self.question(query), self.tokenize(texts))])[0]
+        question = self.question(query)
+        ends = [of_text[: question.capacity] for of_text in self.offsets(texts)]
+        cut = [text[: of_text[-1][1]] if of_text else "" for text, of_text in zip(texts, ends, strict=True)]
+        return self.values([(question, cut)])[0]
 
     def scorer(self, query: str, chunks: Sequence[Chunk]) -> CrossEncoderScorer:
-        """Return a scoring function that tokenises question and chunks once; see `score`."""
+        """Return a scoring function over orders of chunks; see `score`."""
         return CrossEncoderScorer(self, self.question(query), [chunk.text for chunk in chunks])
 
-    def question(self, query: str) -> PairTemplate:
-        """Return what all pairs with a question share; `InputError` where it leaves no room for a text."""
-        return self._tokenizer.question(query)
+    def question(self, query: str) -> Question:
+        """Return a question with what fits beside it; `InputError` where that is nothing."""
+        (tokens,) = map(len, self.offsets([query]))
+        capacity = self.max_tokens - tokens - self._num_special
+        if capacity < 1:
+            raise InputError(
+                f"the question has {tokens} tokens, which leaves no room for a text in the reranker's window of "
+                f"{self.max_tokens} tokens; shorten the question"
+            )
+        return Question(query, capacity)
 
-    def tokenize(self, texts: Sequence[str]) -> list[Int64]:
-        """Return the token ids of each text, uncut."""
-        return self._tokenizer.tokenize(texts)
+    def offsets(self, texts: Sequence[str]) -> list[Offsets]:
+        """Return the characters of each token of each text, without special tokens."""
+        return [encoding.offsets for encoding in encode(self._tokenizer, texts, offsets=True)]
 
-    def values(self, requests: Sequence[tuple[PairTemplate, Sequence[Int64]]]) -> list[FloatArray]:
-        """Return for each question the value of each of its texts, given as token ids, in shared batches."""
-        ids: list[Int64] = []
-        types: list[Int64] = []
-        for question, texts in requests:
-            of_question = question.pairs(texts)
-            ids += of_question[0]
-            types += of_question[1]
-        filled = np.flatnonzero([len(text) for _, texts in requests for text in texts])
-        values = np.full(len(ids), self.lowest)
-        of_filled = [types[row] for row in filled] if self._takes_types else None
-        for batch in self._engine.run([ids[row] for row in filled], of_filled):
-            logits = batch.output[:, 0].astype(np.float64)
+    def values(self, requests: Sequence[tuple[Question, Sequence[str]]]) -> list[FloatArray]:
+        """Return for each question the value of each of its texts, which fit the window, in shared batches."""
+        note(self._record)
+        pairs = [(question.text, text) for question, texts in requests for text in texts]
+        filled = [row for row, (_, text) in enumerate(pairs) if text.strip()]
+        lengths = [min(sum(map(estimated_tokens, pairs[row])), self.max_tokens) for row in filled]
+        as_logit = require("torch", "models").nn.Identity()
+
+        def run(rows: Rows) -> Float32:
+            batch: Any = self._model.predict(
+                [pairs[filled[row]] for row in rows],
+                batch_size=len(rows),
+                activation_fn=as_logit,
+                show_progress_bar=False,
+            )
+            return np.asarray(batch, dtype=np.float32)
+
+        values = np.full(len(pairs), self.lowest)
+        for rows, of_batch in run_packed(run, lengths, self.place.batch_tokens):
+            logits = of_batch.astype(np.float64)
             # The logistic function, written so that no logit overflows.
-            of_batch = np.maximum(logits, self.lowest) if self.output == "logit" else 0.5 + 0.5 * np.tanh(0.5 * logits)
-            values[filled[batch.rows]] = of_batch
+            logistic = 0.5 + 0.5 * np.tanh(0.5 * logits)
+            values[np.array(filled)[rows]] = np.maximum(logits, self.lowest) if self.output == "logit" else logistic
         return np.split(values, np.cumsum([len(texts) for _, texts in requests])[:-1])
 
 
 class CrossEncoderScorer(WindowedScorer):
-    """Scores orders from the token ids of their chunks.
+    """Scores the joined texts of orders.
 
-    Some tokenizers give the joined text other ids than its chunks side by side. Then the joined text of each order is
-    tokenised: slower, with equal values. The lengths in `window` are then approximate: under `forbid`, an order that
-    fits by these lengths but is in fact longer gets the lowest value and does not reach the model.
+    The lengths in `window` are those of chunks by themselves. Some tokenizers give a joined text other tokens; under
+    `forbid`, an order that fits by these lengths but is in fact longer gets the lowest value.
     """
 
-    def __init__(self, reranker: CrossEncoder, question: PairTemplate, texts: Sequence[str]) -> None:
+    def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:
         self.reranker = reranker
         self._question = question
         self._texts = texts
-        self._ids = reranker.tokenize(texts)
-        separator_tokens = 0 if reranker.joins_ids else len(reranker.tokenize([SEPARATOR])[0])
-        lengths = np.array([len(ids) for ids in self._ids], dtype=np.int64) + separator_tokens
-        super().__init__(Window(question.room, lengths, separator_tokens))
+        *of_texts, separator = map(len, reranker.offsets([*texts, SEPARATOR]))
+        super().__init__(Window(question.capacity, np.array(of_texts, dtype=np.int64) + separator, separator))
 
     @staticmethod
     def score_jointly(requests: Sequence[tuple[CrossEncoderScorer, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, run in shared batches."""
-        given = [scorer.rows(orders, scorer._joined(orders)) for scorer, orders in requests]
-        asked = [(scorer._question, rows.ids) for (scorer, _), rows in zip(requests, given, strict=True)]
-        values = requests[0][0].reranker.values(asked)
-        lowest = requests[0][0].reranker.lowest
-        return [rows.pooled(of_rows, lowest) for rows, of_rows in zip(given, values, strict=True)]
+        given = [scorer._pieces(orders) for scorer, orders in requests]
+        reranker = requests[0][0].reranker
+        values = reranker.values(
+            [(scorer._question, texts) for (scorer, _), (texts, _) in zip(requests, given, strict=True)]
+        )
+        lowest = reranker.lowest
+        return [spans.pooled(of_rows, lowest) for (_, spans), of_rows in zip(given, values, strict=True)]
 
-    def _joined(self, orders: Sequence[Order]) -> list[Int64]:
-        """Return the token ids of the joined text of each order."""
-        if self.reranker.joins_ids:
-            return [np.concatenate([self._ids[index] for index in order]) for order in orders]
-        return self.reranker.tokenize([SEPARATOR.join(self._texts[index] for index in order) for order in orders])
+    def _pieces(self, orders: Sequence[Order]) -> tuple[list[str], Any]:
+        """Return the joined texts of orders, those longer than the window in pieces that fit, and their spans."""
+        texts = [SEPARATOR.join(self._texts[index] for index in order) for order in orders]
+        window = self.window
+        lengths = [int(window.lengths[list(order)].sum()) - window.separator_tokens for order in orders]
+        # Tokenised as a whole only where it matters.
+        long = [row for row, length in enumerate(lengths) if length > window.tokens]
+        offsets = dict(zip(long, self.reranker.offsets([texts[row] for row in long]), strict=True))
+        spans = self.spans(orders, [len(offsets.get(row, range(length))) for row, length in enumerate(lengths)])
+        pieces = [
+            texts[row][offsets[row][start][0] : offsets[row][end - 1][1]] if row in offsets else texts[row] * (end > 0)
+            for row, start, end in spans
+        ]
+        return pieces, spans
 
 
 def _window(wanted: int | None, allowed: int | None, model: str | Path) -> int:

@@ -39,7 +39,7 @@ class MiniLMMaxSim(Part):
         sharpness: Order of the norm that pools the chunks of a combination, at least 1. Infinity is their maximum.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
         cache_mb: Megabytes of token embeddings that are kept for later queries (about 200 KB a chunk), 0 keeps none; by
             default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.

@@ -1,13 +1,13 @@
 """The window of a reranker: how much of an order it sees at once, and how longer orders are handled.
 
-Knows neither models nor texts: token ids in, rows of token ids for a model out.
+Knows neither models nor texts: numbers of tokens in, spans of tokens out.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_choice
-from corag.models.engine.engine import Int64, windows
 from corag.types import FloatArray, Order
 
 WindowPolicy = Literal["forbid", "windows", "truncate"]
@@ -47,28 +46,33 @@ class Window:
     """
 
     tokens: int
-    lengths: Int64
+    lengths: NDArray[np.int64]
     separator_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Token ids for a model, and the orders that they belong to.
+class WindowSpans:
+    """The parts of orders that a model is given, each at most a window long: R spans.
 
     Attributes:
-        ids: Token ids of each row, `[R]`.
-        owners: Position of the order that each row belongs to, `[R]`.
-        num_orders: Number of orders, including those without a row.
+        owners: Position of the order that each span belongs to, `[R]`.
+        bounds: First token of each span in its order, and its last + 1.
+        num_orders: Number of orders, including those without a span.
     """
 
-    ids: list[Int64]
     owners: NDArray[np.intp]
+    bounds: list[tuple[int, int]]
     num_orders: int
 
-    def pooled(self, values: FloatArray, lowest: float = 0.0) -> FloatArray:
-        """Return the value of each order, `[num_orders]`: the largest of its rows' values `[R]`.
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        """Yield owner, first token and last + 1 of each span."""
+        for owner, (start, end) in zip(self.owners.tolist(), self.bounds, strict=True):
+            yield owner, start, end
 
-        `lowest` is the value of an order without a row, and the least of any.
+    def pooled(self, values: FloatArray, lowest: float = 0.0) -> FloatArray:
+        """Return the value of each order, `[num_orders]`: the largest of its spans' values `[R]`.
+
+        `lowest` is the value of an order without a span, and the least of any.
         """
         pooled = np.full(self.num_orders, lowest)
         np.maximum.at(pooled, self.owners, values)
@@ -111,22 +115,26 @@ class WindowedScorer(ABC):
     def score_jointly(requests: Sequence[tuple[Any, Sequence[Order]]]) -> list[FloatArray]:
         """Return the values of each scorer's orders, run in shared batches."""
 
-    def rows(self, orders: Sequence[Order], ids: Sequence[Int64]) -> Rows:
-        """Return the rows of orders whose joined texts have these token ids, `[len(orders)]`.
+    def spans(self, orders: Sequence[Order], lengths: Sequence[int]) -> WindowSpans:
+        """Return what the model is given of orders whose joined texts have so many tokens, `[len(orders)]`.
 
-        Under `forbid` a longer order, which a search does not ask for, has no row.
+        Under `forbid` a longer order, which a search does not ask for, has no span.
         """
-        of_orders = [self._split(order, of_order) for order, of_order in zip(orders, ids, strict=True)]
-        owners = np.repeat(np.arange(len(of_orders)), np.array([len(rows) for rows in of_orders], dtype=np.intp))
-        return Rows([row for rows in of_orders for row in rows], owners, len(of_orders))
+        of_orders = [self._split(order, length) for order, length in zip(orders, lengths, strict=True)]
+        owners = np.repeat(np.arange(len(of_orders)), np.array([len(spans) for spans in of_orders], dtype=np.intp))
+        return WindowSpans(owners, [span for spans in of_orders for span in spans], len(of_orders))
 
-    def _split(self, order: Order, ids: Int64) -> list[Int64]:
-        tokens = self.window.tokens
-        if len(ids) <= tokens:
-            return [ids]
+    def _split(self, order: Order, length: int) -> list[tuple[int, int]]:
+        size = self.window.tokens
+        if length <= size:
+            return [(0, length)]
         self.overlong_orders.add(order)
         if self.policy == "forbid":
             return []
-        if self.policy == "truncate":
-            return [ids[:tokens]]
-        return [ids[start:end] for start, end in windows(len(ids), tokens)]
+        return [(0, size)] if self.policy == "truncate" else window_spans(length, size)
+
+
+def window_spans(num_tokens: int, size: int) -> list[tuple[int, int]]:
+    """Return spans of at most `size` tokens that cover a text: half a window apart, the last one flush with the end."""
+    last = max(num_tokens - size, 0)
+    return [(start, min(start + size, num_tokens)) for start in (*range(0, last, max(size // 2, 1)), last)]

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from corag.errors import DataError
-from corag.models.engine.openvino import cache_folder
+from corag.writing import cache_folder
 
 DATA_VARIABLE = "CORAG_DATA"
 """Environment variable that names a folder of data folders."""

@@ -16,7 +16,7 @@ import agent
 from corag.checks import check_choice, check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
-from corag.models.devices import kind_of, parse_devices
+from corag.models.devices import kind_of, parse_device
 from corag.models.ran import ran_in_all
 from corag.models.runtime import Runtime, current, in_runtime
 from corag.naming import Spellings, split_parts
@@ -178,12 +178,11 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     What the settings say themselves stays; see `corag.models.runtime`. An `InputError` says what is not possible.
     """
     asked, changes = current(), dict[str, Any]()
-    devices = parse_devices(asked.device)
-    if devices and training.accelerator == "auto":
-        kind = kind_of(devices)
-        changes["accelerator"] = kind
-        if kind == "cuda":
-            changes["devices"] = tuple(int(device.partition(":")[2]) for device in devices)
+    device = parse_device(asked.device)
+    if device is not None and training.accelerator == "auto":
+        changes["accelerator"] = kind_of(device)
+        if device.startswith("cuda"):
+            changes["devices"] = (int(device.partition(":")[2]),)
     if asked.precision == "fp16":
         raise InputError("precision is 'fp16', but agents are trained in fp32 or bf16; use one of these")
     if asked.precision == "bf16":

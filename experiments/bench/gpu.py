@@ -130,7 +130,7 @@ def bench_gpu(timing: Timing, *, data: str = "", small: bool = False, seconds: f
     with tempfile.TemporaryDirectory() as scratch:
         folder = str(save_cross_encoder(Path(scratch), **dict(workload.shape)))
         queries, pools = _read(workload, data) if data else _made(workload)
-        device = place("reranker").devices[0]
+        device = place("reranker").device
         world = World(workload, queries, pools, folder, device, timing, time.monotonic() + seconds)
         return [row for stage in STAGES for row in _stage(stage, world)]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from corag.optional import require
 from corag.progress import counted
 from corag.registry import tokens as make_tokens

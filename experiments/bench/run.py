@@ -88,14 +88,14 @@ def bench(config: BenchConfig) -> dict[str, Any]:
         from_folder(config.weights) if config.weights else nullcontext(),
     ):
         rows = getattr(module, f"bench_{config.part}")(timing, **settings)
-        devices = place("reranker").devices
+        device = place("reranker").device
         report(1, 1)
     result: dict[str, Any] = {
         "part": config.part,
         "rounds": timing.rounds,
         "clock": config.clock,
         "settings": settings,
-        "hardware": hardware_of(devices),
+        "hardware": hardware_of(device),
         "versions": versions(),
         "rows": rows,
     }

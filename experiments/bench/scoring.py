@@ -18,7 +18,7 @@ import numpy as np
 
 import corag
 from corag.errors import InputError
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from corag.models.runtime import place
 from corag.optional import require
 from corag.registry import SELECTORS
@@ -70,9 +70,9 @@ def _score_rows(folder: str, asked: list[Question], timing: Timing) -> list[dict
     torch = require("torch", "models")
     with quiet():
         load = require("transformers", "models").AutoModelForSequenceClassification.from_pretrained
-        module = load(folder, local_files_only=True).to(where.devices[0]).eval()
+        module = load(folder, local_files_only=True).to(where.device).eval()
     batches = [
-        {name: torch.from_numpy(values).to(where.devices[0]) for name, values in batch.items()}
+        {name: torch.from_numpy(values).to(where.device) for name, values in batch.items()}
         for batch in perfect_batches(lengths, where.batch_tokens)
     ]
 
@@ -82,7 +82,7 @@ def _score_rows(folder: str, asked: list[Question], timing: Timing) -> list[dict
     runs: dict[str, Callable[[], Any]] = {"bare model, no padding": partial(run_batches, module, batches)}
     runs["cross-encoder"] = ours
     if importlib.util.find_spec("FlagEmbedding") is not None:
-        runs["FlagReranker"] = _flag_embedding(folder, asked, texts, where.devices[0])
+        runs["FlagReranker"] = _flag_embedding(folder, asked, texts, where.device)
     seconds, values = timing.run(runs)
     bare, *_ = runs
     tokens = {name: sum(b["input_ids"].numel() for b in batches) if name == bare else sum(lengths) for name in runs}

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from corag.errors import DataError
-from corag.models.engine.openvino import cache_folder
 from corag.optional import require
 from corag.text.visible import one_line
+from corag.writing import cache_folder
 
 EXTRA = "data"
 Row = Mapping[str, Any]

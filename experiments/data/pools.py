@@ -17,7 +17,6 @@ from corag.cli.console import Report, progress
 from corag.errors import DataError
 from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import check_retrieval, reciprocal_rank_fusion
-from corag.models.minilm import cache_folder
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25
 from corag.selectors.raptor.place import tree_file
@@ -26,6 +25,7 @@ from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage
 from corag.text.trec import Ranked, escaped, read_run
 from corag.types import Candidate, Embedder
+from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings, PoolName
 from experiments.run.journal import fingerprint
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Literal
 
 from corag.errors import DataError, InputError
-from corag.models.minilm import cache_folder
 from corag.text.data import DataFolder, Query, passage_of
+from corag.writing import cache_folder
 from experiments.data.config import CandidateSettings
 from experiments.data.splits import document_groups, held_out
 from experiments.labels.config import LabelSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,10 +14,8 @@ from numpy.typing import NDArray
 
 from corag.errors import InputError, ModelError
 from corag.models.chat.base import Chat, ChatReply, ChatSettings, Messages
-from corag.models.engine.checkpoint import Checkpoint
-from corag.models.engine.engine import quiet
-from corag.models.engine.pytorch import on_device
-from corag.models.engine.replicas import free_memory, is_out_of_memory
+from corag.models.checkpoint import find_folder, folder_sha256, loading
+from corag.models.engine import DTYPES, free_memory, is_out_of_memory, on_device, quiet
 from corag.models.ran import note, ran
 from corag.models.runtime import Precision, place
 from corag.optional import require
@@ -30,7 +28,7 @@ class LocalSettings(ChatSettings):
 
     Attributes:
         model: Folder, or name on the hub, of a causal language model with safetensors weights.
-        device: cpu, cuda, cuda:N, mps or auto; of several, the first.
+        device: cpu, cuda, cuda:N, mps or auto.
         precision: fp32, bf16, fp16 or auto.
         batch_tokens: Maximum tokens of a batch, replies and padding included.
         trust_remote_code: Whether the model's own code may run.
@@ -62,7 +60,7 @@ class LocalChat(Chat):
     """
 
     def __init__(self, settings: LocalSettings) -> None:
-        where = place(
+        self._place = place(
             "reader",
             backend="torch",
             device=settings.device,
@@ -70,17 +68,32 @@ class LocalChat(Chat):
             batch_tokens=settings.batch_tokens,
             trust_remote_code=settings.trust_remote_code,
         )
-        self._place = replace(where, devices=where.devices[:1])
         self._torch = require("torch", "models")
         self._transformers = require("transformers", "models")
-        self._checkpoint = Checkpoint(
-            settings.model, task="generation", trust_remote_code=self._place.trust_remote_code
-        )
+        trusted = self._place.trust_remote_code
+        options = {"local_files_only": True, "trust_remote_code": trusted}
+        with loading(settings.model, trusted=trusted):
+            self._folder = find_folder(settings.model)
+            self._tokenizer = self._transformers.AutoTokenizer.from_pretrained(self._folder, **options)
+            module, report = self._transformers.AutoModelForCausalLM.from_pretrained(
+                self._folder,
+                use_safetensors=True,
+                output_loading_info=True,
+                dtype=getattr(self._torch, DTYPES[self._place.precision]),
+                **options,
+            )
+        if report["missing_keys"]:
+            raise ModelError(
+                f"the model {settings.model!r} lacks weights; use a model that was trained to generate text"
+            )
+        module.eval()
+        # A tokenizer that knows no limit says 1e30.
+        limits = (self._tokenizer.model_max_length, getattr(module.config, "max_position_embeddings", None))
+        self._window = min((limit for limit in limits if limit and limit < 1e9), default=None)
         self.name = f"transformers/{settings.model}"
         self.max_answer_tokens = settings.max_answer_tokens
-        self._tokenizer = self._checkpoint.tokenizer
-        self._device = self._place.devices[0]
-        self._model = on_device(self._checkpoint.load(self._place.precision), self._device, self._checkpoint.name)
+        self._device = self._place.device
+        self._model = on_device(module, self._device, str(settings.model))
         self._ran = ran(str(settings.model), self._place)
         self._one_at_a_time = threading.Lock()
         added = {*self._tokenizer.get_added_vocab(), *self._tokenizer.all_special_tokens}
@@ -90,7 +103,7 @@ class LocalChat(Chat):
     @cached_property
     def identity(self) -> str:
         """What a reply depends on besides the messages."""
-        return f"transformers {self._checkpoint.sha256} {self._place.values_depend_on} {self.max_answer_tokens}"
+        return f"transformers {folder_sha256(self._folder)} {self._place.values_depend_on} {self.max_answer_tokens}"
 
     @cached_property
     def tokens(self) -> TokenCounter:
@@ -100,7 +113,7 @@ class LocalChat(Chat):
     @property
     def window_tokens(self) -> int | None:
         """The most tokens of prompt and reply together; None if neither tokenizer nor model has a limit."""
-        return self._checkpoint.window
+        return self._window
 
     def count(self, messages: Messages) -> int:
         """Return the tokens of the whole prompt."""

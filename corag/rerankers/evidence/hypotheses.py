@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, UNIT_PAIRS, UNIT_SINGLES, Signals
 from corag.types import FloatArray
 

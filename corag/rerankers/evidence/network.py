@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.optional import require
 from corag.types import FloatArray
 

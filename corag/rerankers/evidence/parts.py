@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.errors import ModelError
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.trained import load_adapter
 from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
 from corag.rerankers.evidence.network import Ensemble

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from corag.memory import ENTRY_BYTES, LRU, Capacity
 from corag.models.cached import room
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, lengths, unit
 from corag.text.chunking import sentence_spans
 from corag.text.units import Span, UnitChunk, source_of

@@ -33,7 +33,7 @@ class EvidenceReranker(Part):
         adapter: Another adapter to use: its folder, or its parts.
         backend: `auto`, `openvino` or `torch`; see `corag.models.runtime`, as for the next.
         precision: `fp32`, `bf16` or `fp16`.
-        device: `cpu`, `cuda`, `cuda:N`, `mps`, or several.
+        device: `cpu`, `cuda`, `cuda:N` or `mps`.
         cache_mb: Megabytes of passages that are kept for later queries (600 KB a chunk with its sentences), 0 keeps
             none; by default what `corag.runtime` lets all parts keep together.
         encoder: Used in place of the encoder that backend and precision select.
@@ -69,7 +69,7 @@ class EvidenceReranker(Part):
         self.parts = adapter
         self.name = self.parts.name
         self._place = place("reranker", backend=backend, precision=precision, device=device)
-        self._logits = self.parts.network.on(self._place.devices[0])
+        self._logits = self.parts.network.on(self._place.device)
         self._given_encoder = encoder
         self._room = room(cache_mb)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.evidence.passages import Passage, plain
 from corag.types import FloatArray

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.rerankers.evidence.hypotheses import Sets, features, sets_of
 from corag.rerankers.evidence.network import CLIP, Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 
 from corag.errors import DataError
-from corag.models.engine.engine import Float32
+from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, unit
 from corag.rerankers.bm25 import Bm25
 from corag.text.data import DataFolder, Query

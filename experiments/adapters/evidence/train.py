@@ -140,7 +140,7 @@ def _fitted(config: EvidenceTraining, training: Training, tracker: Logger | None
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
     described = {name: settings[name] for name in names} | {"precision": place("embedder").precision}
     work = fingerprint([described, SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS])
-    (device, *_) = place("reranker").devices
+    device = place("reranker").device
 
     def fit(name: str, rows: Sequence[int], seed: int) -> Ensemble:
         file = Path(config.out) / MEMBERS_DIR / work / f"{name}.safetensors"

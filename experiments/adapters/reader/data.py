@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from corag.models.engine.engine import Int64, pad
+from corag.models.engine import Int64, pad
 from corag.optional import require
 from corag.readers.span_reader import KINDS, pair_row
 from corag.text.chunking import Span

@@ -40,7 +40,7 @@ def learn(
 
     `validate` returns figures of a network on held-out questions, `fingerprint` is a hash of data and settings.
     """
-    devices = place("reader").devices
+    devices = (place("reader").device,)
     if config.processes == 1:
         return _learn(0, config, learning, validate, fingerprint, devices)
     (Path(config.out) / "meeting").unlink(missing_ok=True)

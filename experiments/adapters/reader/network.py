@@ -15,9 +15,7 @@ from torch.nn import functional
 from torch.nn.utils import parametrize
 
 from corag.models.devices import kind_of
-from corag.models.engine.engine import Engine, Float32, Int64, Reduction
-from corag.models.engine.pytorch import forward_of
-from corag.models.engine.replicas import Replicas
+from corag.models.engine import Engine, Float32, Int64, Reduction, torch_forward
 from corag.models.runtime import BATCH_TOKENS
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import END, PAD, START
@@ -71,14 +69,14 @@ def loss_of(logits: torch.Tensor, batch: Batch, kind_weight: float) -> dict[str,
 def engine_of(network: SpanNetwork, *, bf16: bool) -> Engine:
     """Return what runs the network as it is, where it is."""
     device = str(network.head.weight.device)
-    kind = kind_of((device,))
-    exact = forward_of(network, device)
+    kind = kind_of(device)
+    exact = torch_forward(network, device)
 
     def forward(inputs: Mapping[str, Int64], reduction: Reduction | None = None) -> Float32:
         with torch.autocast(kind, torch.bfloat16, enabled=bf16):
             return exact(inputs, reduction)
 
-    return Engine(Replicas([forward]), PAD, BATCH_TOKENS[kind])
+    return Engine(forward, PAD, BATCH_TOKENS[kind])
 
 
 class LowRank(nn.Module):  # type: ignore[misc]

@@ -12,10 +12,10 @@ from safetensors.numpy import save_file
 import corag
 from corag.cli.main import MISTAKE, main
 from corag.index import ChunkIndex
-from corag.models.minilm import cache_folder
 from corag.registry import EMBEDDERS
 from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.documents import Document
+from corag.writing import cache_folder
 from tests.experiments.worlds import (
     DOCUMENTS,
     QUERIES,

@@ -22,7 +22,7 @@ from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex, IndexUpdate, build, nearest, store, update_index, write
 from corag.index.store import index_lock
 from corag.memory import forget
-from corag.models.engine.engine import Engine
+from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.models.states import STATES
 from corag.text.chunking import ChunkConfig

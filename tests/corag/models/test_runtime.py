@@ -13,7 +13,6 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.models import devices
-from corag.models.engine.openvino import thread_limit
 from corag.models.ran import note, ran, recording
 from corag.models.runtime import Runtime, current, in_runtime, place
 
@@ -51,17 +50,13 @@ def gpus(monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"device": "tpu"}, "device 'tpu' is unknown; use auto, cpu, cuda, cuda:N or mps, or several GPUs as"),
-        ({"device": "cuda:x"}, "device 'cuda:x' is unknown"),
-        ({"device": ""}, "device '' is unknown"),
-        ({"device": 0}, "device 0 is unknown"),
-        ({"device": "auto,cpu"}, "device 'auto,cpu' is unknown"),
-        ({"device": "cuda:0,cpu"}, "mixes kinds of devices; name several of one kind"),
-        ({"device": "cuda,cuda:0"}, "names a GPU twice; name each once"),
-        ({"precision": "fp8"}, "precision 'fp8' is unknown; use auto, fp32, bf16 or fp16"),
-        ({"batch_tokens": 0}, "batch_tokens must be a whole number of at least 1, got 0"),
-        ({"batch_tokens": 1.5}, "batch_tokens must be a whole number of at least 1, got 1.5"),
-        ({"gpu": 1}, "a runtime has no setting 'gpu'; its settings are device, precision, trust_remote_code, batch_"),
+        ({"device": "tpu"}, "device 'tpu'"),
+        ({"device": "cuda:0,cuda:1"}, "device 'cuda:0,cuda:1'"),
+        ({"device": 0}, "device 0"),
+        ({"precision": "fp8"}, "precision 'fp8'"),
+        ({"batch_tokens": 0}, "batch_tokens"),
+        ({"batch_tokens": 1.5}, "batch_tokens"),
+        ({"gpu": 1}, "'gpu'"),
     ],
 )
 def test_settings_that_do_not_exist_say_so(settings, message):
@@ -71,19 +66,19 @@ def test_settings_that_do_not_exist_say_so(settings, message):
 
 def test_a_device_that_is_not_here_names_those_that_are(gpus):
     gpus(gpus=0)
-    with pytest.raises(InputError, match=r"'cuda:0' is not there: PyTorch 9.9 sees cpu; .* PyTorch built for your GPU"):
+    with pytest.raises(InputError, match="cuda:0"):
         place("reranker", device="cuda")
     gpus(gpus=2)
-    with pytest.raises(InputError, match=r"'cuda:2' is not there: PyTorch 9.9 sees cpu, cuda:0 \(GPU 0\), cuda:1"):
+    with pytest.raises(InputError, match=r"cuda:0 \(GPU 0\), cuda:1"):
         place("reranker", device="cuda:2")
-    with pytest.raises(InputError, match="'mps' is not there"), corag.runtime(device="mps"):
+    with pytest.raises(InputError, match="mps"), corag.runtime(device="mps"):
         pytest.fail("the block runs")
 
 
 def test_auto_on_a_cpu():
     for role in ("embedder", "reranker", "reader"):
         found = place(role, device="cpu")
-        assert (found.devices, found.precision, found.batch_tokens) == (("cpu",), "fp32", 2048)
+        assert (found.device, found.precision, found.batch_tokens) == ("cpu", "fp32", 2048)
 
 
 @pytest.mark.parametrize(
@@ -98,31 +93,21 @@ def test_auto_on_a_cpu():
 def test_auto_takes_a_gpu_that_is_there(gpus, see, device, precisions):
     gpus(**see)
     found = [place(role) for role in ("embedder", "reranker", "reader")]
-    assert [one.devices for one in found] == [(device,)] * 3
+    assert [one.device for one in found] == [device] * 3
     assert [one.precision for one in found] == precisions
     assert all(one.backend == "torch" for one in found) or device == "cpu"
 
 
-def test_several_gpus(gpus):
-    gpus(gpus=2)
-    found = place("reranker", device="cuda:0, cuda:1", precision="fp16", batch_tokens=100)
-    assert (found.devices, found.kind, found.precision) == (("cuda:0", "cuda:1"), "cuda", "fp16")
-    assert (found.batch_tokens, found.values_depend_on) == (100, "torch fp16 cuda")
-    assert place("reranker", device="cuda").values_depend_on == "torch bf16 cuda"
-
-
 def test_openvino_is_for_the_cpu(gpus):
     gpus(gpus=1)
-    with pytest.raises(InputError, match="backend 'openvino' runs on the CPU, not on 'cuda'; use backend='torch'"):
+    with pytest.raises(InputError, match="openvino"):
         place("reranker", backend="openvino", device="cuda")
-    with pytest.raises(InputError, match="backend 'jax' is unknown"):
+    with pytest.raises(InputError, match="jax"):
         place("reranker", backend="jax")
 
 
 def test_a_precision_that_openvino_lacks_runs_through_torch(monkeypatch):
-    import corag.models.runtime
-
-    monkeypatch.setattr(corag.models.runtime, "openvino_has", lambda precision: precision == "fp32")
+    monkeypatch.setattr("corag.models.openvino.has_precision", lambda precision: precision == "fp32")
     assert place("reranker", device="cpu").backend == "openvino"
     assert place("reranker", device="cpu", precision="bf16").backend == "torch"
 
@@ -147,12 +132,12 @@ def test_a_block_ends_with_its_error():
 def test_threads_that_a_block_starts_see_it_and_blocks_of_theirs_stay_theirs():
     def inside():
         before = current()
-        with corag.runtime(device="cpu,cpu"):
+        with corag.runtime(precision="bf16"):
             return before, current()
 
     with corag.runtime(device="cpu", batch_tokens=5), ThreadPoolExecutor(2) as pool:
         for before, within in pool.map(lambda _: inside(), range(8)):
-            assert (before.device, within.device, within.batch_tokens) == ("cpu", "cpu,cpu", 5)
+            assert (before.precision, within.precision, within.batch_tokens) == ("auto", "bf16", 5)
         assert current().device == "cpu"
     assert ThreadPoolExecutor(1).submit(current).result() == Runtime()
 
@@ -210,17 +195,7 @@ def test_auto_imports_no_torch_where_there_can_be_no_gpu():
         "import importlib.metadata, sys\nimport corag\nfrom corag.models.runtime import place\n"
         "version = importlib.metadata.version\n"
         "importlib.metadata.version = lambda name: '9.9+cpu' if name == 'torch' else version(name)\n"
-        "with corag.runtime(precision='fp32'):\n    assert place('reranker').devices == ('cpu',)\n"
+        "with corag.runtime(precision='fp32'):\n    assert place('reranker').device == 'cpu'\n"
         "assert 'torch' not in sys.modules and 'openvino' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize(
-    ("given", "limit"), [(None, {}), ("", {}), ("0", {}), ("4,2", {}), ("3", {"INFERENCE_NUM_THREADS": 3})]
-)
-def test_openvino_keeps_to_the_threads_that_torch_keeps_to(monkeypatch, given, limit):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    if given is not None:
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert thread_limit() == limit

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corag.models.engine.engine import Engine
+from corag.models.engine import Engine
 from corag.models.minilm import DIMENSION, minilm_encoder
 from corag.models.states import STATES, states_key
 

@@ -13,10 +13,12 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer import modules
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import dynamic_module_utils
 
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.text.tokens import model_folder
 
@@ -40,7 +42,7 @@ def save_bert(folder: Path, *, num_labels=1, **config) -> Path:
 def save_xlm_roberta(folder: Path) -> Path:
     """Save an XLM-RoBERTa cross-encoder with a Unigram tokenizer and 62 positions for tokens."""
     torch.manual_seed(0)
-    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary())
+    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=62)
     tokenizer.save_pretrained(folder)
     settings = transformers.XLMRobertaConfig(
         vocab_size=len(tokenizer),
@@ -105,19 +107,6 @@ def byte_level() -> Tokenizer:
     return tokenizer
 
 
-def save_gte(folder: Path) -> Path:
-    """Save a GTE cross-encoder, as transformers has it, with a Unigram tokenizer and a window of 64 tokens."""
-    torch.manual_seed(0)
-    tokenizer = transformers.XLMRobertaTokenizer(vocab=unigram_vocabulary(), model_max_length=64)
-    tokenizer.save_pretrained(folder)
-    settings = transformers.GteConfig(
-        vocab_size=len(tokenizer), num_labels=1, initializer_range=0.3, max_position_embeddings=64, **SIZES
-    )
-    with quiet():
-        transformers.GteForSequenceClassification(settings).save_pretrained(folder)
-    return folder
-
-
 def save_bge_m3(folder: Path) -> Path:
     """Save an XLM-RoBERTa encoder with a Unigram tokenizer and 62 positions for tokens."""
     save_xlm_roberta(folder)
@@ -125,6 +114,8 @@ def save_bge_m3(folder: Path) -> Path:
     torch.manual_seed(0)
     with quiet():
         transformers.XLMRobertaModel(settings, add_pooling_layer=False).save_pretrained(folder)
+        parts = [modules.Transformer(str(folder)), modules.Pooling(SIZES["hidden_size"], "cls"), modules.Normalize()]
+        SentenceTransformer(modules=parts, device="cpu").save(str(folder), create_model_card=False)
     return folder
 
 
@@ -218,6 +209,14 @@ def small_hub(folder: Path, cache: Path):
         yield
         for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
             del sys.modules[module]
+
+
+def save_sentence_transformer(folder: Path) -> Path:
+    """Save a random sentence-transformers model that pools by the mean, and return its folder."""
+    bert = save_bert(folder / "bert")
+    parts = [modules.Transformer(str(bert)), modules.Pooling(SIZES["hidden_size"])]
+    SentenceTransformer(modules=parts, device="cpu").save(str(folder / "whole"), create_model_card=False)
+    return folder / "whole"
 
 
 CHAT_TEMPLATE = (

@@ -13,7 +13,7 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
 from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FILE, FORM, LEAST_MARGIN, NAME, Answerable, MiniLMReader, signals

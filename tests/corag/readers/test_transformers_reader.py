@@ -7,7 +7,7 @@ import transformers
 
 import corag
 from corag.errors import InputError, ModelError, SummarizerError
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from corag.readers.chat import TransformersReader
 from corag.summarizers.chat import TransformersSummarizer
 from corag.text.documents import SEPARATOR

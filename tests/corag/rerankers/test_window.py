@@ -1,7 +1,6 @@
 """A reranker's window: what fits, what is cut, what is split, and what is no candidate."""
 
 import itertools
-from functools import cache
 
 import numpy as np
 import pytest
@@ -11,20 +10,17 @@ from hypothesis import strategies as st
 import corag
 from corag import Chunk
 from corag.errors import InputError
-from corag.models.engine.engine import windows
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.cross_encoder import CrossEncoder
 from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Rows, Window, WindowedScorer, WindowPolicy
+from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, WindowSpans, window_spans
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
-from tests.corag.models.worlds import byte_level, change_json, save_bert
 from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
 
@@ -65,10 +61,10 @@ class LettersScorer(WindowedScorer):
     def values(self, orders):
         joint = SEPARATOR + "+" * self.reranker.surcharge
         joined = [joint.join(self.texts[index] for index in order) for order in orders]
-        rows = self.rows(orders, [np.array([*text], dtype=object) for text in joined])
-        texts = ["".join(row) for row in rows.ids]
+        spans = self.spans(orders, list(map(len, joined)))
+        texts = [joined[owner][start:end] for owner, start, end in spans]
         self.reranker.seen += texts
-        return rows.pooled(self.reranker.score(self.query, texts))
+        return spans.pooled(self.reranker.score(self.query, texts))
 
 
 def chunks_of(texts):
@@ -84,13 +80,13 @@ def chunks_of(texts):
      (5, 1, [0, 1, 2, 3, 4]), (12, 5, [0, 2, 4, 6, 7])],
 )  # fmt: skip
 def test_windows_by_hand(length, tokens, starts):
-    assert windows(length, tokens) == [(start, start + tokens) for start in starts]
+    assert window_spans(length, tokens) == [(start, start + tokens) for start in starts]
 
 
 @given(st.integers(1, 40), st.integers(1, 200))
 def test_windows_see_every_token_and_every_neighbourhood(tokens, excess):
     length = tokens + excess
-    starts = [start for start, _ in windows(length, tokens)]
+    starts = [start for start, _ in window_spans(length, tokens)]
     assert starts[0] == 0
     assert starts[-1] == length - tokens
     steps = np.diff(starts)
@@ -99,24 +95,23 @@ def test_windows_see_every_token_and_every_neighbourhood(tokens, excess):
 
 
 def test_rows_by_hand():
-    ids = [np.arange(4), np.arange(7), np.arange(0)]
     orders = [(0,), (0, 1), (2,)]
     rows = {}
     for policy in ("truncate", "windows", "forbid"):
         scorer = LettersScorer(Letters(4), "", []).under(policy)
-        made = scorer.rows(orders, ids)
-        rows[policy] = [row.tolist() for row in made.ids], made.owners.tolist()
+        made = scorer.spans(orders, [4, 7, 0])
+        rows[policy] = made.bounds, made.owners.tolist()
         assert scorer.overlong_orders == {(0, 1)}
         assert scorer.num_truncated == (policy == "truncate")
-        assert made.pooled(np.array([0.5, 0.2, 0.7, 0.4, 0.1][: len(made.ids)])).tolist() == {
+        assert made.pooled(np.array([0.5, 0.2, 0.7, 0.4, 0.1][: len(made.bounds)])).tolist() == {
             "truncate": [0.5, 0.2, 0.7], "windows": [0.5, 0.7, 0.1], "forbid": [0.5, 0.0, 0.2],
         }[policy]  # fmt: skip
     assert rows == {
-        "truncate": ([[0, 1, 2, 3], [0, 1, 2, 3], []], [0, 1, 2]),
-        "windows": ([[0, 1, 2, 3], [0, 1, 2, 3], [2, 3, 4, 5], [3, 4, 5, 6], []], [0, 1, 1, 1, 2]),
-        "forbid": ([[0, 1, 2, 3], []], [0, 2]),
+        "truncate": ([(0, 4), (0, 4), (0, 0)], [0, 1, 2]),
+        "windows": ([(0, 4), (0, 4), (2, 6), (3, 7), (0, 0)], [0, 1, 1, 1, 2]),
+        "forbid": ([(0, 4), (0, 0)], [0, 2]),
     }
-    assert LettersScorer(Letters(4), "", []).rows([], []).pooled(np.zeros(0)).shape == (0,)
+    assert LettersScorer(Letters(4), "", []).spans([], []).pooled(np.zeros(0)).shape == (0,)
 
 
 def test_unknown_policy():
@@ -275,115 +270,55 @@ def test_rerankers_that_declare_no_window_have_nothing_to_report(reranker):
         assert select_under(policy, Upper, reranker, POOL, 26, CHARACTERS).trace.window is None
 
 
-# Real rerankers
-
-
-@pytest.fixture(scope="module")
-def cross_encoders(tmp_path_factory):
-    """Two models, and one whose ids do not join, each with 16 tokens for question, text and special tokens."""
-    folder = tmp_path_factory.mktemp("models")
-    bert, other, bytewise = save_bert(folder / "bert"), save_bert(folder / "other"), save_bert(folder / "bytes")
-    change_json(other / "config.json", layer_norm_eps=1e-3)
-    (bytewise / "vocab.txt").unlink()
-    byte_level().save(str(bytewise / "tokenizer.json"))
-    change_json(bytewise / "tokenizer_config.json", tokenizer_class="TokenizersBackend")
-    sizes = {bert: 16, other: 16, bytewise: 40}
-    return [CrossEncoder(model=model, backend="torch", max_tokens=size) for model, size in sizes.items()]
-
+# Scorers of several questions
 
 PASSAGES = ["The Spree flows.", "A river, slowly: it ran through all the towns.", "Bananas.", "Berlin is old"]
 ORDERS = [order for size in (1, 2, 3) for order in itertools.permutations(range(4), size)]
 
 
-@cache
-def cosine():
-    return MiniLMCosine(backend="torch", max_tokens=8)
-
-
-def by_hand(reranker, joined, room):
-    """Best of the values of a text's windows, each decoded from the tokens that it holds."""
-    tokenize = reranker.encoder.whole_ids if isinstance(reranker, MiniLMCosine) else reranker.tokenize
-    (ids,) = tokenize([joined])
-    if len(ids) <= room:
-        return reranker.score(QUESTION, [joined])[0]
-    rows = [ids[start:end] for start, end in windows(len(ids), room)]
-    if isinstance(reranker, MiniLMCosine):
-        vectors = reranker.encoder.sentence_embeddings(rows)
-        return max(0.0, float((vectors @ reranker.query_vector(QUESTION)).max()))
-    return reranker.values([(reranker._tokenizer.question(QUESTION), rows)])[0].max()
-
-
-@pytest.mark.parametrize("which", [0, 2, "cosine"])
-def test_policies_of_real_rerankers(cross_encoders, which):
-    reranker = cosine() if which == "cosine" else cross_encoders[which]
+def test_policies_of_minilm_cosine():
+    reranker = MiniLMCosine(max_tokens=8)
     scorer = reranker.scorer(QUESTION, chunks_of(PASSAGES))
-    room = scorer.window.tokens
     joined = [SEPARATOR.join(PASSAGES[index] for index in order) for order in ORDERS]
-    whole = reranker.score(QUESTION, joined)
-    values = {}
-    for policy in ("truncate", "windows", "forbid"):
-        under = scorer.under(policy)
-        values[policy] = under(ORDERS)
-        assert (under.policy, under.window) == (policy, scorer.window)
-        assert under.num_truncated == (len(under.overlong_orders) if policy == "truncate" else 0)
-    overlong = np.array([order in under.overlong_orders for order in ORDERS])
+    whole, ids = reranker.score(QUESTION, joined), reranker.encoder.whole_ids(joined)
+    overlong = np.array([len(row) > 8 for row in ids])
     assert 0 < overlong.sum() < len(ORDERS)
-    assert values["truncate"] == pytest.approx(whole, abs=1e-5)
-    assert values["windows"] == pytest.approx([by_hand(reranker, text, room) for text in joined], abs=1e-5)
-    assert values["forbid"] == pytest.approx(np.where(overlong, 0.0, whole), abs=1e-5)
+    expected = {"truncate": whole, "forbid": np.where(overlong, 0.0, whole)}
+    expected["windows"] = [
+        float(reranker.encoder.sentence_embeddings([row[start:end] for start, end in window_spans(len(row), 8)])
+              .astype(float).dot(reranker.query_vector(QUESTION)).max()) for row in ids
+    ]  # fmt: skip
+    for policy, values in expected.items():
+        under = scorer.under(policy)
+        assert under(ORDERS) == pytest.approx(values, abs=1e-5)
+        assert under.overlong_orders == {order for order, long in zip(ORDERS, overlong, strict=True) if long}
     assert scorer.overlong_orders == set()
-    lengths = [scorer.window.lengths[list(order)].sum() - scorer.window.separator_tokens for order in ORDERS]
-    if which != 2:
-        assert ((np.array(lengths) > room) == overlong).all()
 
 
-def test_orders_of_many_questions_share_batches(cross_encoders, monkeypatch):
-    """Values are those of one question alone, and scorers of one model are run together."""
-    runs, engine = [], type(cross_encoders[0]._engine)
-    run = engine.run
-    monkeypatch.setattr(engine, "run", lambda self, *given: (runs.append(self), run(self, *given))[1])
-    questions = [QUESTION, "who?", "what grows here?"]
+def test_orders_of_many_questions_share_batches():
+    one, other = Letters(12), Letters(12)
     scorers = [
-        reranker.scorer(question, chunks_of(PASSAGES[::step])).under("windows")
-        for question, (reranker, step) in zip(
-            questions, [(cross_encoders[0], 1), (cross_encoders[1], 1), (cross_encoders[0], -1)], strict=True
-        )
+        CachedScorer(reranker.scorer(query, chunks_of(PASSAGES)).under("windows"), "letters", ["0", "1", "2", "3"])
+        for reranker, query in ((one, "who?"), (other, "who?"), (one, "where?"))
     ]
-    asked = [ORDERS[:9], ORDERS[3:20], ORDERS[::3]]
-    alone = [scorer(orders) for scorer, orders in zip(scorers, asked, strict=True)]
-    runs.clear()
-    memos = [CachedScorer(scorer, "cross-encoder", list("abcd")) for scorer in scorers]
-    together = score_together(list(zip(memos, asked, strict=True)))
-    assert len(runs) == 2
-    for found, expected in zip(together, alone, strict=True):
-        assert found == pytest.approx(expected, abs=1e-5)
-    assert np.ptp(alone[0]) > 1e-3
+    calls, joint = [], LettersScorer.score_jointly
+
+    def noting(requests):
+        calls.append(len(requests))
+        return joint(requests)
+
+    LettersScorer.score_jointly = staticmethod(noting)
+    try:
+        found = score_together([(scorer, ORDERS[: 9 + row]) for row, scorer in enumerate(scorers)])
+    finally:
+        LettersScorer.score_jointly = staticmethod(joint)
+    assert calls == [2, 1]
+    for row, (query, values) in enumerate(zip(("who?", "who?", "where?"), found, strict=True)):
+        alone = Letters(12).scorer(query, chunks_of(PASSAGES)).under("windows")
+        assert values.tolist() == alone(ORDERS[: 9 + row]).tolist()
 
 
-def test_many_questions_selected_at_once(cross_encoders, tmp_path):
-    questions, pool = [QUESTION, "who?", QUESTION], offer(*PASSAGES)
-    for reranker in (cross_encoders[0], CachedReranker(cross_encoders[0], tmp_path / "values.sqlite")):
-        selector = Corag(reranker=reranker, window="windows")
-        together = selector.select_many(questions, [pool, pool[::-1], pool[:2]], 20)
-        for query, candidates, selection in zip(questions, [pool, pool[::-1], pool[:2]], together, strict=True):
-            alone = selector.select(query, candidates, 20)
-            assert (selection.ids, selection.value) == (alone.ids, pytest.approx(alone.value, abs=1e-5))
-
-
-def test_stored_values_of_policies_do_not_mix(cross_encoders, tmp_path):
-    reranker = cross_encoders[0]
-    expected = {p: reranker.scorer(QUESTION, chunks_of(PASSAGES)).under(p) for p in ("windows", "truncate", "forbid")}
-    for policy, plain in expected.items():
-        for _ in range(2):
-            stored = (
-                CachedReranker(reranker, tmp_path / "values.sqlite").scorer(QUESTION, chunks_of(PASSAGES)).under(policy)
-            )
-            assert stored.window.tokens == plain.window.tokens
-            assert stored(ORDERS) == pytest.approx(plain(ORDERS), abs=1e-5)
-            assert (stored.overlong_orders, stored.num_truncated) == (plain.overlong_orders, plain.num_truncated)
-
-
-def test_stored_scorers_share_batches_and_compute_nothing_twice(cross_encoders, tmp_path):
+def test_stored_scorers_share_batches_and_compute_nothing_twice(tmp_path):
     reranker = Letters(12)
     stored = CachedReranker(reranker, tmp_path / "values.sqlite")
     scorers = [stored.scorer(query, chunks_of(PASSAGES)).under("windows") for query in ("who?", "where?", "who?")]
@@ -399,14 +334,15 @@ def test_stored_scorers_share_batches_and_compute_nothing_twice(cross_encoders, 
 
 def test_the_window_of_minilm_cosine():
     assert corag.reranker("minilm-cosine").max_tokens == MAX_TOKENS
-    assert cosine().identity != MiniLMCosine(backend="torch").identity
-    assert cosine().score(QUESTION, ["a " * 9])[0] == pytest.approx(cosine().score(QUESTION, ["a " * 8])[0], abs=1e-6)
+    assert MiniLMCosine(max_tokens=8).identity != MiniLMCosine().identity
+    long, cut = MiniLMCosine(max_tokens=8).score(QUESTION, ["a " * 9, "a " * 8])
+    assert long == pytest.approx(cut, abs=1e-6)
     for size in (0, MAX_TOKENS + 1, 2.5):
         with pytest.raises(InputError, match=rf"max_tokens is {size}; minilm-cosine takes 1 to {MAX_TOKENS}"):
             MiniLMCosine(max_tokens=size)
 
 
 def test_values_below_zero_are_pooled_like_others():
-    rows = Rows([], np.array([0, 0, 2]), 3)
-    assert rows.pooled(np.array([-5.0, -3.0, -1.0]), -36.0).tolist() == [-3.0, -36.0, -1.0]
-    assert rows.pooled(np.array([0.25, 0.5, 0.75])).tolist() == [0.5, 0.0, 0.75]
+    spans = WindowSpans(np.array([0, 0, 2]), [], 3)
+    assert spans.pooled(np.array([-5.0, -3.0, -1.0]), -36.0).tolist() == [-3.0, -36.0, -1.0]
+    assert spans.pooled(np.array([0.25, 0.5, 0.75])).tolist() == [0.5, 0.0, 0.75]

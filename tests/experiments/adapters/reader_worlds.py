@@ -3,7 +3,7 @@
 import torch
 import transformers
 
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from experiments.adapters.reader.config import ReaderSource, ReaderTest, ReaderTraining, RowSettings
 
 

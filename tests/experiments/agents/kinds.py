@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from corag.models.engine.engine import quiet
+from corag.models.engine import quiet
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
 from tests.corag.models.worlds import save_bert

@@ -1,0 +1,135 @@
+"""Models that users name: found, and loaded by sentence-transformers or transformers, with one clear error when not.
+
+Only safetensors weights are read, never pickled ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from corag.errors import MissingExtraError, ModelError
+from corag.models.engine import DTYPES, on_device, quiet
+from corag.models.runtime import Place
+from corag.optional import require
+
+_SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
+HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
+_OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
+
+
+def load_model(
+    kind: Literal["CrossEncoder", "SentenceTransformer"],
+    model: str | Path,
+    where: Place,
+    *,
+    weights_revision: str | None = None,
+) -> tuple[Any, Path]:
+    """Return a model of sentence-transformers on its device, and the folder of its files.
+
+    Args:
+        kind: Its class.
+        model: Folder, or a name on the hub, which is then downloaded or taken from the hub's cache.
+        where: Where and how it runs.
+        weights_revision: Revision on the hub to take where the main one has no safetensors.
+
+    Raises:
+        MissingExtraError: sentence-transformers is not installed.
+        ModelError: It is missing, damaged, or no such model, or does not fit the memory of its device.
+    """
+    library, torch = require("sentence_transformers", "models"), require("torch", "models")
+    with loading(model, trusted=where.trust_remote_code):
+        folder = find_folder(model, weights_revision)
+        settings: dict[str, Any] = {}
+        if kind == "CrossEncoder":
+            settings = _check_head(model, folder, trusted=where.trust_remote_code)
+        loaded = getattr(library, kind)(
+            str(folder),
+            device="cpu",
+            trust_remote_code=where.trust_remote_code,
+            model_kwargs={"use_safetensors": True, "dtype": getattr(torch, DTYPES[where.precision])},
+            **settings,
+        )
+    if not loaded.tokenizer.is_fast:
+        raise ModelError(f"the model {str(model)!r} comes with no fast tokenizer; save a tokenizer.json beside it")
+    return on_device(loaded, where.device, str(model)), folder
+
+
+def _check_head(model: str | Path, folder: Path, *, trusted: bool) -> dict[str, Any]:
+    """Return settings of a cross-encoder; raise `ModelError` where its head would get random weights."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (architecture, *_) = config.get("architectures") or [""]
+    is_known = hasattr(require("transformers", "models"), architecture)
+    if not (is_known and architecture.endswith(("ForSequenceClassification", "ForCausalLM"))):
+        if "auto_map" not in config:
+            raise ModelError(
+                f"the model {str(model)!r} is no reranker ({architecture or 'no architecture'}); use a cross-encoder, "
+                "whose head was trained, not its base model"
+            )
+        if not trusted:
+            raise ModelError(f"the model {str(model)!r} cannot be loaded; {_OWN_CODE}")
+    if (labels := len(config.get("id2label", [1]))) != 1:
+        raise ModelError(f"the model {str(model)!r} has {labels} labels; use a cross-encoder that gives one score")
+    # A configuration that says nothing of labels would be read as one of two.
+    return {} if "id2label" in config else {"num_labels": 1}
+
+
+@contextmanager
+def loading(model: str | Path, *, trusted: bool) -> Iterator[None]:
+    """Turn what the libraries, and a model's own code, raise into one error; silence their notices."""
+    damage: tuple[type[Exception], ...] = (OSError, RuntimeError, ValueError)
+    damage += (require("safetensors", "models").SafetensorError,)
+    # What a model's own code may raise that was written for another release of transformers.
+    stale: tuple[type[Exception], ...] = (AttributeError, ImportError, KeyError, NameError, TypeError)
+    caught = (*damage, *stale) if trusted else damage
+    try:
+        with quiet():
+            yield
+    except (MissingExtraError, ModelError):
+        raise
+    except caught as error:
+        if isinstance(error, require("huggingface_hub.errors", "models").LocalEntryNotFoundError):
+            remedy = (
+                "it is not on this machine, and the hub was not reached; check the name, or download it where there "
+                f"is a network, with: hf download {model} --local-dir FOLDER, and give the folder"
+            )
+        elif isinstance(error, stale):
+            release = require("transformers", "models").__version__
+            remedy = f"its own code does not run with transformers {release}; install what it asks for"
+        elif "trust_remote_code" in str(error) and not trusted:
+            remedy = _OWN_CODE
+        else:
+            remedy = "give a local folder, or a name that exists on the hub with a network at hand"
+        raise ModelError(f"the model {str(model)!r} cannot be loaded; {remedy}: {error}") from error
+
+
+def find_folder(model: str | Path, weights_revision: str | None = None) -> Path:
+    """Return the folder of a model given by folder or by name, downloaded where it is not there yet.
+
+    Raises:
+        OSError: Neither the folder nor the name is there.
+        ValueError: It is no name.
+    """
+    if Path(model).is_dir():
+        return Path(model)
+    download = require("huggingface_hub", "models").snapshot_download
+    patterns = [f"*{suffix}" for suffix in _SUFFIXES]
+    folder = Path(download(str(model), allow_patterns=patterns))
+    if weights_revision is not None and not any(folder.glob("*.safetensors")):
+        folder = Path(download(str(model), allow_patterns=patterns, revision=weights_revision))
+    return folder
+
+
+def folder_sha256(folder: Path) -> str:
+    """Return the hash of the names and contents of all files that a model's values depend on."""
+    total = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        if file.suffix in _SUFFIXES:
+            with file.open("rb") as content:
+                name = file.relative_to(folder).as_posix()
+                total.update(f"{name} {hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    return total.hexdigest()

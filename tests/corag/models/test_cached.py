@@ -1,0 +1,167 @@
+"""Encoders and embedders with a cache, and what parts keep together: equal values, each text encoded once."""
+
+import numpy as np
+import pytest
+
+import corag
+from corag.errors import InputError
+from corag.memory import usages
+from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts, room
+from corag.models.engine import Engine
+from corag.models.minilm import minilm_encoder
+from corag.registry import RERANKERS
+from corag.types import Chunk, Embedder
+from tests.corag.rerankers.evidence_worlds import WordEncoder
+
+TEXTS = ["Varn\nVarn is an island in the northern sea.", "Kell\nKell is a village.", "", "Its capital is Tolmere."]
+QUESTION = "What is the capital of Varn?"
+SHARING = [name for name in RERANKERS.names if "encoder" in RERANKERS.settings(name)]
+LAKES = [
+    f"Lake {number}\nIt is cold. It is {number} metres deep. Nobody swims in lake {number}." for number in range(40)
+]
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """Texts that went through a model."""
+    seen, run = [], Engine.run
+    monkeypatch.setattr(Engine, "run", lambda self, ids, *more, **how: seen.extend(ids) or run(self, ids, *more, **how))
+    return seen
+
+
+# --- The encoder ---
+
+
+def test_states_are_those_of_the_encoder_whatever_was_asked_before():
+    encoder = minilm_encoder()
+    ids = encoder.tokenize(TEXTS).ids
+    shared = CachedEncoder(encoder)
+    for _ in range(2):
+        for own, other in zip(shared.states(ids), encoder.states(ids), strict=True):
+            np.testing.assert_allclose(own, other, atol=1e-5)
+        np.testing.assert_allclose(shared.sentence_embeddings(ids), encoder.sentence_embeddings(ids), atol=1e-5)
+    assert shared.sentence_embeddings([]).shape == (0, 384)
+    backwards = CachedEncoder(encoder).states(ids[::-1])[::-1]
+    assert all(np.array_equal(one, other) for one, other in zip(shared.states(ids), backwards, strict=True))
+    with pytest.raises(ValueError, match="read-only"):
+        backwards[0][0] = 0
+
+
+def test_counts_by_hand():
+    shared = CachedEncoder(minilm_encoder(), cache_mb=0.0145)
+    ids = [np.array(row) for row in ([2000, 2001, 2002], [3000], [4000, 4001])]
+    shared.states([ids[0], ids[1], ids[0]])
+    first = shared.counts
+    assert (first.tokens_asked, first.tokens_run) == (5 + 3 + 5, 5 + 3)
+    assert first.seconds_asked > first.seconds_run > 0
+    shared.states([ids[2]])  # the first one is forgotten now
+    shared.states(ids[:2])
+    since = shared.counts - first
+    assert (since.tokens_asked, since.tokens_run) == (4 + 5 + 3, 4 + 5)
+    assert EncoderCounts() - EncoderCounts() == EncoderCounts()
+
+
+def test_states_on_disk_are_encoded_once_and_survive(tmp_path):
+    encoder = WordEncoder()
+    ids = encoder.tokenize(["a b c", "b", "", "a b c"]).ids
+    first = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite").states(ids)
+    assert encoder.texts_encoded == 3
+    again = CachedEncoder(encoder, batch=2, cache_mb=0, path=tmp_path / "states.sqlite")
+    for expected, one, other in zip(encoder.states(ids), first, again.states(ids), strict=True):
+        np.testing.assert_array_equal(one, expected)
+        np.testing.assert_array_equal(other, expected)
+    assert encoder.texts_encoded == 3 + 4
+    assert (again.counts.tokens_run, again.counts.tokens_asked) == (0, 5 + 3 + 2 + 5)
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_rerankers_value_alike_with_a_shared_encoder_that_encodes_each_text_once(name):
+    shared = CachedEncoder(minilm_encoder())
+    chunks = [Chunk(str(row), text) for row, text in enumerate(TEXTS)]
+    orders = [(0,), (1,), (2,), (3,), (0, 3), (3, 0), (1, 0, 3)]
+    with_shared = corag.reranker(name, encoder=shared, cache_mb=0)
+    own = corag.reranker(name).scorer(QUESTION, chunks)(orders)
+    for _ in range(2):
+        np.testing.assert_allclose(with_shared.scorer(QUESTION, chunks)(orders), own, atol=1e-4)
+    assert shared.counts.tokens_run == sum(len(row) + 2 for row in shared.tokenize([QUESTION, *TEXTS]).ids)
+
+
+# --- The embedder ---
+
+
+class Counting:
+    def __init__(self):
+        self._embedder = corag.embedder()
+        self.name, self.dimension = self._embedder.name, self._embedder.dimension
+        self.asked = []
+
+    def embed(self, texts):
+        self.asked += texts
+        return self._embedder.embed(texts)
+
+
+def test_each_text_is_embedded_once():
+    counting = Counting()
+    cached = CachedEmbedder(counting)
+    assert isinstance(cached, Embedder)
+    assert (cached.name, cached.dimension) == ("minilm", 384)
+    first = cached.embed(["one", "two", "one"])
+    second = cached.embed(["two", "three"])
+    assert counting.asked == ["one", "two", "three"]
+    assert first.dtype == np.float32 and first.shape == (3, 384)
+    np.testing.assert_array_equal(first[[0, 1]], first[[2, 1]])
+    np.testing.assert_array_equal(second[0], first[1])
+    assert cached.embed([]).shape == (0, 384)
+
+
+def test_a_vector_does_not_depend_on_its_neighbours():
+    embedder = CachedEmbedder(corag.embedder(), batch=1, cache_mb=0)
+    texts = ["one", "two and a few words more", "three"]
+    together = embedder.embed(texts)
+    for row, text in enumerate(texts):
+        np.testing.assert_array_equal(together[row], embedder.embed([text])[0])
+    np.testing.assert_allclose(together, corag.embedder().embed(texts), atol=1e-5)
+
+
+# --- What parts keep together ---
+
+
+def test_parts_share_a_capacity():
+    with corag.runtime(cache_mb=7):
+        first, second = room(None), room(None)
+        own = room(3)
+    assert first is second
+    assert (first.max_bytes, own) == (7_000_000, 3_000_000)
+    assert room(None).max_bytes == 400_000_000
+    with pytest.raises(InputError, match="cache_mb"), corag.runtime(cache_mb=-1):
+        pass
+
+
+def test_rerankers_share_what_was_encoded(encoded):
+    with corag.runtime(cache_mb=5.5):
+        multihop, factoid = corag.reranker("minilm-multihop"), corag.reranker("minilm-factoid")
+    multihop.score("How deep is lake 1?", LAKES[:3])
+    del encoded[:]
+    factoid.score("How deep is lake 1?", LAKES[:3])
+    assert len(encoded) == 1  # the question
+
+
+@pytest.mark.parametrize("megabytes", [0, 0.2])
+def test_each_text_is_encoded_once_whatever_is_kept(encoded, megabytes):
+    offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[:12]]
+    with corag.runtime(cache_mb=megabytes):
+        selector = corag.selector("corag", agent="none", unit="sentence")
+        selector.select("How deep is lake 1?", offered, 60)
+    assert len(encoded) == 1 + len(offered)
+
+
+def test_all_that_a_selector_keeps_is_within_the_bound():
+    with corag.runtime(cache_mb=1.5):
+        reranker = corag.reranker("minilm-sentence", encoder=WordEncoder())
+        selector = corag.selector("corag", reranker=reranker, unit="sentence")
+    for start in range(0, 36, 4):
+        offered = [corag.Candidate(corag.Chunk(text, text)) for text in LAKES[start : start + 4]]
+        selector.select("How deep is lake 1?", offered, 60)
+        kept = {usage.kind: usage for usage in usages() if usage.max_bytes == 1_500_000}
+        assert sum(usage.nbytes for usage in kept.values()) <= 1_500_000
+    assert kept["passages"].misses > kept["passages"].entries > 0

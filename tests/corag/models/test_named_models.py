@@ -1,0 +1,266 @@
+"""Models that users name: by folder and by name on the hub, with code of their own, and what cannot be loaded."""
+
+import logging
+import os
+import shutil
+import sys
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.slow
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("sentence_transformers")
+
+import corag  # noqa: E402
+from corag.errors import InputError, ModelError  # noqa: E402
+from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3  # noqa: E402
+from corag.models.engine import quiet  # noqa: E402
+from corag.models.known import KNOWN_RERANKERS, ModelCard, announce  # noqa: E402
+from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
+from corag.text.tokens import model_folder  # noqa: E402
+from corag.types import Embedder  # noqa: E402
+from tests.corag.models.worlds import (  # noqa: E402
+    GTE,
+    JINA_V1,
+    JINA_V2,
+    NEED_CODE,
+    change_json,
+    put_on_hub,
+    save_bert,
+    save_own_code,
+    save_sentence_transformer,
+    small_hub,
+)
+
+QUESTION = "Which river flows through the capital?"
+PASSAGES = ["Berlin is the capital.", "The Spree, a river, flows there!", "Bananas."]
+TEXTS = ["Berlin is the capital of Germany.", "", "rivers " * 200, "漢字 👩‍👩‍👧"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A cache of the hub with a small model under every known name, and others."""
+    folder, cache = tmp_path_factory.mktemp("models"), tmp_path_factory.mktemp("hub")
+    with small_hub(folder, cache):
+        put_on_hub(cache, "cross-encoder/tiny", save_bert(folder / "bert"))
+        save_sentence_transformer(folder / "mean")
+        yield folder
+
+
+@pytest.fixture
+def no_code_yet(monkeypatch):
+    """`OWN_CODE_RAN` is set from here on only by code that comes with a model."""
+    monkeypatch.delenv("OWN_CODE_RAN", raising=False)
+    for module in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        monkeypatch.delitem(sys.modules, module)
+
+
+def by_transformers(folder, texts, sign=1.0):
+    with quiet():
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    inputs = tokenizer([QUESTION] * len(texts), texts, padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        return torch.sigmoid(sign * model(**inputs).logits[:, 0]).numpy()
+
+
+# --- Rerankers ---
+
+
+@pytest.mark.parametrize("name", [name for name in KNOWN_RERANKERS if name not in NEED_CODE])
+def test_a_known_reranker_is_built_by_its_name(models, name):
+    reranker = corag.reranker(name)
+    assert isinstance(reranker, CrossEncoder)
+    assert (reranker.name, reranker.max_tokens) == (name, 62)
+    assert reranker.card is KNOWN_RERANKERS[name]
+    assert reranker.score(QUESTION, PASSAGES) == pytest.approx(by_transformers(models / "xlm", PASSAGES), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", NEED_CODE)
+def test_code_of_a_known_reranker_runs_only_when_allowed(models, no_code_yet, name):
+    with pytest.raises(ModelError, match="--trust_remote_code"):
+        corag.reranker(name)
+    assert "OWN_CODE_RAN" not in os.environ
+    reranker = corag.reranker(name, trust_remote_code=True)
+    assert os.environ["OWN_CODE_RAN"] == "yes"
+    # Its code gives the negative of the logit that BERT would give.
+    expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
+    assert reranker.score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
+
+
+def test_any_name_with_a_slash_and_any_folder_is_a_cross_encoder(models):
+    by_name, by_folder = corag.reranker("cross-encoder/tiny"), corag.reranker(str(models / "bert"))
+    assert (by_name.name, by_folder.name) == ("cross-encoder/tiny", "cross-encoder")
+    assert by_name.identity == by_folder.identity
+    assert (by_name.card.window_tokens, by_name.card.licence) == (512, "not known here")
+
+
+@pytest.mark.parametrize("name", ["bge-reranker", "", "Cross-Encoder"])
+def test_an_unknown_name_lists_names_and_known_models(name):
+    with pytest.raises(InputError) as caught:
+        corag.reranker(name)
+    assert all(known in str(caught.value) for known in (*corag.RERANKERS.names, *KNOWN_RERANKERS, repr(name)))
+
+
+def test_the_card_can_narrow_the_window(models, monkeypatch):
+    name = "BAAI/bge-reranker-base"
+    monkeypatch.setitem(KNOWN_RERANKERS, name, ModelCard(name, window_tokens=40))
+    assert corag.reranker(name).max_tokens == 40
+    with pytest.raises(InputError, match="max_tokens is 41"):
+        corag.reranker(name, max_tokens=41)
+
+
+def test_window_and_licence_are_logged_once(models, caplog):
+    announce.cache_clear()
+    caplog.set_level(logging.INFO, logger="corag")
+    for _ in range(2):
+        corag.reranker(JINA_V2, trust_remote_code=True)
+    said = [record.message for record in caplog.records if JINA_V2 in record.message]
+    assert len(said) == 2 and "1024 tokens" in said[0] and "forbids commercial use" in said[1]
+
+
+def test_cards():
+    assert {name: card.window_tokens for name, card in KNOWN_RERANKERS.items()} == {
+        JINA_V1: 8192, JINA_V2: 1024, GTE: 8192,
+        "BAAI/bge-reranker-v2-m3": 8192, "BAAI/bge-reranker-large": 512, "BAAI/bge-reranker-base": 512,
+    }  # fmt: skip
+    assert [name for name, card in KNOWN_RERANKERS.items() if "NC" in card.licence] == [JINA_V2]
+    assert {name for name, card in KNOWN_RERANKERS.items() if card.needs_own_code} == set(NEED_CODE)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "nobody-knows"])
+def test_code_in_a_folder_runs_only_when_allowed(models, no_code_yet, tmp_path, model_type):
+    folder = save_own_code(tmp_path / "own", model_type=model_type)
+    with pytest.raises(ModelError, match="--trust_remote_code"):
+        CrossEncoder(model=folder)
+    assert "OWN_CODE_RAN" not in os.environ
+    expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
+    values = CrossEncoder(model=folder, trust_remote_code=True).score(QUESTION, PASSAGES)
+    assert values == pytest.approx(expected, abs=1e-5)
+
+
+def test_code_for_another_transformers_says_so(models, tmp_path):
+    folder = save_own_code(tmp_path / "own")
+    (folder / "own_reranker.py").write_text("from transformers import NoSuchThing\n")
+    with pytest.raises(ModelError, match="NoSuchThing"):
+        CrossEncoder(model=folder, trust_remote_code=True)
+
+
+def remove(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def change(**changes):
+    return lambda folder: change_json(folder / "config.json", **changes)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        remove("config.json"),
+        remove("model.safetensors"),
+        write("config.json", b"{"),
+        write("tokenizer.json", b"{"),
+        write("model.safetensors", b"\x00" * 99),
+        change(id2label={"0": "a", "1": "b"}),
+        change(hidden_size=64),
+        change(architectures=["BertModel"]),
+        change(model_type="weird", architectures=None, auto_map={"AutoConfig": "theirs.Config"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Passing `generation_config`")
+def test_a_broken_model_says_which(models, tmp_path, damage):
+    folder = shutil.copytree(models / "bert", tmp_path / "variant")
+    damage(folder)
+    with pytest.raises(ModelError, match="variant"):
+        CrossEncoder(model=folder)
+
+
+@pytest.mark.parametrize("build", [corag.reranker, corag.embedder])
+def test_a_name_out_of_reach_says_how_to_get_it(models, build):
+    with pytest.raises(ModelError, match="hf download some/model"):
+        build("some/model")
+
+
+# --- Embedders ---
+
+
+@pytest.fixture(scope="module", params=["minilm", "sentence-transformers", "bge-m3"])
+def embedder(request, models) -> Embedder:
+    if request.param == "minilm":
+        return MiniLMEmbedder()
+    if request.param == "sentence-transformers":
+        return SentenceTransformerEmbedder(model=models / "mean" / "whole", device="cpu", batch_tokens=64)
+    return bge_m3(max_tokens=60)
+
+
+def test_one_unit_vector_per_text_whatever_stands_beside_it(embedder):
+    vectors = embedder.embed(TEXTS)
+    assert (vectors.shape, vectors.dtype) == ((len(TEXTS), embedder.dimension), np.float32)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate([embedder.embed([text]) for text in TEXTS]), vectors, atol=1e-5)
+    np.testing.assert_allclose(embedder.embed(tuple(TEXTS[::-1]))[::-1], vectors, atol=1e-5)
+    assert isinstance(embedder, Embedder)
+    nothing = embedder.embed([])
+    assert (nothing.shape, nothing.dtype) == ((0, embedder.dimension), np.float32)
+
+
+def test_minilm_is_the_default():
+    assert (corag.embedder().name, corag.embedder().dimension) == ("minilm", 384)
+    with pytest.raises(InputError, match="backend"):
+        corag.embedder("minilm", backend="cuda")
+    with pytest.raises(InputError, match="embedder ''"):
+        corag.embedder("")
+
+
+def test_a_folder_is_loaded_by_its_path(models):
+    import sentence_transformers
+
+    folder = models / "mean" / "whole"
+    embedder = corag.embedder(str(folder), device="cpu")
+    assert (embedder.name, embedder.dimension) == (str(folder), 32)
+    expected = sentence_transformers.SentenceTransformer(str(folder), device="cpu").encode(
+        TEXTS, show_progress_bar=False, normalize_embeddings=True
+    )
+    np.testing.assert_allclose(embedder.embed(TEXTS), expected, atol=1e-5)
+
+
+def test_minilm_through_sentence_transformers_is_the_same_model():
+    texts = [text for text in TEXTS if len(text) < 100]
+    other = SentenceTransformerEmbedder(model=model_folder(), device="cpu")
+    np.testing.assert_allclose(other.embed(texts), MiniLMEmbedder().embed(texts), atol=1e-4)
+
+
+def test_bge_m3_is_the_first_state_of_its_encoder_and_no_pickle(models):
+    embedder = corag.embedder("bge-m3")
+    assert (embedder.name, embedder.dimension, embedder.max_tokens) == ("BAAI/bge-m3", 32, 62)
+    texts = [*PASSAGES, "", "river " * 100]
+    model = transformers.XLMRobertaModel.from_pretrained(models / "m3", add_pooling_layer=False).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(models / "m3")
+    batch = tokenizer(texts, padding=True, truncation=True, max_length=62, return_tensors="pt")
+    with torch.inference_mode():
+        states = model(**batch).last_hidden_state
+    expected = torch.nn.functional.normalize(states[:, 0], dim=-1).numpy()
+    np.testing.assert_allclose(embedder.embed(texts), expected, atol=1e-5)
+    for size in (2, 63):
+        with pytest.raises(InputError, match=f"max_tokens is {size}"):
+            bge_m3(max_tokens=size)
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 1000])
+def test_damaged_weights_are_a_model_error(models, tmp_path, kept_bytes):
+    copy = shutil.copytree(models / "mean" / "whole", tmp_path / "damaged")
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:kept_bytes])
+    with pytest.raises(ModelError, match="damaged"):
+        SentenceTransformerEmbedder(model=copy)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match="empty"):
+        corag.embedder(str(tmp_path / "empty"))
