@@ -14,6 +14,8 @@ from corag.text.data import NO_SPLIT, DataFolder, Query
 
 SHARES = {"train": 0.6, "dev": 0.2, "test": 0.2}
 """Splits of a data folder whose questions name none."""
+HELD_OUT = 0.2
+"""Share of the questions of a split that no shipped adapter has learned from."""
 
 
 def questions_of(folder: DataFolder, split: str, limit: int | None = None) -> list[Query]:

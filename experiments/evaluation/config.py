@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agent.config import Tracker
 from corag.checks import check_budget, check_choice, check_count
@@ -14,7 +14,6 @@ from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-from experiments.adapters.evidence.config import EvidenceSource
 from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import ALL, check_used
@@ -22,6 +21,7 @@ from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
 Task = Literal["answer", "verify"]
+Part = Literal["all", "held-out"]
 NO_READER = "none"
 FOR_METHODS = ("reranker", "agent", "summarizer", "unit", "window")
 """What is set for every method that takes it."""
@@ -35,11 +35,13 @@ class QuestionSet(CandidateSettings):
         name: Name in tables and files.
         data: Data folder: below that of the comparison, or by name.
         split: Split of the questions.
+        part: All of them, or the share that the shipped adapters have not learned from (held-out).
     """
 
     name: str
     data: str
     split: str = "dev"
+    part: Part = "all"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,14 +53,15 @@ class QuestionSet(CandidateSettings):
 class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     """Compare methods on data folders; an interrupted comparison resumes.
 
-    One data folder at one budget gives one result. With sets, sources or budgets, `out` is a folder with the result of
+    One data folder at one budget gives one result. With sets or budgets, `out` is a folder with the result of
     each set at each budget, and `comparison.html` and `comparison.md` over all. With `--reader none` nothing is read,
     and only selections are measured.
 
     Attributes:
-        data: Data folder, by path or name; with sets or sources, the folder that holds theirs, or empty to look up each
-            by its own name.
+        data: Data folder, by path or name; with sets, the folder that holds theirs, or empty to look up each by its own
+            name.
         split: Split of the questions; in a BEIR folder the name of a file in `qrels`.
+        part: All of them, or the share that the shipped adapters have not learned from (held-out).
         methods: Selectors, separated by commas, with settings where needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
         reranker: Reranker of every method that uses one, in place of the default and of the agent's.
@@ -79,9 +82,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         runs: Folder for the TREC runs: `METHOD.run`, `retriever.run` and `qrels.txt`; with several results a folder
             each. By default beside `out`.
         sets: Questions of several data folders.
-        sources: Questions of several data folders, with candidates as in the training of an evidence reranker.
-        only: Names of sets, separated by commas, to measure now; the others can run later or in another process. The
-            name of a source is its data folder.
+        only: Names of sets, separated by commas, to measure now; the others can run later or in another process.
         budgets: Several budgets instead of one.
         baselines: Methods that all others are compared with, question by question; of several, the one with the
             highest TES counts.
@@ -102,10 +103,10 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     judge_figures: str = GRADE
     seed: int = 0
     measures: str = "nDCG@10,RR@10,R@20"
+    part: Part = "all"
     out: str | None = None
     runs: str | None = None
     sets: tuple[QuestionSet, ...] = ()
-    sources: tuple[EvidenceSource, ...] = ()
     only: str | None = None
     budgets: tuple[int, ...] = ()
     baselines: tuple[str, ...] = ()
@@ -119,7 +120,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         spell_out(self, "reranker", "summarizer", "judge")
         object.__setattr__(self, "methods", tuple(split_parts(self.methods)) or self.methods)
         object.__setattr__(self, "baselines", tuple(parse(one) for one in self.baselines))
-        names = [one.name for one in self.sets] + [source.data for source in self.sources]
+        names = [one.name for one in self.sets]
         if not self.data and not names:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         if len(set(names)) < len(names):
@@ -132,6 +133,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         if len(set(self.budgets)) < len(self.budgets):
             raise InputError(f"budgets are {self.budgets}; give each once")
         check_choice("task", self.task, Task)
+        check_choice("part", self.part, Part)
         if self.judge is None and judgements(self.judge_figures) != judgements(GRADE):
             raise InputError(
                 f"judge_figures is {self.judge_figures!r}, but there is no judge; give one with --judge, such as "
@@ -143,7 +145,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         check_count("seed", self.seed, "0 is usual", least=0)
         if self.latency_questions is not None and self.latency_questions < 0:
             raise InputError(f"latency_questions must be at least 0, got {self.latency_questions}; 10 are usual")
-        if self.run is not None and (self.sets or self.sources):
+        if self.run is not None and self.sets:
             raise InputError(f"run {self.run!r} belongs to one data folder; give each of the sets its own run")
         measured = [*self.method_texts, *(SELECTORS.names if ALL in self.method_texts else ())]
         if unknown := set(self.baselines).difference(measured):
@@ -158,7 +160,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     @property
     def several(self) -> bool:
         """Whether `out` is a folder for several results."""
-        return bool(self.sets or self.sources or self.budgets)
+        return bool(self.sets or self.budgets)
 
     @property
     def method_texts(self) -> list[str]:
@@ -168,17 +170,14 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     def by_set(self) -> dict[str, EvaluateConfig]:
         """Return for each set of questions to measure, by name, the settings that measure it alone."""
         root = Path(self.data)
-
-        def alone(data: str, split: str, **settings: Any) -> EvaluateConfig:
-            return replace(
-                self, **{"sets": (), "sources": (), "only": None} | settings, data=str(root / data), split=split
-            )
-
-        found = {one.name: alone(one.data, one.split, **candidate_settings(one)) for one in self.sets} | {
-            source.data: alone(source.data, source.split, sources=(source,)) for source in self.sources
-        }
-        if not found:
+        if not self.sets:
             return {root.resolve().name: self}
+        wanted = comma_separated(self.only) or [one.name for one in self.sets]
         return {
-            name: config for name, config in found.items() if self.only is None or name in comma_separated(self.only)
-        }
+            one.name: replace(
+                self, sets=(), only=None, data=str(root / one.data), split=one.split, part=one.part,
+                **candidate_settings(one),
+            )
+            for one in self.sets
+            if one.name in wanted
+        }  # fmt: skip

@@ -11,7 +11,6 @@ from typing import Any
 import corag
 from corag.budget import reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
-from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.models.trained.folder import shipped_checkpoint
 from corag.readers.chat import ChatReader
@@ -89,9 +88,8 @@ class Parts:
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
-        """Embeds each text once; for sources, whose pools need MiniLM's states, with the encoder of all."""
-        given = MiniLMEmbedder(encoder=self.encoder) if self._config.sources else self._config.embedder
-        return CachedEmbedder(given)
+        """Embeds each text once."""
+        return CachedEmbedder(self._config.embedder)
 
     def methods(self, *, shared: bool) -> Methods:
         """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""

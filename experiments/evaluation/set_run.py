@@ -24,10 +24,8 @@ from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR
 from corag.text.visible import to_json
-from corag.types import Candidate
-from experiments.adapters.evidence import pools as evidence
 from experiments.data.pools import Pool, content_hash, drawn, open_pool
-from experiments.data.splits import questions_of
+from experiments.data.splits import HELD_OUT, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.judge import Judge
 from experiments.evaluation.measure import Measuring, select
@@ -91,12 +89,11 @@ class SetRun:
             root = Path(config.runs)
             self._runs = {one: root / f"{name}-{one}" if several else root for one in self.budgets}
         self._folder = DataFolder.open(config.data)
-        self._source = config.sources[0] if config.sources else None
-        self._queries = (
-            evidence.questions_of(self._folder, self._source)
-            if self._source is not None
-            else drawn(questions_of(self._folder, config.split, config.limit), config.sample, config.seed)
-        )
+        queries = questions_of(self._folder, config.split)
+        if config.part == "held-out":
+            chosen = held_out(self._folder, queries, HELD_OUT)
+            queries = [query for query in queries if query.id in chosen]
+        self._queries = drawn(queries[: config.limit], config.sample, config.seed)
         if config.task == "verify":
             self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
         self._parts = parts = Parts(config, self._beside, queries=self._queries)
@@ -128,20 +125,15 @@ class SetRun:
     @cached_property
     def _pool(self) -> Pool:
         config = self.config
-        if self._source is None:
-            return open_pool(
-                self._folder,
-                self._queries,
-                self._embedder,
-                config,
-                index=config.index,
-                chunking=ChunkConfig(config.max_tokens),
-                quiet=config.quiet,
-            )
-        source = replace(self._source, unanswerable=0.0)
-        offered = evidence.pools(evidence.Corpus(self._folder, self._parts.encoder), source, self._queries)
-        by_query = {one.id: list(map(Candidate, one.chunks, one.similarities)) for one in offered}
-        return Pool("candidates", by_query)
+        return open_pool(
+            self._folder,
+            self._queries,
+            self._embedder,
+            config,
+            index=config.index,
+            chunking=ChunkConfig(config.max_tokens),
+            quiet=config.quiet,
+        )
 
     def _budget(self, tokens: int) -> Budget:
         return Budget(tokens, self._own_reader, self.config.budget_for)
@@ -158,8 +150,7 @@ class SetRun:
         with recording() as embedded:
             _ = self._pool
         # A row depends on its question alone: with another limit or sample the same journal goes on.
-        sources = tuple(replace(source, limit=0) for source in self.config.sources)
-        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, sources=sources, measures=""))
+        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, measures=""))
         with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
             self._measure_quality(journal, judge, embedded())
             latencies = {budget: self._latencies(journal, budget) for budget in self.budgets}

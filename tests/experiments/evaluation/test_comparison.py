@@ -6,7 +6,8 @@ import pytest
 
 from corag.cli.main import main
 from corag.errors import InputError
-from experiments.adapters.evidence.config import EvidenceSource
+from corag.text.data import DataFolder
+from experiments.data.splits import HELD_OUT, held_out
 from experiments.evaluation.comparison import compare, evaluate
 from experiments.evaluation.config import EvaluateConfig, QuestionSet
 from experiments.report.results import Result
@@ -57,13 +58,9 @@ def test_measures_are_those_of_evaluate(tmp_path, small_data, reader):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["sets", "sources"])
-def test_what_is_done_is_not_done_again(tmp_path, small_data, reader, kind):
-    sources = (EvidenceSource(small_data.name, split="dev", part="all"),)
-    chosen = {"sets": (), "sources": sources, "latency_questions": 0} if kind == "sources" else {}
-
+def test_what_is_done_is_not_done_again(tmp_path, small_data, reader):
     def run(out):
-        return compare(config_of(small_data, tmp_path / out, methods="top-k,naive", **chosen))
+        return compare(config_of(small_data, tmp_path / out, methods="top-k,naive"))
 
     whole = run("whole")
     num_asked, reader.asked, reader.patience = len(reader.asked), [], 0
@@ -83,15 +80,13 @@ def test_what_is_done_is_not_done_again(tmp_path, small_data, reader, kind):
 
 
 @pytest.mark.slow
-def test_candidates_within_a_corpus_hold_the_evidence(tmp_path, small_data, reader):
-    source = EvidenceSource(small_data.name, split="dev", part="all", within="corpus", num_candidates=4)
-    [[result]] = compare(
-        config_of(small_data, tmp_path, sets=(), sources=(source,), methods="naive", budgets=(10**6,))
-    ).values()
-    assert (result.value("naive", "chunks"), result.value("naive", "evidence_recall")) == (4.0, 1.0)
+def test_the_held_out_part_is_the_share_that_adapters_left_out(tmp_path, small_data, reader):
+    folder = DataFolder.open(small_data)
+    sets = (QuestionSet("held", small_data.name, "train", "held-out"),)
+    [[result]] = compare(config_of(small_data, tmp_path, sets=sets, methods="naive", budgets=(10**6,))).values()
+    expected = held_out(folder, folder.split("train"), HELD_OUT)
+    assert {row["query"] for row in result.rows["naive"]} == expected and 0 < len(expected) < 5
     assert result.record["ceiling"] == 1.0
-    # What was encoded and valued is kept for a later run.
-    assert (tmp_path / f"{small_data.name}.states.sqlite").is_file()
 
 
 @pytest.mark.slow
