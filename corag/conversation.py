@@ -89,7 +89,7 @@ class Conversation:
         self._embedder, self._budget, self._settings = embedder, budget_tokens, settings
         self._reader, self._tokens = reader_and_tokens(reader, tokens)
 
-    def ask(self, question: str, *, hear: Callable[[str], None] | None = None) -> Reply:
+    def ask(self, question: str, *, on_token: Callable[[str], None] | None = None) -> Reply:
         """Return the answer to a question, whose `question` is what it was understood as.
 
         Raises:
@@ -112,7 +112,7 @@ class Conversation:
             reader=reader,
             embedder=self._embedder,
             tokens=self._tokens,
-            hear=hear,
+            on_token=on_token,
             **self._settings,
         )
         self.turns.append(Turn(question, understood, reply.answer.text if reply.found else ""))
@@ -143,13 +143,13 @@ class Conversation:
 
     def _recent(self) -> list[Turn]:
         """Return the last turns that fit their share of the budget, oldest first."""
-        room, found = HISTORY_SHARE * self._budget, []
+        remaining, recent = HISTORY_SHARE * self._budget, []
         for turn in reversed(self.turns):
-            room -= self._count(turn.question) + self._count(turn.answer) + 2 * MESSAGE_TOKENS
-            if room < 0:
+            remaining -= self._count(turn.question) + self._count(turn.answer) + 2 * MESSAGE_TOKENS
+            if remaining < 0:
                 break
-            found.append(turn)
-        return found[::-1]
+            recent.append(turn)
+        return recent[::-1]
 
     def _count(self, text: str) -> int:
         return int(self._tokens.count([text])[0])

@@ -294,7 +294,7 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
         "minilm": "corag.text.tokens.counters:minilm",
         "estimate": "corag.text.tokens.counters:estimate",
         "tiktoken": "corag.text.tokens.models:Tiktoken",
-        "huggingface": "corag.text.tokens.models:huggingface",
+        "huggingface": "corag.text.tokens.models:of_model",
         "model": "corag.text.tokens.models:of_model",
     },
     does="count",

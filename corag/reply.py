@@ -66,8 +66,8 @@ class Reply:
             "found": self.found,
             "answerable": self.answer.answerable,
             "sentences": [
-                {"text": one.text, "marked": one.marked and list(one.marked), "chunk": self.chunk_at(one.place)}
-                for one in self.quotes
+                {"text": quote.text, "marked": quote.marked and list(quote.marked), "chunk": self.chunk_at(quote.place)}
+                for quote in self.quotes
             ],
             "answer_chunk": self.answer_chunk,
             "citations": self.citations,
@@ -82,11 +82,11 @@ class Reply:
                     "id": chunk.id,
                     "text": chunk.text,
                     "citation": citation(chunk),
-                    "marker": self.marker(place),
-                    "span": list(self.spans[place]) if self.spans else None,
+                    "marker": self.marker(index),
+                    "span": list(self.spans[index]) if self.spans else None,
                     "metadata": dict(chunk.metadata),
                 }
-                for place, chunk in enumerate(selection.chunks)
+                for index, chunk in enumerate(selection.chunks)
             ],
             "trace": selection.trace.to_dict(),
             "seconds": dict(self.seconds),
@@ -106,7 +106,7 @@ class Reply:
 
     @property
     def certainty(self) -> str | None:
-        """Return in words how sure the reader is; None where it does not say, or found nothing.
+        """Return in words how sure the reader is; None if it does not say, or found nothing.
 
         An explanation is as sure as that the documents have an answer; else the answer's confidence counts.
         """
@@ -116,7 +116,7 @@ class Reply:
 
     @property
     def answer_chunk(self) -> str | None:
-        """Return the id of the chunk that the answer came from; None where the reader cannot say, or for a summary."""
+        """Return the id of the chunk that the answer came from; None if the reader cannot say, or for a summary."""
         answer = self.answer
         if answer.chunk is None:
             return None
@@ -125,29 +125,29 @@ class Reply:
     @property
     def answer_chunks(self) -> tuple[str, ...]:
         """Return the ids of the chunks that the answer rests on: those of its sentences, else `answer_chunk`."""
-        found = [self.chunk_at(quote.place) for quote in self.quotes] or [self.answer_chunk]
-        return tuple(dict.fromkeys(name for name in found if name is not None))
+        chunks = [self.chunk_at(quote.place) for quote in self.quotes] or [self.answer_chunk]
+        return tuple(dict.fromkeys(chunk for chunk in chunks if chunk is not None))
 
     @property
     def citations(self) -> dict[str, str | None]:
         """Return the id of the chunk that each citation marker of the answer stands for; None for a summary.
 
-        A marker stands for a whole document where sentences are chosen. Of several, the one is named that shares most
-        words with the answer.
+        A marker stands for a whole document if sentences are chosen; then the sentence is named that shares most words
+        with the answer.
         """
         return {f"[{part + 1}]": self._chunk_of(part) for part in self.answer.citations}
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """Where each chunk stands in the context, in characters; none for a summary."""
+        """The characters of each chunk in the context; none for a summary."""
         selection = self.selection
         if selection.spans:
             return selection.spans
-        text, spans = assemble(selection.chunks)  # a selector that is not one of this project may tell no places
+        text, spans = assemble(selection.chunks)  # a user's own selector may tell no spans
         return tuple(spans) if selection.text == text else ()
 
     def marker(self, chunk: int) -> str | None:
-        """Return the citation marker that the chunk at this place has in a context with markers; None for a summary."""
+        """Return the citation marker of the chunk with this index in a context with markers; None for a summary."""
         return f"[{self.selection.text.count(SEPARATOR, 0, self.spans[chunk][0]) + 1}]" if self.spans else None
 
     def _chunk_of(self, part: int) -> str | None:
@@ -155,16 +155,16 @@ class Reply:
         parts = self.selection.text.split(SEPARATOR)
         begin = sum(len(text) + len(SEPARATOR) for text in parts[:part])
         end = begin + len(parts[part])
-        within = [place for place, (start, _) in enumerate(self.spans) if begin <= start < end]
+        within = [index for index, (start, _) in enumerate(self.spans) if begin <= start < end]
         if len(within) < 2:
             return self.chunk_at(begin)
-        texts = [self.selection.text[slice(*self.spans[place])] for place in within]
+        texts = [self.selection.text[slice(*self.spans[index])] for index in within]
         return self.selection.ids[within[closest(self.answer.text, texts)[0]]]
 
-    def chunk_at(self, place: int) -> str | None:
-        """Return the id of the chunk that holds a place of the context; None for a summary."""
-        chunks = self.selection.ids
-        return next((name for name, (_, end) in zip(chunks, self.spans, strict=False) if place < end), None)
+    def chunk_at(self, offset: int) -> str | None:
+        """Return the id of the chunk that holds an offset in the context; None for a summary."""
+        ids = self.selection.ids
+        return next((chunk for chunk, (_, end) in zip(ids, self.spans, strict=False) if offset < end), None)
 
 
 def ask(
@@ -180,13 +180,13 @@ def ask(
     where: Where | None = None,
     tokens: Spelling | TokenCounter = AUTO,
     budget_for: BudgetFor = "prompt",
-    hear: Callable[[str], None] | None = None,
+    on_token: Callable[[str], None] | None = None,
 ) -> Reply:
     """Answer a question from an index, from texts, or from what a retriever finds.
 
     Args:
         question: The question.
-        index: An index, where it lies; texts as `corag.select` takes them, which are compared with the question; or
+        index: An index, or its path; texts as `corag.select` takes them, which are compared with the question; or
             a retriever: a callable that takes the question and `num_candidates` and returns texts, best first. Its
             ranking and the similarities that it gives are kept.
         budget_tokens: The most tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, those of
@@ -201,7 +201,7 @@ def ask(
         where: Only chunks of the index with this metadata; see `ChunkIndex.retrieve`.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
-        hear: Called with each piece of the answer as it is written, where the reader is a `StreamingReader`.
+        on_token: Called with each piece of the answer as it is written, if the reader is a `StreamingReader`.
 
     Raises:
         InputError: The question is empty, the budget or the number of candidates below 1, a text of a wrong type, or
@@ -252,7 +252,7 @@ def ask(
         with _timed(seconds, "select"):
             selection = budget.select(selecting, question, candidates)
         with _timed(seconds, "read"):
-            answer = read(reading, question, selection.text, hear)
+            answer = read(reading, question, selection.text, on_token)
     budget.warn_if_exceeded(answer.prompt_tokens, counter)
     counts = budget.counts(question, selection.text, getattr(selecting, "tokens", counter))
     parts = {"selector": spelling(selecting), "reader": spelling(reading), "embedder": spelling(embedding)}
@@ -269,20 +269,20 @@ async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | 
     num_candidates = settings.get("num_candidates", 20)
     check_query(question)
     begun_s = time.perf_counter()
-    found = await index(question, num_candidates)  # type: ignore[misc]
+    retrieved = await index(question, num_candidates)  # type: ignore[misc]
     retrieve_s = time.perf_counter() - begun_s
-    reply = await asyncio.to_thread(ask, question, lambda *_: found, **settings)
+    reply = await asyncio.to_thread(ask, question, lambda *_: retrieved, **settings)
     return replace(reply, seconds={**reply.seconds, "retrieve": retrieve_s})
 
 
-def read(reader: Reader, question: str, context: str, hear: Callable[[str], None] | None = None) -> Answer:
-    """Return a reader's answer; `hear` is called with each piece as it is written, where the reader streams."""
-    if hear is None or not isinstance(reader, StreamingReader):
+def read(reader: Reader, question: str, context: str, on_token: Callable[[str], None] | None = None) -> Answer:
+    """Return a reader's answer; `on_token` is called with each piece as it is written, if the reader streams."""
+    if on_token is None or not isinstance(reader, StreamingReader):
         return reader.answer(question, context)
     pieces = reader.stream(question, context)
     while True:
         try:
-            hear(next(pieces))
+            on_token(next(pieces))
         except StopIteration as end:
             return cast(Answer, end.value)
 

@@ -89,7 +89,7 @@ def run(config: AskConfig) -> None:
     check_query(config.question)
     # People see the answer as it is written; others get the whole.
     heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
-    reply = corag.ask(config.question, config.index, hear=heard, **settings_of(config))
+    reply = corag.ask(config.question, config.index, on_token=heard, **settings_of(config))
     if config.json:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:

@@ -55,7 +55,7 @@ def run(config: ChatConfig) -> None:
             continue
         heard = AnswerHeard() if stdout().is_terminal else None
         try:
-            last = conversation.ask(line, hear=heard)
+            last = conversation.ask(line, on_token=heard)
         except KeyboardInterrupt:
             say("")
             if not at_terminal:

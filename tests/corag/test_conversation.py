@@ -94,7 +94,7 @@ def test_a_model_that_does_not_rewrite_leaves_the_question(said):
 
 def test_old_turns_are_dropped_first():
     with ChatServer(*[Sent("word " * 80)] * 9) as server:
-        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=2500, **SETTINGS)
+        talk = Conversation(TEXTS, reader=OllamaReader(host=server.host), budget_tokens=1000, **SETTINGS)
         for number in range(5):
             talk.ask(f"What is thing number {number}?")
         last = contents(server.chats[-1])

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from corag.errors import InputError, ModelError
 from corag.models.chat.base import Chat, ChatReply, ChatSettings, Messages
 from corag.models.checkpoint import find_folder, folder_sha256, loading
@@ -19,6 +16,7 @@ from corag.models.engine import DTYPES, free_memory, is_out_of_memory, on_device
 from corag.models.ran import note, ran
 from corag.models.runtime import Precision, place
 from corag.optional import require
+from corag.text.tokens import CallableCounter
 from corag.types import TokenCounter
 
 
@@ -108,7 +106,7 @@ class LocalChat(Chat):
     @cached_property
     def tokens(self) -> TokenCounter:
         """Counts with the model's own tokenizer."""
-        return _Counter(self.name.partition("/")[2], self._ids)
+        return CallableCounter(lambda text: self._ids([text])[0], name=self.name.partition("/")[2])
 
     @property
     def window_tokens(self) -> int | None:
@@ -224,12 +222,12 @@ class LocalChat(Chat):
     def _batches(self, prompts: Sequence[list[int]]) -> Iterator[list[int]]:
         """Yield the places of prompts to answer together, longest first, so that the first takes most memory."""
         batch: list[int] = []
-        for place_ in sorted(range(len(prompts)), key=lambda place_: -len(prompts[place_])):
-            longest = len(prompts[batch[0] if batch else place_]) + self.max_answer_tokens
+        for row in sorted(range(len(prompts)), key=lambda row: -len(prompts[row])):
+            longest = len(prompts[batch[0] if batch else row]) + self.max_answer_tokens
             if batch and longest * (len(batch) + 1) > self._place.batch_tokens:
                 yield batch
                 batch = []
-            batch.append(place_)
+            batch.append(row)
         if batch:
             yield batch
 
@@ -277,7 +275,7 @@ class LocalChat(Chat):
 
     def _reply(self, row: list[int], scores: list[float], prompt_tokens: int) -> ChatReply:
         ends = set(self._ends)
-        length = next((place_ for place_, token in enumerate(row) if token in ends), len(row))
+        length = next((position for position, token in enumerate(row) if token in ends), len(row))
         ended = length < len(row)
         decode = partial(self._tokenizer.decode, skip_special_tokens=True)
         text = decode(row[:length])
@@ -319,15 +317,3 @@ class _Scores:
     def __call__(self, ids: Any, logits: Any) -> Any:
         self.rows.append(logits.float().log_softmax(dim=-1).amax(dim=-1))
         return logits
-
-
-class _Counter:
-    exact = True
-
-    def __init__(self, name: str, ids: Any) -> None:
-        self.name = name
-        self._ids = ids
-
-    def count(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return the number of tokens of each text, `[len(texts)]`."""
-        return np.array([len(ids) for ids in self._ids(texts)] if len(texts) else [], dtype=np.int64)

@@ -30,18 +30,34 @@ def is_model(name: str) -> bool:
 def of_model(*, model: str | Path) -> TokenCounter:
     """Counts as a model does, on the hub or of OpenAI; so does its bare name.
 
+    A `tokenizer.json` needs nothing but the library tokenizers; the tokenizer of a model without one is loaded by
+    transformers.
+
     Args:
-        model: A `tokenizer.json`, a folder with a tokenizer, a name on the hub, or one of OpenAI's (`gpt-4o`).
+        model: A `tokenizer.json`, a folder with a tokenizer, a name on the hub, whose tokenizer is downloaded or taken
+            from the hub's cache, or one of OpenAI's (`gpt-4o`).
 
     Raises:
         InputError: There is no such file or model.
         MissingExtraError: A package that the tokenizer needs is not installed.
-        ModelError: The tokenizer is not on this machine and cannot be downloaded.
+        ModelError: The tokenizer is broken, or not on this machine and cannot be downloaded.
     """
-    name = str(model)
-    if _OPENAI_MODEL.match(name) and "/" not in name and not Path(name).exists():
+    name, path = str(model), Path(model)
+    if name and path.is_file():
+        return file_counter(path.resolve(), name)
+    if name and path.is_dir():
+        own = path / FILE
+        return file_counter(own.resolve(), name) if own.is_file() else _by_transformers(name)
+    if _OPENAI_MODEL.match(name) and "/" not in name:
         return Tiktoken(model=name)
-    return huggingface(model=name)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise InputError(
+            f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
+            "give the answering model's tokenizer.json"
+        )
+    # What is in the cache is taken without asking the hub, which would wait where there is no network.
+    file = _in_cache(name) or _download(name)
+    return _by_transformers(name) if file is None else file_counter(file, name)
 
 
 def tokens_for_model(name: str) -> TokenCounter:
@@ -65,37 +81,6 @@ def tokens_for_model(name: str) -> TokenCounter:
         "with --tokenizer, such as meta-llama/Llama-3.1-8B-Instruct, gpt-4o or a tokenizer.json, to count exactly"
     )
     return estimate()
-
-
-def huggingface(*, model: str | Path) -> TokenizerCounter | CallableCounter:
-    """Counts with the tokenizer of a model on the Hugging Face hub or in a folder.
-
-    A `tokenizer.json` needs nothing but the library tokenizers; the tokenizer of a model without one is loaded by
-    transformers.
-
-    Args:
-        model: A `tokenizer.json`, a folder, or a name on the hub, whose tokenizer is downloaded or taken from the hub's
-            cache.
-
-    Raises:
-        InputError: There is no such file or folder, and it is no name on the hub.
-        MissingExtraError: There is no `tokenizer.json`, and transformers is not installed.
-        ModelError: The tokenizer is missing, broken, or cannot be downloaded.
-    """
-    name, path = str(model), Path(model)
-    if name and path.is_file():
-        return file_counter(path.resolve(), name)
-    if name and path.is_dir():
-        own = path / FILE
-        return file_counter(own.resolve(), name) if own.is_file() else _by_transformers(name)
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise InputError(
-            f"tokenizer {name!r:.200} is neither a file, a folder nor a name on the hub, such as Qwen/Qwen3-8B; "
-            "give the answering model's tokenizer.json"
-        )
-    # What is in the cache is taken without asking the hub, which would wait where there is no network.
-    file = _in_cache(name) or _download(name)
-    return _by_transformers(name) if file is None else file_counter(file, name)
 
 
 class Tiktoken:

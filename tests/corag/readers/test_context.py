@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.show import show_reply
 from corag.quotes import Quote, certainty, quotes
-from corag.readers.chat import OllamaReader, numbered
+from corag.readers.chat import OllamaReader
 from corag.readers.context import (
     answer_chunk,
     borders,
-    closest,
     closest_sentences,
     sentence_at,
     sentences,
@@ -72,10 +71,6 @@ def test_a_whole_chunk_came_from_the_first_chunk_that_holds_its_words_in_a_row(t
         assert answer_chunk(text, SEPARATOR.join(texts)) == (holding[0] if phrase else None)
 
 
-def test_an_empty_context_has_no_chunk():
-    assert answer_chunk("Bonn", "") is None
-
-
 # --- Sentences and quotes ---
 
 CONTEXT = f"Mill\nIt burned in\n1830. Otto built it.{GAP}Nobody knows why.\n\nLake\nThe lake is cold."
@@ -121,12 +116,6 @@ def test_several_sentences_are_an_explanation_with_nothing_marked():
     neighbours = with_sentences(answer, CONTEXT, spans[:2])
     assert neighbours.sentence == "It burned in 1830. Otto built it."
     assert with_sentences(answer, CONTEXT, []).sentence == ""
-
-
-def test_an_answer_that_is_a_whole_sentence_is_not_marked():
-    span = sentences(CONTEXT)[1]
-    [quote] = quotes(with_sentences(Answer("Otto built it.", 0.5, (span,)), CONTEXT, [span]), CONTEXT)
-    assert quote.marked is None and quote.pieces == ("", "", "Otto built it.")
 
 
 def test_nothing_is_quoted_of_no_context_and_nothing_found_without_a_text():
@@ -201,14 +190,6 @@ def test_citations_lead_to_the_sentence_that_says_it(answer, chunk, cited):
         assert found.text.split("\n", 1)[1].startswith(chunk)
 
 
-def test_json_says_where_each_sentence_stands():
-    said = replied(Answer("")).to_dict()["chunks"]
-    assert [chunk["marker"] for chunk in said] == ["[1]", "[2]", "[2]", "[3]"]
-    for chunk, unit in zip(said, CHOSEN, strict=True):
-        start, end = chunk["span"]
-        assert TEXT[start:end] == unit.source.text[slice(*unit.span)]
-
-
 def test_a_summary_has_neither_markers_nor_places():
     summary = Selection(tuple(CHOSEN), "Short.", 2, 9, 0.5, "some")
     reply = Reply("?", Answer("a [1]", citations=(0,)), summary, {}, COUNTS)
@@ -225,15 +206,6 @@ def test_sentences_of_a_document_share_a_number_on_the_screen(capsys):
     assert ["[2]", "mill:", "Mill", "<-", "answer:", "very", "likely"] in shown
 
 
-def test_what_a_language_model_cites_has_its_numbers_on_the_screen(capsys):
-    show_reply(replied(Answer("Otto Brunner [2]", chunk=1, citations=(1,))))
-    shown = capsys.readouterr().out.splitlines()
-    assert "│ Otto Brunner [2] " in shown[1]
-    # The document holds an empty line, so that a model sees two parts of it.
-    cited = [" ".join(line.split()) for line in shown if line.startswith("[")]
-    assert cited == ["[1] lake: Lake", "[2-3] mill: Mill <- cited"]
-
-
 def test_an_answer_crosses_no_gap():
     context = f"Mill\nIt burned.{GAP}Otto built it.{LINE_GAP}- a wheel"
     cuts = [0, *borders(context), len(context)]
@@ -248,12 +220,3 @@ def test_the_extractive_reader_quotes_no_mark():
         "The mill burned", "Otto Brunner built the mill.", "- Who built the wheel is not known",
     ]  # fmt: skip
     assert "…" not in answer.text
-
-
-def test_the_text_closest_to_an_answer():
-    assert closest("b c [1]", ["a 1", "b", "b c", "c b"]) == (2, 1.0)
-    assert closest("[1]", ["1", "b"]) == (0, 0.0)
-
-
-def test_marks_of_gaps_get_no_number():
-    assert numbered(f"A\nOne.{LINE_GAP}Two.\n\nB\nThree.") == f"[1] A\nOne.{LINE_GAP}Two.\n\n[2] B\nThree."

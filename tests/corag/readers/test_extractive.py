@@ -1,6 +1,5 @@
 """The extractive reader: real encoder, contexts written by hand."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ import corag
 from corag.errors import InputError
 from corag.models.embedders import MiniLMEmbedder
 from corag.readers.extractive import ExtractiveReader
-from corag.types import Reader
 
 QUESTION = "What is the capital of Germany?"
 CAPITAL = "Berlin is the capital of Germany."
@@ -24,11 +22,6 @@ def reader():
 
 def quoted(answer, context):
     return [context[start:end] for start, end in answer.spans]
-
-
-def test_is_a_reader(reader):
-    assert isinstance(reader, Reader)
-    assert reader.name == "extractive"
 
 
 def test_answers_with_the_sentence_that_says_it():
@@ -57,11 +50,6 @@ def test_says_nothing_twice(reader):
     assert answer.spans[0] == (0, len(CAPITAL))
 
 
-def test_fewer_sentences_than_allowed():
-    answer = ExtractiveReader(sentences=5).answer(QUESTION, f"{CAPITAL} {CAPITAL} Bananas are yellow.")
-    assert answer.text == f"{CAPITAL} Bananas are yellow."
-
-
 @pytest.mark.parametrize("context", ["", " ", "\n\n\t\n", "\u2003\u2028"])
 def test_context_without_text(reader, context):
     answer = reader.answer(QUESTION, context)
@@ -74,13 +62,6 @@ def test_long_context(reader):
     answer = reader.answer(QUESTION, context)
     assert CAPITAL in answer.text
     assert len(answer.spans) == 2
-
-
-def test_a_sentence_may_span_lines():
-    context = f"{OTHERS} Berlin is\nGermany's capital."
-    answer = ExtractiveReader(sentences=1).answer(QUESTION, context)
-    assert answer.text == "Berlin is Germany's capital."
-    assert quoted(answer, context) == ["Berlin is\nGermany's capital."]
 
 
 def test_the_title_of_a_chunk_is_no_part_of_an_answer(reader):
@@ -101,15 +82,6 @@ def test_spans_point_at_what_was_said(reader, context):
     assert len(answer.spans) <= 2
     assert 0.0 <= answer.confidence <= 1.0
     assert bool(answer.spans) == bool(context.strip())
-
-
-def test_what_is_remembered_changes_no_answer():
-    contexts = [f"{CAPITAL} {OTHERS}", f"{SEAT} {OTHERS} {CAPITAL}", f"{CAPITAL} {OTHERS}"]
-    remembering, forgetting = ExtractiveReader(), ExtractiveReader(cache_mb=0)
-    for context in contexts:
-        one, other = remembering.answer(QUESTION, context), forgetting.answer(QUESTION, context)
-        assert (one.text, one.spans) == (other.text, other.spans)
-        assert np.isclose(one.confidence, other.confidence, atol=1e-5)
 
 
 @pytest.mark.parametrize("settings", [{"sentences": 0}, {"sentences": 1.5}, {"cache_mb": -1}])

@@ -19,7 +19,6 @@ from corag.readers import minilm_reader
 from corag.readers.minilm_reader import FILE, FORM, LEAST_MARGIN, NAME, Answerable, MiniLMReader, signals
 from corag.readers.span_reader import KINDS
 from corag.text.tokens import encode, load_tokenizer, model_folder
-from corag.types import Reader
 
 pytestmark = pytest.mark.slow
 
@@ -64,11 +63,6 @@ def small_encoder(monkeypatch, tmp_path_factory, request):
 @pytest.fixture
 def reader(tmp_path):
     return MiniLMReader(adapter=save_small_adapter(tmp_path / "small"), backend="torch")
-
-
-def test_is_a_reader(reader):
-    assert isinstance(reader, Reader)
-    assert reader.name == "minilm-reader"
 
 
 def test_quotes_the_context(reader):
@@ -140,21 +134,10 @@ def test_openvino_reads_as_torch_does(reader, tmp_path):
         assert found.confidence == pytest.approx(expected.confidence, abs=1e-4)
 
 
-def test_two_adapters_do_not_meet(reader, tmp_path):
-    other = MiniLMReader(adapter=save_small_adapter(tmp_path / "other", seed=1), backend="torch")
-    assert other.answer(QUESTION, LONG) != reader.answer(QUESTION, LONG)
-    assert other.identity != reader.identity
-
-
 @pytest.mark.parametrize("question", ["why " * 60, "why " * 2000])
 def test_a_question_without_end_is_refused(reader, question):
     with pytest.raises(InputError):
         reader.answer(question, LONG)
-
-
-def test_contexts_and_questions_come_in_pairs(reader):
-    with pytest.raises(InputError):
-        reader.answer_many(["a", "b"], ["c"])
 
 
 @pytest.mark.parametrize(
@@ -180,12 +163,6 @@ def test_bad_settings_are_named(tmp_path, settings, message):
 def test_an_adapter_with_other_settings_is_refused(tmp_path, settings, message):
     with pytest.raises(ModelError, match=message):
         MiniLMReader(adapter=save_small_adapter(tmp_path / "odd", **settings), backend="torch")
-
-
-def test_an_adapter_of_another_form_is_refused(tmp_path):
-    save_adapter(tmp_path / "trees", {}, AdapterConfig("trees", "boosted-trees"), "")
-    with pytest.raises(ModelError, match="'boosted-trees'"):
-        MiniLMReader(adapter=tmp_path / "trees", backend="torch")
 
 
 @pytest.fixture(scope="module")
@@ -250,19 +227,6 @@ def test_what_is_known():
     assert 9 < told.none < 10
 
 
-@pytest.mark.parametrize("question", ["", "?", "what is the", "\u202e"])
-def test_a_question_without_words_of_its_own_misses_nothing(question):
-    told = signals(question, "", 0.0, 0.0)
-    assert (told.missing, told.missing_names) == (0.0, 0.0) and told.none < -9
-
-
-def test_probabilities():
-    nothing = signals("?", "", 0.0, 0.5)
-    assert MODEL.probability(nothing) == pytest.approx(1 / (1 + math.exp(-0.5)))
-    lacking = signals("In Rome 1830?", "", 0.0, 0.5)
-    assert MODEL.probability(lacking) == pytest.approx(1 / (1 + math.exp(2.0 + 4.0 - 0.5)))
-
-
 @pytest.mark.parametrize(
     "content",
     ["", "[]", "{}", json.dumps(asdict(MODEL) | {"none": "much"}), json.dumps(asdict(MODEL) | {"none": math.nan})],
@@ -272,11 +236,6 @@ def test_a_damaged_file_is_refused(tmp_path, content):
     (tmp_path / FILE).write_text(content)
     with pytest.raises(ModelError):
         Answerable.beside(tmp_path)
-
-
-def test_what_is_written_is_read(tmp_path):
-    (tmp_path / FILE).write_text(json.dumps(asdict(MODEL)))
-    assert Answerable.beside(tmp_path) == MODEL
 
 
 TUPLES = (

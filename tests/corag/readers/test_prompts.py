@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.main import main
 from corag.errors import InputError
-from corag.models.chat.prompts import Prompt, prompt
+from corag.models.chat.prompts import prompt
 from corag.readers.chat import NO_ANSWER, NUMBERED, OllamaReader, citations, numbered
 from corag.registry import with_prompt
 from corag.text.documents import SEPARATOR
@@ -38,10 +38,6 @@ def test_a_shipped_prompt_shows_question_and_context(name):
     assert (NO_ANSWER in text) == (name != "paper-crag")
 
 
-def test_the_names_that_commands_know_are_there():
-    assert {"short", "sentences", "cited", "paper-crag"} <= set(SHIPPED)
-
-
 def test_citations_lead_to_the_chunks():
     three = SEPARATOR.join([CONTEXT, "Paris."])
     with ChatServer(Reply("She is Anna Weiss [2][1]. See [9] and [2].")) as server:
@@ -67,13 +63,6 @@ def test_numbers_are_those_of_the_parts(parts):
     for number, (with_marker, part) in enumerate(zip(marked, context.split(SEPARATOR), strict=True), start=1):
         assert with_marker == (f"[{number}] {part}" if part.strip() else part)
     assert citations("".join(f"[{number}]" for number in range(9)), context) == tuple(range(min(8, len(marked))))
-
-
-def test_markers_are_part_of_the_prompt():
-    reader = OllamaReader(prompt="cited", tokenizer="minilm")
-    plain, marked = reader.tokens.count([CONTEXT, numbered(CONTEXT)])
-    assert marked > plain
-    assert reader.prompt_tokens(QUESTION, CONTEXT) - reader.prompt_tokens(QUESTION) == marked
 
 
 def test_a_file_of_ones_own(tmp_path):
@@ -113,10 +102,6 @@ def test_a_file_that_is_no_prompt(tmp_path, content):
         of_reader(str(tmp_path))
 
 
-def test_a_prompt_without_fields_is_itself():
-    assert Prompt("mine", "Hello {").messages() == [{"role": "user", "content": "Hello {"}]
-
-
 def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
     assert with_prompt("ollama(model=x)", "cited") == "ollama(model=x, prompt=cited)"
     assert with_prompt({"ollama": {"model": "x"}}, None) == {"ollama": {"model": "x"}}
@@ -126,7 +111,7 @@ def test_the_flag_is_a_setting_of_the_reader(capsys, small_index):
         with_prompt("ollama(prompt=short)", "cited")
     with ChatServer(Reply("Anna Weiss [1].")) as server:
         command = ["ask", QUESTION, "--index", str(small_index), "--reader", f"ollama(host={server.host})"]
-        main([*command, "--prompt", "cited", "--budget", "3000", "--unit", "passage"])
+        main([*command, "--prompt", "cited", "--budget", "3000", "--method", "top-k(k=3)"])
     printed = capsys.readouterr().out
     assert "Anna Weiss [1]." in printed
     assert [line.split()[0] for line in printed.splitlines() if "<- cited" in line] == ["[1]"]

@@ -239,12 +239,6 @@ def test_no_server_and_no_model(reader_for):
         ollama_reader(server).chat.check()
 
 
-def test_an_answer_that_reaches_its_limit_says_so(reader_for):
-    with ChatServer(Reply("Paris is", done_reason="length", usage=(9, 2))) as server:
-        answer = reader_for(server, max_answer_tokens=2).answer(QUERY, CONTEXT)
-    assert (answer.text, answer.cut) == ("Paris is", True)
-
-
 def test_what_a_filter_holds_back_is_an_error():
     with ChatServer(Reply("Par", done_reason="content_filter")) as server:
         assert "withheld" in failure(openai_reader(server))

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from corag.readers.context import borders
 from corag.readers.span_reader import (
-    KINDS,
     NUM_OUTPUTS,
     ReaderSettings,
     Reading,
@@ -35,24 +34,6 @@ def test_takes_the_best_pair_with_the_end_not_before_the_start():
     answer = best_span(logits, 2, 5, 30, ONE[:4])
     assert (answer.start, answer.end) == (2, 2)
     assert answer.margin == pytest.approx(1 + 4 - 0.75)
-
-
-def test_a_span_is_no_longer_than_allowed():
-    logits = logits_of([0, 0, 5, 0, 0, 0], [0, 0, 0, 1, 0, 5])
-    assert best_span(logits, 2, 5, 4, ONE[:4]).end == 5
-    answer = best_span(logits, 2, 5, 3, ONE[:4])
-    assert (answer.start, answer.end) == (2, 3)
-
-
-def test_equal_spans_go_to_the_earliest_then_shortest():
-    answer = best_span(logits_of([0] * 6, [0] * 6), 2, 5, 3, ONE[:4])
-    assert (answer.start, answer.end) == (2, 2)
-
-
-def test_a_span_keeps_to_one_part():
-    logits = logits_of([0, 0, 5, 0, 0, 0], [0, 0, 0, 5, 1, 0])
-    answer = best_span(logits, 2, 5, 4, np.array([0, 1, 1, 1]))
-    assert (answer.start, answer.end) == (2, 2)
 
 
 def test_borders_are_where_titles_texts_and_chunks_begin():
@@ -143,12 +124,3 @@ def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
 def test_confidence_follows_slope_and_offset():
     answer = to_answer(Reading((0, 1), 3.0, (1.0, 0.0, 0.0, 0.0)), "x", ReaderSettings(slope=0.5, offset=-1.0))
     assert answer.confidence == pytest.approx(1 / (1 + np.exp(-0.5)))
-
-
-def test_no_context_has_no_answer():
-    answer = to_answer(Reading(None, -np.inf, (0.0, 1.0, 0.0, 0.0)), "", SETTINGS)
-    assert (answer.text, answer.confidence, answer.spans) == ("", 0.0, ())
-
-
-def test_the_kinds_keep_their_order():
-    assert KINDS == ("span", "none", "yes", "no")

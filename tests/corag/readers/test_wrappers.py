@@ -35,16 +35,6 @@ def test_equally_frequent_answers_and_no_answer():
     assert {chat["options"]["temperature"] for chat in server.chats} == {1}
 
 
-def test_many_questions_keep_their_answers():
-    with ChatServer(*map(Sent, ("a", "b", "a", "c", "d", "c"))) as server:
-        found = reader_of(server, samples=3).answer_many(["one?", "two?"], ["x", "y"])
-    # The first model is asked all questions, then the next one.
-    assert [answer.text for answer in found] == ["a", "c"]
-    with ChatServer(*map(Sent, ("a", "b", "a", "b", "d", "c"))) as server:
-        found = reader_of(server, samples=3).answer_many(["one?", "two?"], ["x", "y"])
-    assert [(answer.text, answer.confidence) for answer in found] == [("a", 2 / 3), ("b", 2 / 3)]
-
-
 def test_settings_of_the_reader_are_kept_and_it_prints_as_it_is_written():
     with ChatServer(Sent("a")) as server:
         written = f"self-consistency(reader=ollama(host={server.host}, temperature=0.2, seed=7), samples=2)"
@@ -107,13 +97,3 @@ def test_what_is_new_is_read_together():
     reader.answer("q", "a")
     assert [one.text for one in reader.answer_many(["q", "q", "q"], ["c", "a", "b"])] == ["q c", "q a", "q b"]
     assert together.asked == [(["q"], ["a"]), (["q", "q"], ["c", "b"])]
-
-
-def test_what_is_forgotten_is_read_again():
-    echo = Echo()
-    reader = CachedReader(echo, cache_mb=0.0004)
-    for context in ("a", "b", "a"):
-        reader.answer("q", context)
-    assert len(echo.asked) == 3
-    # More at once than is remembered.
-    assert [one.text for one in reader.answer_many(["q"] * 3, ["x", "y", "x"])] == ["q x", "q y", "q x"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import corag
 from corag.errors import DataError, InputError, MissingExtraError, ModelError, SummarizerError
-from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task, says_nothing
+from corag.summarizers.chat import NOTHING, OllamaSummarizer, OpenAISummarizer, Task
 from corag.summarizers.extractive import ExtractiveSummarizer
-from corag.summarizers.runs import request_key, summarize_all, summary_store
+from corag.summarizers.runs import summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
@@ -130,22 +130,6 @@ def test_an_interrupted_run_pays_for_nothing_twice(tmp_path):
     assert third.asked == []
 
 
-def test_what_a_summary_depends_on_makes_its_key():
-    base = request("a", "b", query="q", max_tokens=5)
-    others = [
-        request("a", "c", query="q", max_tokens=5),
-        request("b", "a", query="q", max_tokens=5),
-        request("a", "b", query="p", max_tokens=5),
-        request("a", "b", query="q", max_tokens=6),
-    ]
-    summarizer, other = FirstWords(), FirstWords()
-    other.identity = "another model"
-    keys = [request_key(summarizer, one) for one in (base, *others)] + [request_key(other, base)]
-    assert len(set(keys)) == len(keys)
-    renamed = request("a", "b", query="q", max_tokens=5, sources=("x", "y"))
-    assert request_key(summarizer, base) == request_key(summarizer, renamed)
-
-
 def test_a_store_tells_a_damaged_file(tmp_path):
     path = tmp_path / "summaries.sqlite"
     summary_store(path).put({b"abcd": "é"})
@@ -193,18 +177,6 @@ def test_a_word_beyond_the_window_is_left_out():
     (summary,) = summarize_all(summarizer, [request("short " + "x" * 50 + " words here")])
     assert summary.failure is None
     assert not any("x" in text for asked in summarizer.asked for text in asked.texts)
-
-
-def test_a_part_that_fails_fails_the_whole():
-    fails = {"c is a word. Indeed.": SummarizerError("down")}
-    texts = [f"{letter} is a word. Indeed." for letter in "abcdef"]
-    (summary,) = summarize_all(FirstWords(window=8, fails=fails), [request(*texts)])
-    assert (summary.text, summary.failure) == ("", "down")
-
-
-def test_a_window_for_no_words():
-    with pytest.raises(InputError):
-        summarize_all(FirstWords(window=3), [request("one two three four")])
 
 
 # Extractive
@@ -289,27 +261,10 @@ def test_an_openai_server_is_asked_the_same_and_its_window_kept():
     assert first["messages"] == second["messages"]
 
 
-def test_a_summary_that_is_cut_is_a_failure():
-    with ChatServer(Reply("It is", done_reason="length")) as server:
-        (summary,) = summarize_all(ollama(server), [request("a")])
-    assert server.host in summary.failure and "max_answer_tokens" in summary.failure
-
-
-def test_ollama_without_a_query_summarizes():
-    with ChatServer(Reply("x")) as server:
-        ollama(server, task="statement").summarize(request("a"))
-    assert server.chats[0]["messages"][0]["content"].startswith("You write one summary")
-
-
 @pytest.mark.parametrize("reply", ["NOTHING RELEVANT", " nothing relevant.\n", "**Nothing relevant**"])
 def test_ollama_that_finds_nothing(reply):
     with ChatServer(Reply(reply)) as server:
         assert ollama(server).summarize(request("a")) == ""
-
-
-@pytest.mark.parametrize("reply", ["Is nothing relevant? Yes: Paris.", "Nothing relevant to this, but Paris is."])
-def test_a_summary_with_these_words_is_kept(reply):
-    assert not says_nothing(reply)
 
 
 @pytest.mark.parametrize(
@@ -380,10 +335,3 @@ def test_what_is_no_summary_is_counted_as_a_failure(found):
     (summary,) = summarize_all(summarizer, [request("a text")])
     assert summary.text == "" and "must return a text" in summary.failure
     assert corag.select("q?", ["a text"], 20, method="crag", summarizer=summarizer).text == "a text"
-
-
-def test_half_a_character_in_a_summary():
-    summarizer = Stubborn(None)
-    summarizer.summarize = lambda request: "half \ud83d"
-    (summary,) = summarize_all(summarizer, [request("a text")])
-    assert summary.text == "half \ufffd"
