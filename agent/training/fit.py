@@ -123,7 +123,7 @@ def fit(
     # Of several processes, the first alone logs and writes files.
     first = rank_zero_only.rank == 0
     settings = dataclasses.asdict(train_config)
-    with open_logger(train_config.logger if first else "none", out_dir, settings) as logger, _calm():
+    with open_logger(train_config.logger if first else "none", out_dir, settings) as logger, calm(1):
         figures.logger = logger
         trainer = _trainer(train_config, val, epochs_dir, figures)
         last = epochs_dir / "last.ckpt"
@@ -216,16 +216,17 @@ def _trainer(config: TrainConfig, val: TrainingTable | None, epochs_dir: Path, f
 
 
 @contextmanager
-def _calm() -> Iterator[None]:
-    """Train on one CPU thread, without Lightning's notes and tips; a stopped training raises KeyboardInterrupt.
+def calm(threads: int | None) -> Iterator[None]:
+    """Train without Lightning's notes and tips; a stopped training raises KeyboardInterrupt.
 
-    One thread, so that the bits do not depend on the number of cores; layers this small gain little from more.
+    `threads` are those on a CPU, None for all. With one the bits do not depend on the number of cores, and small layers
+    gain little from more.
     """
-    log, threads, handler = logging.getLogger("lightning.pytorch"), torch.get_num_threads(), None
+    log, before, handler = logging.getLogger("lightning.pytorch"), torch.get_num_threads(), None
     level = log.level
     try:
         handler = signal.getsignal(signal.SIGINT)
-        torch.set_num_threads(1)
+        torch.set_num_threads(threads or before)
         log.setLevel(logging.WARNING)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*LeafSpec.*", category=FutureWarning)
@@ -239,7 +240,7 @@ def _calm() -> Iterator[None]:
         raise
     finally:
         log.setLevel(level)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def _check(train: TrainingTable, val: TrainingTable | None, config: AgentConfig, train_config: TrainConfig) -> None:

@@ -76,12 +76,18 @@ def sweep(config: Any) -> None:
     say(f"report and figures in {config.base.out}: {PAGE_FILE} and {SUMMARY_FILE}")
 
 
-def train_adapter(config: Any) -> None:
-    """Train an adapter."""
-    from experiments.adapters.train import train_adapter
+def train_value(config: Any) -> None:
+    """Train a value."""
+    from experiments.adapters.value import train_value
 
-    adapter = train_adapter(config)
-    say(f"adapter in {adapter}; its README.md has the results")
+    say(f"adapter in {train_value(config).adapter}; its README.md has the results")
+
+
+def train_reader(config: Any) -> None:
+    """Train the reader."""
+    from experiments.adapters.reader import train_reader
+
+    say(f"adapter in {train_reader(config).adapter}; its README.md has the results")
 
 
 def evaluate(config: Any) -> None:

@@ -1,1 +1,1 @@
-"""Adapters on all-MiniLM-L6-v2: small trained parts that ship with the project."""
+"""Training of the small parts that ship with the project: values and the reader, on all-MiniLM-L6-v2."""

@@ -33,8 +33,8 @@ from corag.text.data import DataFolder, Query
 from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Candidate, Chunk, FloatArray, Order
-from experiments.adapters.evidence.config import FitSettings
-from experiments.adapters.evidence.fit import Example, fit_member, standards, tabulate
+from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraining
+from experiments.adapters.value_fit import Example, fit_networks, hypothesise
 from experiments.agents.train import placed
 from experiments.bench.harness import Timing, perfect_batches, run_batches, save_cross_encoder
 from experiments.data.pools import Pool
@@ -355,15 +355,17 @@ def train_value(world: World) -> Rows:
         gold = tuple(sorted(ids.index(name) for name in query.gold if name in ids))
         passages = read([candidate.chunk.text for candidate in pool])
         example = Example(query.id, signals(question, passages), (gold,) if gold else ())
-        if (table := tabulate(example, reranker.parts.max_size, settings)) is not None:
+        if (table := hypothesise(example, reranker.parts.max_size, settings)) is not None:
             tables.append(table)
     spent = time.perf_counter() - started
     yield {"setting": "features", "seconds": spent, "per_s": len(tables) / spent, "unit": "questions"}
-    mean, scale = standards(tables)
     for device in dict.fromkeys((world.device, "cpu")):
-        started = time.perf_counter()
-        fit_member(tables, mean, scale, settings, SEED, device)
-        spent = time.perf_counter() - started
+        with tempfile.TemporaryDirectory() as out:
+            sources = (EvidenceSource("none"),)
+            config = ValueTraining(name="bench", out=out, sources=sources, fit=settings, logger="none", quiet=True)
+            started = time.perf_counter()
+            fit_networks(tables, np.ones((len(tables), 1)), [SEED], config, "bench", device)
+            spent = time.perf_counter() - started
         done = len(tables) * settings.epochs
         yield {"setting": device, "seconds": spent, "per_s": done / spent, "unit": "questions"}
 

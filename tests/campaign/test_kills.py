@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 import yaml
 from safetensors import SafetensorError, safe_open
 
@@ -153,20 +154,26 @@ def test_train(tmp_path, figure):
         assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
 
 
-def test_train_adapter(tmp_path, small_data, figure):
+def test_train_value(tmp_path, small_data, figure):
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     training = {
         "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
         "tests": [{"source": source, "budgets": [48]}], "max_size": 2, "folds": 3,
-        "fit": {"hidden": 4, "epochs": 1, "members": 2},
+        "fit": {"hidden": 4, "epochs": 40, "members": 2},
     }  # fmt: skip
     config = tmp_path / "adapter.yaml"
-    config.write_text(yaml.safe_dump({"evidence": training}))
-    task = Task(
-        lambda folder: ["train", "value", "--config", config, "--evidence.out", folder / "a"],
-        lambda folder: len(list(folder.glob("a/members/*/*.safetensors"))),
-        5,
-    )
+    config.write_text(yaml.safe_dump(training))
+
+    def epochs_done(folder):
+        return max((load_epoch(path) for path in folder.glob("a/epochs-*/last.ckpt")), default=0)
+
+    def load_epoch(path):
+        try:
+            return int(torch.load(path, weights_only=True)["epoch"])
+        except OSError:
+            return 0
+
+    task = Task(lambda folder: ["train", "value", "--config", config, "--out", folder / "a"], epochs_done, 35, kills=2)
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         for name in ("model.safetensors", "config.json"):
             found, expected = ((folder / "a" / "adapter" / name).read_bytes() for folder in (broken, whole))

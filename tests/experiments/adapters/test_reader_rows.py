@@ -2,11 +2,20 @@
 
 import numpy as np
 import pytest
+import torch
 
 from corag.text.data import DataFolder
 from corag.text.tokens import load_tokenizer, model_folder
-from experiments.adapters.reader.config import RowSettings
-from experiments.adapters.reader.data import Example, Passage, Row, batches, collate, examples, rows
+from experiments.adapters.config import RowSettings
+from experiments.adapters.reader_rows import (
+    ReadingExample,
+    ReadingRow,
+    TokenPassage,
+    batches,
+    collate,
+    examples,
+    rows,
+)
 from experiments.data.splits import held_out
 from tests.experiments.worlds import write_folder
 
@@ -30,8 +39,8 @@ def spans_of(row, tokenizer):
 
 
 def toy(kind=SPAN, answers=((2, 3),), length=20, others=1, question=4):
-    gold = Passage(np.arange(1000, 1000 + length), answers)
-    return Example("toy", np.arange(question), kind, (gold,), (Passage(np.arange(2000, 2010)),) * others, 1)
+    gold = TokenPassage(np.arange(1000, 1000 + length), answers)
+    return ReadingExample("toy", np.arange(question), kind, (gold,), (TokenPassage(np.arange(2000, 2010)),) * others, 1)
 
 
 def test_answers_are_found_in_the_gold_passages(learned, tokenizer):
@@ -100,8 +109,8 @@ def test_unanswerable_rows_show_another_passage():
 
 
 def test_yes_and_no_see_the_head_of_every_passage():
-    passages = (Passage(np.arange(1000, 1100)), Passage(np.arange(2000, 2100)))
-    example = Example("toy", np.arange(4), YES, passages, (), 1)
+    passages = (TokenPassage(np.arange(1000, 1100)), TokenPassage(np.arange(2000, 2100)))
+    example = ReadingExample("toy", np.arange(4), YES, passages, (), 1)
     (row,) = rows([example], RowSettings(max_tokens=47, unanswerable=1.0, distractor=0.0), (0,))
     assert row.kind == YES
     assert len(row.ids) == 47
@@ -110,21 +119,21 @@ def test_yes_and_no_see_the_head_of_every_passage():
 
 def test_a_batch_says_where_answers_may_stand():
     made = [
-        Row(np.array([101, 5, 102, 7, 8, 102]), np.array([0, 0, 0, 1, 1, 1]), ((3, 4),), SPAN),
-        Row(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NONE),
-        Row(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NO),
+        ReadingRow(np.array([101, 5, 102, 7, 8, 102]), np.array([0, 0, 0, 1, 1, 1]), ((3, 4),), SPAN),
+        ReadingRow(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NONE),
+        ReadingRow(np.array([101, 5, 102, 9, 102]), np.array([0, 0, 0, 1, 1]), (), NO),
     ]
     batch = collate(made)
-    assert batch.inputs["input_ids"].tolist()[1] == [101, 5, 102, 9, 102, 0]
-    assert batch.inputs["attention_mask"].tolist()[1] == [1, 1, 1, 1, 1, 0]
-    assert np.argwhere(batch.context).tolist() == [[0, 0], [0, 3], [0, 4], [1, 0], [1, 3], [2, 0], [2, 3]]
-    assert np.argwhere(batch.starts).tolist() == [[0, 3], [1, 0]]
-    assert np.argwhere(batch.ends).tolist() == [[0, 4], [1, 0]]
-    assert batch.kinds.tolist() == [SPAN, NONE, NO]
+    assert batch["input_ids"].tolist()[1] == [101, 5, 102, 9, 102, 0]
+    assert batch["attention_mask"].tolist()[1] == [1, 1, 1, 1, 1, 0]
+    assert torch.argwhere(batch["context"]).tolist() == [[0, 0], [0, 3], [0, 4], [1, 0], [1, 3], [2, 0], [2, 3]]
+    assert torch.argwhere(batch["starts"]).tolist() == [[0, 3], [1, 0]]
+    assert torch.argwhere(batch["ends"]).tolist() == [[0, 4], [1, 0]]
+    assert batch["kinds"].tolist() == [SPAN, NONE, NO]
 
 
 def test_batches_hold_every_row_once_within_their_tokens():
-    made = [Row(np.full(4 + i % 7, i), np.zeros(4 + i % 7, dtype=np.int64), (), NONE) for i in range(50)]
+    made = [ReadingRow(np.full(4 + i % 7, i), np.zeros(4 + i % 7, dtype=np.int64), (), NONE) for i in range(50)]
     groups = batches(made, 40, (0,))
     assert sorted(int(row.ids[0]) for group in groups for row in group) == list(range(50))
     assert all(len(group) * max(len(row.ids) for row in group) <= 40 for group in groups)

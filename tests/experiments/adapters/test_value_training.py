@@ -1,4 +1,4 @@
-"""Training of evidence rerankers: pools, kept states, fit, and the whole way on a tiny folder."""
+"""Training of values: pools, fit, and the whole way on a tiny folder."""
 
 import json
 from dataclasses import replace
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-import experiments.adapters.evidence.train as training
+import experiments.adapters.value as training
 from corag.cli.main import make_parser
 from corag.errors import DataError, InputError
 from corag.models.trained import load_adapter
@@ -17,24 +18,23 @@ from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from corag.text.data import DataFolder
 from corag.text.units import Unit, units
 from corag.types import Chunk
-from experiments.adapters.calibration import fit_sigmoid, reliability
-from experiments.adapters.evidence.config import EvidenceSource, EvidenceTest, EvidenceTraining, FitSettings
-from experiments.adapters.evidence.fit import (
+from experiments.adapters.calibration import reliability
+from experiments.adapters.config import EvidenceSource, EvidenceTest, FitSettings, ValueTraining
+from experiments.adapters.pools import Corpus, cut, pools, questions_of
+from experiments.adapters.value_fit import (
     Example,
-    fit_member,
+    ValueBatches,
+    ValueModule,
+    fit_networks,
     fit_order,
+    hypothesise,
     order_accuracy,
-    standards,
-    tabulate,
-    to_ensemble,
 )
-from experiments.adapters.evidence.pools import Corpus, pools, questions_of
-from experiments.adapters.evidence.sentences import cut
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
 
 pytestmark = pytest.mark.slow
 
-CONFIGS = sorted((Path(training.__file__).parents[2] / "configs" / "adapters").glob("*.yaml"))
+CONFIGS = sorted((Path(training.__file__).parents[1] / "configs" / "adapters").glob("*.yaml"))
 SMALL = FitSettings(members=2, hidden=4, epochs=2, batch_size=4)
 PEOPLE = ("Ann Lee", "Bob Ray", "Cid Fox", "Dan Orr", "Eva Poe", "Fay Kim", "Gus Tao", "Hal Roe")
 
@@ -120,7 +120,7 @@ def ids(pooled):
     return [{pooled.chunks[index].id for index in gold} for gold in pooled.golds]
 
 
-FILM, PERSON = "f0#0-27", "p0#0-25"
+FILM, PERSON = "f0", "p0"  # passages of one sentence
 
 
 def test_sentences_that_the_data_names_are_the_evidence(data):
@@ -154,14 +154,14 @@ def test_parts_are_disjoint_and_a_limit_does_not_depend_on_the_order(data):
 
 
 def test_sources_that_offer_nothing_say_so(data, tmp_path):
-    with pytest.raises(DataError, match="part 'held-out'"):
+    with pytest.raises(DataError, match="held-out"):
         offered(data, held_out=0.0, part="held-out")
-    for settings in ({"held_out": 1.0}, {"unanswerable": -0.1}, {"limit": -1}, {"weight": 0.0}):
+    for settings in ({"held_out": 1.1}, {"unanswerable": -0.1}, {"limit": -1}, {"weight": 0.0}):
         with pytest.raises(InputError, match=next(iter(settings))):
             EvidenceSource("films", **settings)
     (tmp_path / "corpus.jsonl").write_text('{"id": "a", "text": "b"}')
     (tmp_path / "queries.jsonl").write_text('{"id": "q", "question": "b?", "gold": ["a"]}')
-    with pytest.raises(DataError, match="no candidates of its own"):
+    with pytest.raises(DataError, match="candidates"):
         source = EvidenceSource("x", split="all", part="all")
         corpus = Corpus(DataFolder.open(tmp_path), WordEncoder())
         pools(corpus, source, questions_of(corpus.folder, source))
@@ -182,34 +182,68 @@ def learnable(number, num_candidates=5):
     return Example(f"q{number}", given, (tuple(sorted(gold.tolist())),))
 
 
-def test_a_network_learns_which_set_is_the_evidence():
-    settings = FitSettings(members=1, hidden=8, epochs=12, batch_size=8, dropout=0.0)
-    tables = [tabulate(learnable(number), 3, settings) for number in range(60)]
-    mean, scale = standards(tables)
-    network, curve = fit_member(tables, mean, scale, settings, seed=1)
-    assert curve[-1] < 0.3 * curve[0]
-    ensemble = to_ensemble([network], mean, scale)
-    right = 0
-    for number in range(60, 80):
-        example = learnable(number)
-        found = weigh(example.signals, 3, ensemble)
-        right += found.sets[int(found.logits.argmax())] in (example.golds or [()])
-    assert right >= 17
+def fitted(tables, out, settings, seeds=(1,), counts=None):
+    """The module and its batches after a fit."""
+    config = ValueTraining(
+        name="toy", out=str(out), sources=(EvidenceSource("none"),), fit=settings, logger="none", quiet=True
+    )
+    counts = np.ones((len(tables), len(seeds))) if counts is None else counts
+    return fit_networks(tables, counts, seeds, config, "toy", "cpu")
 
 
-def test_the_same_seed_gives_the_same_network_and_another_one_another():
-    tables = [tabulate(learnable(number), 2, SMALL) for number in range(8)]
-    mean, scale = standards(tables)
-    weights = [to_ensemble([fit_member(tables, mean, scale, SMALL, seed)[0]], mean, scale).hidden for seed in (3, 3, 4)]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    assert not np.array_equal(weights[0], weights[2])
+def right(ensemble, numbers):
+    """How many questions have the true set as the most likely one."""
+    examples = [learnable(number) for number in numbers]
+    found = [weigh(example.signals, 3, ensemble) for example in examples]
+    best = [hypotheses.sets[int(hypotheses.logits.argmax())] for hypotheses in found]
+    return sum(chosen in (example.golds or [()]) for chosen, example in zip(best, examples, strict=True))
 
 
-def test_without_hidden_units_the_network_is_linear():
+def test_networks_learn_which_set_is_the_evidence_each_from_its_own_questions(tmp_path):
+    settings = FitSettings(hidden=8, epochs=12, batch_size=8, dropout=0.0)
+    tables = [hypothesise(learnable(number), 3, settings) for number in range(60)]
+    counts = np.ones((60, 2))
+    counts[:, 1] = 0
+    counts[0, 1] = 1  # the second network has one question
+    module, batches = fitted(tables, tmp_path, settings, (1, 1), counts)
+    whole, poor = (module.ensemble(slice(number, number + 1), batches.standard) for number in (0, 1))
+    assert right(whole, range(60, 80)) >= 17 > right(poor, range(60, 80))
+
+
+def test_networks_side_by_side_are_those_that_are_fitted_alone(tmp_path):
+    settings = replace(SMALL, dropout=0.0)
+    tables = [hypothesise(learnable(number), 2, settings) for number in range(8)]
+    both, _ = fitted(tables, tmp_path / "both", settings, (3, 4))
+    for number, seed in enumerate((3, 4)):
+        alone, _ = fitted(tables, tmp_path / str(seed), settings, (seed,))
+        np.testing.assert_allclose(alone.hidden[0].detach(), both.hidden[number].detach(), atol=1e-5)
+        np.testing.assert_allclose(alone.linear[0].detach(), both.linear[number].detach(), atol=1e-5)
+
+
+def test_the_loss_is_the_cross_entropy_of_the_sets_that_may_be_true():
+    tables = [hypothesise(replace(learnable(number), weight=number + 1.0), 2, SMALL) for number in range(3)]
+    batches = ValueBatches(tables, np.ones((3, 1)), SMALL, seed=0)
+    module = ValueModule(len(batches.standard[0]), (0,), SMALL, 1).eval()
+    module.linear.data.normal_(generator=torch.Generator().manual_seed(0))
+    [batch] = batches.epoch(0)
+    expected, first = [], 0
+    for size, num_true in zip(batch["sizes"].tolist(), batch["num_true"].tolist(), strict=True):
+        logits = (module(batch["features"])[0] + batch["corrections"])[first : first + size].detach().numpy()
+        chances = np.exp([0.0, *logits])
+        true = chances[1 : 1 + num_true] if num_true else chances[:1]
+        expected.append(-np.log(true.sum() / chances.sum()))
+        first += size
+    weights = batch["weights"][:, 0].numpy()
+    assert sorted(weights.tolist()) == [1.0, 2.0, 3.0]
+    assert float(module.losses(batch).detach()) == pytest.approx(np.average(expected, weights=weights), rel=1e-5)
+
+
+def test_without_hidden_units_a_network_is_linear(tmp_path):
     linear = replace(SMALL, hidden=0)
-    tables = [tabulate(learnable(number), 2, linear) for number in range(8)]
-    mean, scale = standards(tables)
-    ensemble = to_ensemble([fit_member(tables, mean, scale, linear, 0)[0]], mean, scale)
+    tables = [hypothesise(learnable(number), 2, linear) for number in range(8)]
+    module, batches = fitted(tables, tmp_path, linear)
+    mean, scale = batches.standard
+    ensemble = module.ensemble(slice(None), batches.standard)
     assert ensemble.hidden.shape == (1, 0, len(mean))
     rows = np.random.default_rng(0).normal(size=(3, len(mean))) * scale + mean
     expected = np.clip((rows - mean) / scale, -8, 8) @ ensemble.linear[0] + ensemble.bias[0]
@@ -219,18 +253,18 @@ def test_without_hidden_units_the_network_is_linear():
 def test_a_table_stands_for_all_sets():
     settings = replace(SMALL, max_drawn=5)
     example = learnable(1, num_candidates=7)
-    table = tabulate(example, 4, settings)
+    table = hypothesise(example, 4, settings)
     # The true pair first, then 7 single chunks, and 5 each of 20 other pairs, 35 sets of three and 35 of four.
     assert len(table.features) == 1 + 7 + 5 + 5 + 5
     assert np.exp(table.corrections).sum() == pytest.approx(7 + 21 + 35 + 35, rel=1e-5)
     assert table.corrections[0] == 0
     assert table.example is example
-    assert tabulate(replace(example, golds=((0, 1, 2),)), 2, settings) is None
+    assert hypothesise(replace(example, golds=((0, 1, 2),)), 2, settings) is None
 
 
 def test_a_table_begins_with_every_set_that_may_be_true():
     golds = ((3,), (0, 1), (1, 4), (0, 1, 2))
-    table = tabulate(replace(learnable(1, num_candidates=6), golds=golds), 2, SMALL)
+    table = hypothesise(replace(learnable(1, num_candidates=6), golds=golds), 2, SMALL)
     given = table.example.signals
     expected = [features(given, np.array([gold])) for gold in golds[:3]]  # the last one is larger than any hypothesis
     np.testing.assert_allclose(table.features[:3], np.concatenate(expected), rtol=1e-6)
@@ -240,30 +274,9 @@ def test_a_table_begins_with_every_set_that_may_be_true():
 
 def test_sets_that_are_too_many_to_list_are_drawn():
     example = learnable(1, num_candidates=60)
-    table = tabulate(example, 5, replace(SMALL, max_drawn=30))
+    table = hypothesise(example, 5, replace(SMALL, max_drawn=30))
     totals = {1: 60, 2: 1770, 3: 34220, 4: 487635, 5: 5461512}
     assert np.exp(table.corrections, dtype=np.float64).sum() == pytest.approx(sum(totals.values()), rel=1e-4)
-
-
-def test_a_network_learns_which_of_several_sets_is_true():
-    """Beside the true pair of each question stands another that says nothing."""
-    rng = np.random.default_rng(0)
-
-    def vague(number):
-        example = learnable(number)
-        other = tuple(sorted(rng.choice(5, 2, replace=False).tolist()))
-        return replace(example, golds=(*example.golds, other)) if other not in example.golds else example
-
-    settings = FitSettings(members=1, hidden=8, epochs=12, batch_size=8, dropout=0.0)
-    numbers = [number for number in range(90) if number % 3]
-    tables = [tabulate(vague(number), 2, settings) for number in numbers]
-    mean, scale = standards(tables)
-    network, curve = fit_member(tables, mean, scale, settings, seed=1)
-    assert curve[-1] < 0.5 * curve[0]
-    ensemble = to_ensemble([network], mean, scale)
-    values = np.array([ensemble(table.features[:2]) for table in tables if table.num_true == 2])
-    assert len(values) > 30
-    assert (values[:, 0] > values[:, 1]).mean() > 0.8
 
 
 def test_the_reading_order_is_learnt_from_pairs():
@@ -283,14 +296,6 @@ def test_the_reading_order_is_learnt_from_pairs():
 # --- Figures ---
 
 
-def test_a_sigmoid_is_found_again():
-    rng = np.random.default_rng(0)
-    utilities = rng.uniform(-1, 2, 40000)
-    complete = (rng.random(40000) < 1 / (1 + np.exp(-(3 * utilities - 1)))).astype(float)
-    slope, offset = fit_sigmoid(utilities, complete)
-    assert (slope, offset) == (pytest.approx(3, abs=0.1), pytest.approx(-1, abs=0.1))
-
-
 def test_reliability_by_hand():
     found = reliability(np.array([0.05, 0.05, 0.95, 1.0]), np.array([0.0, 1.0, 1.0, 1.0]))
     assert found.bins == (
@@ -305,7 +310,7 @@ def test_reliability_by_hand():
 
 @pytest.fixture
 def config(data, tmp_path):
-    return EvidenceTraining(
+    return ValueTraining(
         name="toy",
         data=str(data),
         out=str(tmp_path / "out"),
@@ -325,7 +330,7 @@ def config(data, tmp_path):
 
 def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    report = training.train_evidence(config)
+    report = training.train_value(config)
     assert set(report.figures) == {
         "films, train, held out, 32 tokens", "films, train, held out, speed", "films, train", "films, train, speed",
     }  # fmt: skip
@@ -340,7 +345,7 @@ def test_a_training_gives_an_adapter_with_figures_and_is_not_done_twice(config, 
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert np.isfinite(reranker.scorer("Who?", [Chunk("a", "A b."), Chunk("b", "C.")])([(0,), (1, 0)])).all()
     monkeypatch.setattr(training, "minilm_encoder", None)  # whoever starts again fails
-    again = training.train_evidence(config)
+    again = training.train_value(config)
     assert again == report
 
 
@@ -348,7 +353,7 @@ def test_a_training_on_sentences_gives_an_adapter_that_knows_their_places(config
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     by_sentence = [replace(source, unit="sentence") for source in config.sources]
     tests = (config.tests[0], replace(config.tests[0], source=replace(config.tests[0].source, unit="sentence")))
-    report = training.train_evidence(replace(config, sources=(*config.sources, *by_sentence), tests=tests))
+    report = training.train_value(replace(config, sources=(*config.sources, *by_sentence), tests=tests))
     assert "films, train, held out, by sentence, 32 tokens" in report.figures
     reranker = EvidenceReranker(adapter=report.adapter, encoder=WordEncoder())
     assert reranker.parts.network.num_features == NUM_WITH_PLACES
@@ -359,21 +364,24 @@ def test_a_training_on_sentences_gives_an_adapter_that_knows_their_places(config
 
 def test_a_training_that_was_stopped_goes_on(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
-    fit, fitted = training.fit_member, []
+    with monkeypatch.context() as stopping:
+        step = ValueModule.training_step
 
-    def fit_twice(*given):
-        if len(fitted) == 2:
-            raise KeyboardInterrupt
-        fitted.append(given[-1])
-        return fit(*given)
+        def stop(module, batch, number):
+            if module.current_epoch == 1:
+                raise KeyboardInterrupt
+            return step(module, batch, number)
 
-    monkeypatch.setattr(training, "fit_member", fit_twice)
-    with pytest.raises(KeyboardInterrupt):
-        training.train_evidence(config)
-    monkeypatch.setattr(training, "fit_member", lambda *given: fitted.append(given[-1]) or fit(*given))
-    stopped = training.train_evidence(config)
-    assert len(fitted) == 2 + 2  # two folds before, two members after
-    whole = training.train_evidence(replace(config, out=config.out + "-whole"))
+        stopping.setattr(ValueModule, "training_step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            training.train_value(config)
+    epochs = []
+    monkeypatch.setattr(
+        ValueModule, "on_train_epoch_start", lambda module: epochs.append(module.current_epoch), raising=False
+    )
+    stopped = training.train_value(config)
+    assert epochs == [1]
+    whole = training.train_value(replace(config, out=config.out + "-whole"))
     assert load_adapter(stopped.adapter).sha256 == load_adapter(whole.adapter).sha256
 
 
@@ -386,19 +394,18 @@ def test_settings_out_of_range_are_refused(config):
 def test_evidence_larger_than_any_hypothesis_cannot_be_learnt(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     source = replace(config.sources[0], unanswerable=0.0)
-    with pytest.raises(DataError, match="at most 1 passages"):
-        training.train_evidence(replace(config, max_size=1, sources=(source,)))
+    with pytest.raises(DataError, match="evidence"):
+        training.train_value(replace(config, max_size=1, sources=(source,)))
 
 
 def test_questions_that_all_fall_into_one_fold_are_refused(config, monkeypatch):
     monkeypatch.setattr(training, "minilm_encoder", WordEncoder)
     source = replace(config.sources[0], unanswerable=0.0, limit=1)
-    with pytest.raises(DataError, match="the 1 questions to learn from all fall into one of 2 folds; give more"):
-        training.train_evidence(replace(config, sources=(source,)))
+    with pytest.raises(DataError, match="folds"):
+        training.train_value(replace(config, sources=(source,)))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_shipped_configuration_is_valid(path):
-    parser = make_parser("train value")
-    config = parser.instantiate(parser.parse_args(["--config", str(path)]))
-    assert (config.evidence or config.reader).sources
+    parser = make_parser("train reader" if path.stem == "reader" else "train value")
+    assert parser.instantiate(parser.parse_args(["--config", str(path)])).sources

@@ -1,8 +1,8 @@
-"""Trains the adapters of the form `evidence-sets`: `minilm-multihop` and its kin."""
+"""Trains the values of the form `evidence-sets`: `minilm-multihop` and its kin; `corag train value`."""
 
 from __future__ import annotations
 
-import json
+import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lightning.pytorch.loggers import Logger
-from safetensors.numpy import load_file, save
 
-from agent.training.loggers import open_logger
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cached import CachedEncoder
 from corag.models.minilm import TextEncoder, minilm_encoder
-from corag.models.runtime import place
+from corag.models.runtime import in_runtime, place
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
@@ -43,141 +40,100 @@ from corag.text.documents import passage
 from corag.text.units import Unit
 from corag.types import Chunk, FloatArray, Order
 from experiments.adapters.calibration import Reliability, fit_sigmoid, reliability
-from experiments.adapters.evidence.card import evidence_card, reliability_figure
-from experiments.adapters.evidence.config import EvidenceSource, EvidenceTraining
-from experiments.adapters.evidence.figures import (
+from experiments.adapters.card import reliability_figure, value_card
+from experiments.adapters.config import EvidenceSource, ValueTraining
+from experiments.adapters.pools import Corpus, Pooled, cut, pools, questions_of
+from experiments.adapters.training import AdapterReport, finished_report, ship
+from experiments.adapters.value_figures import (
     Figures,
     met_orders,
     orders_per_second,
     ranking_figures,
     selection_figures,
 )
-from experiments.adapters.evidence.fit import (
-    MEMBER_TENSORS,
-    Example,
-    Table,
-    fit_member,
-    fit_order,
-    order_accuracy,
-    standards,
-    tabulate,
-    to_ensemble,
-)
-from experiments.adapters.evidence.pools import Corpus, Pooled, pools, questions_of
-from experiments.adapters.evidence.sentences import cut
-from experiments.adapters.report import ADAPTER_DIR, AdapterReport, finished_report
+from experiments.adapters.value_fit import Example, Hypothesised, fit_networks, fit_order, hypothesise, order_accuracy
 from experiments.run.journal import fingerprint, write_atomically
+from experiments.run.track import UNMEASURED, tracked
 
-MEMBERS_DIR, FIGURE_FILE, DONE_FILE = "members", "reliability.svg", "done.json"
+FIGURE_FILE = "reliability.svg"
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
 ORDERS_MET = 100
 """Orders of a question that the calibration looks at, for each budget."""
 
-Training = Sequence[tuple[Pooled, Table]]
+Training = Sequence[tuple[Pooled, Hypothesised]]
 """The training questions, as a whole and as the fit sees them."""
 
 
-def train_evidence(config: EvidenceTraining) -> AdapterReport:
+@tracked
+@in_runtime
+def train_value(config: ValueTraining) -> AdapterReport:
     """Train, calibrate, measure, and save the adapter with a model card.
 
-    Token states and fitted networks are kept, so an interrupted training resumes; a finished one is not done again. A
-    data folder that is missing or damaged, or has nothing to learn, is a `DataError`.
+    Token states and the networks of the last whole epoch are kept, so an interrupted training resumes; a finished one
+    is not done again.
+
+    Raises:
+        DataError: A data folder is missing or damaged, or has nothing to learn.
     """
     out = Path(config.out)
-    settings = asdict(config)
-    shaping = {name: settings[name] for name in settings if name not in ("out", "quiet", "states", "logger")}
-    work = fingerprint(shaping | {"precision": place("embedder").precision})
-    if (done := finished_report(out, DONE_FILE, work)) is not None:
-        return done
+    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "states")}
+    settings = {name: value for name, value in settings.items() if name not in (*UNMEASURED, *config.runtime_settings)}
+    work = fingerprint(settings | {"precision": place("embedder").precision})
+    if (report := finished_report(out, work)) is not None:
+        return report
     started = time.perf_counter()
     path = config.states or out / "states.sqlite"
     encoder = CachedEncoder(minilm_encoder(), batch=256, cache_mb=0, path=path)
-    with open_logger(config.logger, out, settings) as tracker:
-        rarity = _rarity(config, encoder)
-        training = _training_questions(config, encoder, rarity)
-        predicted, network = _fitted(config, training, tracker)
-        order, order_found = _fit_order(config, training)
-        parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
-        parts, fitted = _calibrated(config, parts, training, predicted)
-        described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
-        # What is measured is what is shipped: rounded to half precision.
-        draft = out / "draft"
-        save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
-        figures, reliabilities = _measured(config, EvidenceReranker(adapter=draft, encoder=encoder), encoder)
-        facts: dict[str, Any] = {
-            "questions": len({pooled.id for pooled, _ in training}),
-            "without evidence": sum(not pooled.golds for pooled, _ in training),
-            **{f"calibration: {name}": value for name, value in fitted.items()},
-            **{f"reading order: {name}": value for name, value in order_found.items()},
-            "hours": round((time.perf_counter() - started) / 3600, 2),
-        }
-        if tracker is not None:
-            tracker.log_metrics(
-                {
-                    f"{test}/{method}/{name}": value
-                    for test, methods in figures.items()
-                    for method, values in methods.items()
-                    for name, value in values.items()
-                }
-            )
-    rounded, report = load_adapter(draft), AdapterReport(out / ADAPTER_DIR, figures)
-    card = evidence_card(config, parts, facts, figures, reliabilities)
-    save_adapter(report.adapter, rounded.tensors, rounded.config, card)
+    rarity = _rarity(config, encoder)
+    training = _training_questions(config, encoder, rarity)
+    predicted, network = _fitted(config, training)
+    order, order_found = _fit_order(config, training)
+    parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
+    parts, fitted = _calibrated(config, parts, training, predicted)
+    described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
+    # What is measured is what is shipped: rounded to half precision.
+    draft = out / "draft"
+    save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
+    figures, reliabilities = _measured(config, EvidenceReranker(adapter=draft, encoder=encoder), encoder)
+    facts: dict[str, Any] = {
+        "questions": len({pooled.id for pooled, _ in training}),
+        "without evidence": sum(not pooled.golds for pooled, _ in training),
+        **{f"calibration: {name}": value for name, value in fitted.items()},
+        **{f"reading order: {name}": value for name, value in order_found.items()},
+        "hours": round((time.perf_counter() - started) / 3600, 2),
+    }
     write_atomically(out / FIGURE_FILE, reliability_figure(reliabilities))
-    write_atomically(out / DONE_FILE, json.dumps({"work": work, "figures": figures, "facts": facts}, indent=2) + "\n")
-    return report
+    return ship(out, load_adapter(draft), value_card(config, parts, facts, figures, reliabilities), figures, work)
 
 
-def _fitted(config: EvidenceTraining, training: Training, tracker: Logger | None) -> tuple[list[Hypotheses], Ensemble]:
-    """Return what networks that have not seen a question say about it, for each question, and the whole ensemble.
-
-    A network that was fitted before comes from its file.
-    """
+def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses], Ensemble]:
+    """Return what a network that has not seen a question says about it, for each question, and the whole ensemble."""
     tables = [table for _, table in training]
-    mean, scale = standards(tables)
-    settings = asdict(config)
     # Other tests, or other weights of a value, need no other networks.
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
-    described = {name: settings[name] for name in names} | {"precision": place("embedder").precision}
-    work = fingerprint([described, SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS])
-    device = place("reranker").device
-
-    def fit(name: str, rows: Sequence[int], seed: int) -> Ensemble:
-        file = Path(config.out) / MEMBERS_DIR / work / f"{name}.safetensors"
-        if file.is_file():
-            return Ensemble.from_tensors(load_file(file))
-        network, losses = fit_member([tables[row] for row in rows], mean, scale, config.fit, seed, device)
-        if tracker is not None:
-            for epoch, loss in enumerate(losses):
-                tracker.log_metrics({f"{name}/loss": loss}, step=epoch)
-        ensemble = to_ensemble([network], mean, scale)
-        tensors = {part: np.ascontiguousarray(getattr(ensemble, part)) for part in Ensemble.__slots__}
-        write_atomically(file, save(tensors))
-        return ensemble
-
+    described = {name: value for name, value in asdict(config).items() if name in names}
+    features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
+    work = fingerprint([described, place("embedder").precision, features])
     folds = np.array([_fold(pooled.id, config) for pooled, _ in training])
     if len(set(folds.tolist())) == 1:
         raise DataError(
             f"the {len(folds)} questions to learn from all fall into one of {config.folds} folds; give more questions, "
             "or raise folds"
         )
-    predicted: dict[int, Hypotheses] = {}
-    members: list[Ensemble] = []
-    with progress("fit", quiet=config.quiet) as told:
-        total = config.folds + config.fit.members
-        for fold in range(config.folds):
-            network = fit(f"fold{fold}", np.flatnonzero(folds != fold).tolist(), config.seed)
-            for row in np.flatnonzero(folds == fold).tolist():
-                predicted[row] = weigh(tables[row].example.signals, config.max_size, network)
-            told(fold + 1, total)
-        for number in range(config.fit.members):
-            members.append(fit(f"member{number}", range(len(training)), config.seed + number))
-            told(config.folds + number + 1, total)
-    own = {name: np.concatenate([getattr(one, name) for one in members]) for name in MEMBER_TENSORS}
-    return [predicted[row] for row in range(len(training))], Ensemble(members[0].mean, members[0].scale, **own)
+    # First a network for each fold, which learns from the others, then the members of the ensemble.
+    counts = np.ones((len(tables), config.folds + config.fit.members))
+    counts[np.arange(len(tables)), folds] = 0
+    seeds = [*[config.seed] * config.folds, *(config.seed + number for number in range(config.fit.members))]
+    device = place("reranker").device
+    module, batches = fit_networks(tables, counts, seeds, config, work, device)
+    of_fold = [module.ensemble(slice(fold, fold + 1), batches.standard) for fold in range(config.folds)]
+    predicted = [
+        weigh(table.example.signals, config.max_size, of_fold[fold]) for table, fold in zip(tables, folds, strict=True)
+    ]
+    return predicted, module.ensemble(slice(config.folds, None), batches.standard)
 
 
-def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
+def _rarity(config: ValueTraining, encoder: TextEncoder) -> FloatArray:
     """Return how rare each token is in the passages of the sources (the inverse document frequency of BM25)."""
     holders, total = np.zeros(VOCABULARY), 0
     for name in dict.fromkeys(source.data for source in config.sources):
@@ -188,12 +144,12 @@ def _rarity(config: EvidenceTraining, encoder: TextEncoder) -> FloatArray:
     return np.log1p((total - holders + 0.5) / (holders + 0.5)).astype(np.float16).astype(np.float64)
 
 
-def _training_questions(config: EvidenceTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
-    found: list[tuple[Pooled, Table]] = []
+def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: FloatArray) -> Training:
+    learned: list[tuple[Pooled, Hypothesised]] = []
     for source in config.sources:
         read = PassageReader(encoder)
         questions = _questions(config, source, encoder)
-        with progress(f"describe {source.data}", quiet=config.quiet) as told:
+        with progress(f"describe {source.data}", quiet=config.quiet) as report:
             for number, pooled in enumerate(questions, start=1):
                 question = read_question(encoder, pooled.question, rarity)
                 example = Example(
@@ -203,23 +159,23 @@ def _training_questions(config: EvidenceTraining, encoder: TextEncoder, rarity: 
                     pooled.ordered if source.data in config.order_sources and pooled.gold else (),
                     source.weight,
                 )
-                if (table := tabulate(example, config.max_size, config.fit)) is not None:
-                    found.append((pooled, table))
-                told(number, len(questions))
-    if not any(table.num_true for _, table in found):
+                if (table := hypothesise(example, config.max_size, config.fit)) is not None:
+                    learned.append((pooled, table))
+                report(number, len(questions))
+    if not any(table.num_true for _, table in learned):
         raise DataError(f"no question of the sources has evidence of at most {config.max_size} passages")
-    return found
+    return learned
 
 
 def _signals(
-    config: EvidenceTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
+    config: ValueTraining, read: PassageReader, question: QuestionFeatures, chunks: Sequence[Chunk]
 ) -> Signals:
     passages, sources = read.with_sources(chunks)
     known = places(question, chunks, passages, sources) if config.units else None
     return signals(question, passages, with_pairs=config.max_size > 1, places=known)
 
 
-def _questions(config: EvidenceTraining, source: EvidenceSource, encoder: TextEncoder) -> list[Pooled]:
+def _questions(config: ValueTraining, source: EvidenceSource, encoder: TextEncoder) -> list[Pooled]:
     corpus = Corpus(DataFolder.open(Path(config.data) / source.data), encoder)
     queries = questions_of(corpus.folder, source)
     found = pools(corpus, source, queries)
@@ -230,11 +186,11 @@ def _questions(config: EvidenceTraining, source: EvidenceSource, encoder: TextEn
     return [of_units for one in found if (of_units := cut(one, by_id[one.id], corpus.folder, unit)) is not None]
 
 
-def _fold(name: str, config: EvidenceTraining) -> int:
-    return int(fingerprint([config.seed, name]), 16) % config.folds
+def _fold(name: str, config: ValueTraining) -> int:
+    return int(hashlib.sha256(f"{config.seed} {name}".encode()).hexdigest(), 16) % config.folds
 
 
-def _fit_order(config: EvidenceTraining, training: Training) -> tuple[FloatArray, dict[str, float]]:
+def _fit_order(config: ValueTraining, training: Training) -> tuple[FloatArray, dict[str, float]]:
     """Fit the reading order, and measure it on a fold that another fit has not seen."""
     folds = [(_fold(pooled.id, config), table.example) for pooled, table in training if table.example.ordered]
     if not folds:
@@ -244,7 +200,7 @@ def _fit_order(config: EvidenceTraining, training: Training) -> tuple[FloatArray
 
 
 def _calibrated(
-    config: EvidenceTraining, parts: EvidenceParts, training: Training, predicted: Sequence[Hypotheses]
+    config: ValueTraining, parts: EvidenceParts, training: Training, predicted: Sequence[Hypotheses]
 ) -> tuple[EvidenceParts, dict[str, float]]:
     """Fit temperature, slope and offset on questions that the networks in question have not seen."""
     cases = [(pooled, table, found) for (pooled, table), found in zip(training, predicted, strict=True)]
@@ -283,7 +239,7 @@ def _loss(found: Hypotheses, golds: tuple[tuple[int, ...], ...], temperature: fl
 
 
 def _measured(
-    config: EvidenceTraining, reranker: EvidenceReranker, encoder: TextEncoder
+    config: ValueTraining, reranker: EvidenceReranker, encoder: TextEncoder
 ) -> tuple[dict[str, dict[str, Figures]], dict[str, Reliability]]:
     figures: dict[str, dict[str, Figures]] = {}
     reliabilities: dict[str, Reliability] = {}

@@ -1,4 +1,4 @@
-"""What an evidence reranker achieves: whole evidence selected under a budget, ranks of single passages, calibration."""
+"""What an evidence value achieves: whole evidence selected under a budget, ranks of single passages, calibration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from corag.selectors.reranking import Naive
 from corag.selectors.simple import TopK
 from corag.text.units import assemble
 from corag.types import Candidate, FloatArray, Order, Selection
-from experiments.adapters.evidence.pools import Pooled
+from experiments.adapters.pools import Pooled
 
 Figures = Mapping[str, float]
 

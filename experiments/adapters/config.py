@@ -1,0 +1,283 @@
+"""The settings of `corag train value` and `corag train reader`; loads nothing heavy, so that help stays quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agent.config import Tracker
+from corag.errors import InputError
+from corag.models.runtime import Backend, Runtime
+from corag.rerankers.evidence.hypotheses import MAX_SIZE
+from corag.rerankers.evidence.values import Weights
+from corag.text.units import Unit
+from experiments.run.track import Tracking
+from experiments.run.track import Wandb as Wandb
+
+Within = Literal["candidates", "article", "corpus"]
+Part = Literal["training", "held-out", "all"]
+
+
+def _check_shares(settings: object, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(settings, name) <= 1:
+            raise InputError(f"{name} is a share, from 0 to 1, got {getattr(settings, name)}")
+
+
+def _check_least(settings: object, least: int, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) < least:
+            raise InputError(f"{name} must be at least {least}, got {getattr(settings, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdapterTraining(Runtime, Tracking):
+    """Settings that all trainings of shipped parts share.
+
+    Attributes:
+        out: Folder for the adapter (`adapter/`), logs, and the state of an unfinished training.
+        data: Folder of the data folders; empty to look up each by its own name.
+        seed: Seed of every random choice.
+        logger: Where figures are logged: wandb, csv or none.
+        quiet: Show no progress.
+    """
+
+    out: str
+    data: str = ""
+    seed: int = 0
+    logger: Tracker = "wandb"
+    quiet: bool = False
+
+
+@dataclass(frozen=True)
+class EvidenceSource:
+    """Questions of a data folder, and where the candidates of each come from.
+
+    Attributes:
+        data: Data folder: below that of the training, or by name.
+        split: Split of the questions.
+        held_out: Share of them that is never trained on, split by documents.
+        part: `training`, without that share; `held-out`, only that share; or `all`.
+        within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
+            (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
+        num_candidates: Candidates of a question that has none of its own; 0 for all there are.
+        unit: What is chosen: the passages (`passage`), or their `sentence`s or `window(n)`s.
+        limit: Maximum number of questions, sampled by a hash of their ids; 0 for all.
+        unanswerable: Share of the questions that are repeated without their evidence.
+        weight: Weight of a question in the loss.
+    """
+
+    data: str
+    split: str = "train"
+    held_out: float = 0.2
+    part: Part = "training"
+    within: Within = "candidates"
+    num_candidates: int = 10
+    unit: str = "passage"
+    limit: int = 0
+    unanswerable: float = 0.2
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_shares(self, "held_out", "unanswerable")
+        _check_least(self, 0, "num_candidates", "limit")
+        Unit.parse(self.unit)
+        if not self.weight > 0:
+            raise InputError(f"weight of source {self.data!r} must be above 0, got {self.weight}")
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Training of the networks that score hypotheses.
+
+    Attributes:
+        members: Networks in the ensemble, which differ in their initial weights and dropout.
+        hidden: Hidden units of each; 0 for a linear model.
+        epochs: Passes over the questions.
+        batch_size: Questions in a batch.
+        learning_rate: Peak of the one-cycle schedule.
+        weight_decay: Weight decay of AdamW.
+        dropout: Dropout of the hidden units.
+        max_drawn: Maximum number of sets of each size from three up that are sampled for a question.
+        max_rows: Maximum number of sets of a question in one batch.
+    """
+
+    members: int = 5
+    hidden: int = 32
+    epochs: int = 16
+    batch_size: int = 16
+    learning_rate: float = 5e-3
+    weight_decay: float = 1e-2
+    dropout: float = 0.4
+    max_drawn: int = 400
+    max_rows: int = 500
+
+    def __post_init__(self) -> None:
+        _check_least(self, 1, "members", "epochs", "batch_size")
+
+
+@dataclass(frozen=True)
+class EvidenceTest:
+    """A test of a value.
+
+    Attributes:
+        source: Questions and candidates.
+        kind: `selection`, the share of questions whose whole evidence is selected within each budget; or `ranking`, the
+            ranks of single passages.
+        budgets: Token budgets.
+    """
+
+    source: EvidenceSource
+    kind: Literal["selection", "ranking"] = "selection"
+    budgets: tuple[int, ...] = (256, 384)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueTraining(AdapterTraining):
+    """Train a reranker that values combinations by the probability that they hold the evidence.
+
+    Attributes:
+        name: Name of the adapter, such as `minilm-multihop`.
+        sources: Training data.
+        tests: Test data; none of it is trained on.
+        max_size: Maximum number of passages, or sentences, that the evidence is spread over.
+        order_sources: Data folders that list the evidence in reading order.
+        fit: Training of the networks.
+        weights: Weights of the parts of a value; temperature, slope and offset are fitted.
+        folds: Folds of the training questions for calibration; each is predicted by a network trained on the others.
+        states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
+    """
+
+    name: str
+    sources: tuple[EvidenceSource, ...]
+    tests: tuple[EvidenceTest, ...] = ()
+    max_size: int = MAX_SIZE
+    order_sources: tuple[str, ...] = ()
+    fit: FitSettings = field(default_factory=FitSettings)
+    weights: Weights = field(default_factory=Weights)
+    folds: int = 4
+    states: str = ""
+
+    @property
+    def units(self) -> bool:
+        """Whether it learns from units of passages."""
+        return any(source.unit != "passage" for source in self.sources)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.sources:
+            raise InputError("sources is empty; give at least one data folder to learn from")
+        if not 1 <= self.max_size <= MAX_SIZE:
+            raise InputError(f"max_size must be from 1 to {MAX_SIZE}, got {self.max_size}")
+        _check_least(self, 2, "folds")
+
+
+@dataclass(frozen=True)
+class RowSettings:
+    """Training rows: a question with a window of context.
+
+    Attributes:
+        min_tokens: Windows are drawn between this length and `max_tokens`.
+        max_tokens: Maximum tokens of a row.
+        unanswerable: Rows without an answer for each row with one; they hold another passage on the same topic.
+        distractor: Share of rows that hold such a passage beside the gold one.
+        hard: Number of most similar passages that a distractor is drawn from.
+    """
+
+    min_tokens: int = 96
+    max_tokens: int = 256
+    unanswerable: float = 0.25
+    distractor: float = 0.15
+    hard: int = 4
+
+    def __post_init__(self) -> None:
+        _check_shares(self, "unanswerable", "distractor")
+
+
+@dataclass(frozen=True)
+class ReaderSource:
+    """A data folder to learn from.
+
+    Attributes:
+        data: Data folder: below that of the training, or by name.
+        split: Its split with the training questions.
+        held_out: Share of these questions that is never trained on, split by documents.
+        repeat: Rows per question and epoch, each with other distractors.
+    """
+
+    data: str
+    split: str = "train"
+    held_out: float = 0.2
+    repeat: int = 1
+
+
+@dataclass(frozen=True)
+class ReaderTest:
+    """Questions, read with their gold passages, whose figures the model card shows beside the held-out ones.
+
+    Attributes:
+        data: Data folder: below that of the training, or by name.
+        split: Split of the questions.
+        limit: Maximum number of questions, sampled with the training's seed; 0 for all.
+    """
+
+    data: str
+    split: str = "dev"
+    limit: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderTraining(AdapterTraining):
+    """Train the extractive reader.
+
+    Attributes:
+        sources: Training data.
+        tests: Test data besides the held-out questions.
+        rows: Settings of the training rows.
+        rank: Rank of the weight updates.
+        epochs: Passes over the questions; may be fractional.
+        learning_rate: Peak learning rate, kept between warm-up and decay.
+        warmup_steps: Batches in which the learning rate rises.
+        decay: Share of the training, at its end, in which the learning rate falls to zero.
+        weight_decay: Weight decay of AdamW, for matrices.
+        clip: Maximum norm of the gradient.
+        average: Decay of the running average of the weights, which is what is shipped; 0 for the last weights.
+        dropout: Dropout after every layer.
+        kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
+        step_tokens: Maximum tokens of a training batch.
+        bf16: Compute in bfloat16 where it is safe; the weights stay fp32.
+        backend: Backend that evaluates the trained reader; see `corag.models.runtime`.
+        validate_every: Batches between two validations, after each of which the state is saved.
+        validation: Maximum number of held-out questions of each source in a validation.
+        window_tokens: Maximum tokens that the trained reader sees at once.
+        init_from: Adapter folder to start from; empty for the plain encoder.
+    """
+
+    sources: tuple[ReaderSource, ...]
+    tests: tuple[ReaderTest, ...] = ()
+    rows: RowSettings = field(default_factory=RowSettings)
+    rank: int = 88
+    epochs: float = 3.0
+    learning_rate: float = 8e-4
+    warmup_steps: int = 100
+    decay: float = 0.3
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    average: float = 0.995
+    dropout: float = 0.0
+    kind_weight: float = 0.3
+    step_tokens: int = 4096
+    bf16: bool = True
+    backend: Backend = "auto"
+    validate_every: int = 200
+    validation: int = 120
+    window_tokens: int = 288
+    init_from: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_least(self, 1, "rank", "step_tokens", "validate_every", "validation")
+        for name in ("epochs", "learning_rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
+        _check_shares(self, "decay", "dropout", "average")

@@ -1,0 +1,259 @@
+"""Trains `minilm-reader`: low-rank updates of all layers of all-MiniLM-L6-v2, and a linear head; `corag train reader`.
+
+Two small models are fitted on held-out questions: the confidence of an answer, and when to say "not found".
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from corag.errors import DataError
+from corag.models.runtime import in_runtime, place
+from corag.models.trained import AdapterConfig, load_adapter, save_adapter
+from corag.readers.minilm_reader import FILE as ANSWERABLE_FILE
+from corag.readers.minilm_reader import FORM, NAME, Answerable, Signals, signals, span_reader
+from corag.readers.span_network import SpanNetwork
+from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader, to_answer
+from corag.text.data import DataFolder, Query
+from corag.text.documents import SEPARATOR, passage
+from corag.text.tokens import load_tokenizer, model_folder
+from corag.types import FloatArray
+from corag.writing import write_atomically
+from experiments.adapters.calibration import calibration_error, fit_sigmoid, separation
+from experiments.adapters.card import reader_card
+from experiments.adapters.config import ReaderTraining
+from experiments.adapters.reader_fit import engine_of, export, learn
+from experiments.adapters.reader_rows import ReadingExample, examples
+from experiments.adapters.training import ADAPTER_DIR, AdapterReport, finished_report, ship
+from experiments.data.pools import drawn
+from experiments.data.splits import held_out
+from experiments.evaluation.metrics import exact_match, f1
+from experiments.run.journal import fingerprint
+from experiments.run.track import UNMEASURED, tracked
+
+LOST = 0.1
+"""Share of the answerable held-out questions whose probability is below the threshold of "not found"."""
+
+logger = logging.getLogger(__name__)
+
+
+class _HeldOut(NamedTuple):
+    name: str
+    folder: DataFolder
+    queries: list[Query]
+
+
+@tracked
+@in_runtime
+def train_reader(config: ReaderTraining) -> AdapterReport:
+    """Train the reader, measure it, and save its adapter with a model card.
+
+    An interrupted training resumes after its last validation; a finished one is not done again.
+
+    Raises:
+        DataError: A data folder is missing or damaged, or has nothing to learn.
+        ModelError: The encoder, or the adapter in `init_from`, is missing or damaged.
+    """
+    out, started = Path(config.out), time.perf_counter()
+    parts, learning = _read_sources(config)
+    kept = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "tests")}
+    kept = {name: value for name, value in kept.items() if name not in (*UNMEASURED, *config.runtime_settings)}
+    work = fingerprint([kept, [example.id for example in learning]])
+    whole = fingerprint([work, [asdict(test) for test in config.tests]])
+    if (finished := finished_report(out, whole)) is not None:
+        return finished
+    tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
+    plain = ReaderSettings(window_tokens=config.window_tokens)
+    checks = {part.name: gold_cases(part.folder, part.queries[: config.validation]) for part in parts}
+
+    def validate(network: SpanNetwork) -> dict[str, float]:
+        reader = SpanReader(engine_of(network, bf16=config.bf16), tokenizer, plain)
+        figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
+        return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
+
+    network = learn(config, learning, validate, work, place("reader").device)
+    tensors = {name: tensor.cpu().numpy().astype(np.float16) for name, tensor in export(network).items()}
+    # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
+    save_adapter(out / "draft", tensors, _adapter_config(plain), "")
+    draft = load_adapter(out / "draft", FORM)
+    where = place("reader", backend=config.backend, precision="bf16" if config.bf16 else None)
+    settings, found, figures = _measure(span_reader(draft, where), parts, config)
+    facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
+    card = reader_card(config, settings, facts, figures)
+    (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)
+    report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, whole)
+    if found is not None:
+        write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(found), indent=2) + "\n")
+    return report
+
+
+def _adapter_config(settings: ReaderSettings) -> AdapterConfig:
+    return AdapterConfig(NAME, FORM, {**asdict(settings), "kinds": list(KINDS)})
+
+
+def _read_sources(config: ReaderTraining) -> tuple[list[_HeldOut], list[ReadingExample]]:
+    parts: list[_HeldOut] = []
+    learning: list[ReadingExample] = []
+    for source in config.sources:
+        folder = DataFolder.open(Path(config.data) / source.data)
+        queries = folder.split(source.split)
+        out = held_out(folder, queries, source.held_out)
+        parts.append(_HeldOut(source.data, folder, [query for query in queries if query.id in out]))
+        learning += examples(folder, [query for query in queries if query.id not in out], source.repeat)
+    if not learning:
+        raise DataError("no question of the sources has an answer that is in its gold passages")
+    return parts, learning
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingCase:
+    """A question with its context (passages joined as in a prompt) and the right answers, none if it has no answer."""
+
+    question: str
+    context: str
+    answers: tuple[str, ...]
+
+
+def gold_cases(folder: DataFolder, queries: Sequence[Query]) -> list[ReadingCase]:
+    """Return each question with its gold passages; questions without gold or answer, and "maybe", are left out."""
+    return [
+        ReadingCase(query.question, _context(folder, query.gold), query.answers)
+        for query in queries
+        if query.answers and query.gold and query.answers[0] != "maybe"
+    ]
+
+
+def foreign_cases(folder: DataFolder, queries: Sequence[Query], seed: int = 0) -> list[ReadingCase]:
+    """Return each question with another question's gold passage, by the same title where there is one: no answer."""
+    random = np.random.default_rng(seed)
+    by_title: dict[str, list[str]] = {}
+    for name in dict.fromkeys(gold for query in queries for gold in query.gold[:1]):
+        by_title.setdefault(folder.documents[name].title, []).append(name)
+    cases = []
+    for query in queries:
+        title = folder.documents[query.gold[0]].title if query.gold else ""
+        others = [
+            name
+            for name in by_title.get(title, [])
+            if name not in query.gold
+            and not any(answer.lower() in folder.documents[name].text.lower() for answer in query.answers)
+        ]
+        if others:
+            chosen = others[int(random.integers(len(others)))]
+            cases.append(ReadingCase(query.question, _context(folder, [chosen]), ()))
+    return cases
+
+
+def _context(folder: DataFolder, names: Sequence[str]) -> str:
+    return SEPARATOR.join(passage(folder.documents[name]).text for name in names if name in folder.documents)
+
+
+def read(reader: SpanReader, cases: Sequence[ReadingCase]) -> tuple[list[Reading], FloatArray]:
+    """Return the reading of each case, and its F1 and exact match as SQuAD 1.1 counts them, `[n, 2]`."""
+    readings = reader.read([case.question for case in cases], [case.context for case in cases])
+    scores = []
+    for case, reading in zip(cases, readings, strict=True):
+        answer = to_answer(reading, case.context, reader.settings).text
+        scores.append((f1(answer, case.answers), exact_match(answer, case.answers)))
+    return readings, np.array(scores)
+
+
+def _figures(scores: FloatArray) -> dict[str, float]:
+    f1s, matches = scores.T
+    return {"f1": round(100 * float(f1s.mean()), 2), "em": round(100 * float(matches.mean()), 2), "n": len(scores)}
+
+
+class _Seen(NamedTuple):
+    signals: Signals
+    is_right: float
+    is_answerable: bool
+
+
+def _measure(
+    reader: SpanReader, parts: Sequence[_HeldOut], config: ReaderTraining
+) -> tuple[ReaderSettings, Answerable | None, dict[str, dict[str, float]]]:
+    """Return the reader's settings with its confidence fitted, when it says "not found", and its figures."""
+    figures: dict[str, dict[str, float]] = {}
+    seen: list[_Seen] = []
+    for part in parts:
+        gold = gold_cases(part.folder, part.queries)
+        for cases in (gold, foreign_cases(part.folder, part.queries, config.seed)):
+            if not cases:
+                continue
+            readings, scores = read(reader, cases)
+            if cases is gold:
+                figures[f"{part.name}, held out"] = _figures(scores)
+            seen += [
+                _Seen(signals(case.question, case.context, reading.margin, reading.kinds[1]), right, bool(case.answers))
+                for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)
+                if case.answers[:1] not in (("yes",), ("no",))
+            ]
+    for test in config.tests:
+        folder = DataFolder.open(Path(config.data) / test.data)
+        queries = drawn(folder.split(test.split), test.limit or None, config.seed)
+        figures[f"{test.data}, {test.split}"] = _figures(read(reader, gold_cases(folder, queries))[1])
+    settings, found = _calibrated(reader.settings, seen)
+    refusal = fit_answerable([case.signals for case in seen], [case.is_answerable for case in seen])
+    if refusal is not None:
+        for name, kind in (("answerable", True), ("unanswerable", False)):
+            chances = [refusal.probability(case.signals) for case in seen if case.is_answerable is kind]
+            found[f"{name}, not found"] = round(float(np.mean(np.array(chances) < refusal.threshold)), 4)
+    return settings, refusal, {**figures, "calibration": found}
+
+
+def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[ReaderSettings, dict[str, float]]:
+    """Fit the confidence of spans, in contexts with and without the answer.
+
+    The error is measured on halves: each with the line that was fitted on the other.
+    """
+    margins = np.array([case.signals.margin for case in seen], dtype=np.float64)
+    right = np.array([case.is_right for case in seen], dtype=np.float64)
+    answered = np.array([case.is_answerable for case in seen], dtype=bool)
+    half = np.arange(len(seen)) % 2 == 0
+    if any(right[here].min(initial=1) == right[here].max(initial=0) for here in (half, ~half)):
+        logger.warning("too few held-out questions to fit the confidence on; it is left as it is")
+        return settings, {}
+    confidence = np.zeros(len(seen))
+    for here in (half, ~half):
+        slope, offset = fit_sigmoid(margins[~here], right[~here])
+        confidence[here] = 1 / (1 + np.exp(-(slope * margins[here] + offset)))
+    slope, offset = fit_sigmoid(margins, right)
+    found = {
+        "questions": len(seen),
+        "without answer": int((~answered).sum()),
+        "right": round(float(right.mean()), 4),
+        "calibration error": round(calibration_error(confidence, right), 4),
+        "separation": round(separation(margins[answered], margins[~answered]), 4),
+    }
+    return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
+
+
+def fit_answerable(seen: Sequence[Signals], answered: Sequence[bool]) -> Answerable | None:
+    """Fit whether a context answers a question, both kinds of equal weight; None if one of the kinds is missing.
+
+    The threshold loses the share `LOST` of the answerable questions.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if len(set(answered)) < 2:
+        return None
+    names = [field.name for field in fields(Signals)]
+    x = np.array([[getattr(case, name) for name in names] for case in seen])
+    mean, spread = x.mean(axis=0), x.std(axis=0)
+    # A signal that is the same everywhere says nothing.
+    spread[spread == 0] = 1
+    model = LogisticRegression(C=10, class_weight="balanced").fit((x - mean) / spread, np.array(answered))
+    weights = model.coef_[0] / spread
+    rounded = dict(zip(names, np.round(weights, 4).tolist(), strict=True))
+    offset = round(float(model.intercept_[0] - weights @ mean), 4)
+    found = Answerable(**rounded, offset=offset, threshold=0.0)
+    kept = [found.probability(case) for case, right in zip(seen, answered, strict=True) if right]
+    return replace(found, threshold=round(float(np.quantile(kept, LOST)), 3))

@@ -1,0 +1,293 @@
+"""Fits what an evidence value is made of: the networks that score hypotheses, and the reading order.
+
+The loss of a question is the cross-entropy of its true hypothesis among all (the empty one for a question whose
+evidence was taken away). Where several may be true, since only the passages of the evidence are known and not its
+sentences, it is that of their sum. Larger sets are many and drawn; those drawn stand for all, their weight corrected.
+
+Letters: M networks, B questions of a batch, N hypotheses of these, F features, H hidden units.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, comb
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import torch
+from torch import nn
+
+from corag.models.engine import Float32
+from corag.rerankers.evidence.hypotheses import Sets, features, sets_of
+from corag.rerankers.evidence.network import CLIP, Ensemble
+from corag.rerankers.evidence.signals import PAIRS, SINGLES, Signals
+from corag.types import FloatArray
+from experiments.adapters.calibration import minimised
+from experiments.adapters.config import FitSettings, ValueTraining
+from experiments.adapters.training import Epoch, fit
+
+LISTED = 100_000
+"""Sets of one size beyond this number are drawn without listing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question to learn from: signals of its candidates, and its weight in the loss.
+
+    `golds` are the sets each of which may be the evidence, of ascending indices: one where it is known, none if it is
+    not among the candidates. `ordered` is the evidence in reading order, empty where the data gives none.
+    """
+
+    id: str
+    signals: Signals
+    golds: tuple[tuple[int, ...], ...]
+    ordered: tuple[int, ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesised:
+    """The hypotheses of an example, N of them, without the empty one.
+
+    Those that may be true are first, unless it is the empty one: that of an example without evidence. `corrections` are
+    logarithms of how many sets each stands for.
+    """
+
+    example: Example
+    num_true: int
+    features: Float32  # [N, F]
+    corrections: Float32  # [N]
+
+
+def hypothesise(example: Example, max_size: int, settings: FitSettings) -> Hypothesised | None:
+    """Return the hypotheses of an example, or None where its evidence is larger than any hypothesis."""
+    golds = [gold for gold in example.golds if len(gold) <= max_size]
+    if example.golds and not golds:
+        return None
+    rng = np.random.default_rng(int.from_bytes(hashlib.sha256(example.id.encode()).digest()[:8], "big"))
+    num_candidates = len(example.signals.singles)
+    true: list[Float32] = []
+    others: list[Float32] = []
+    corrections = [np.zeros(len(golds))]
+    for size in range(1, min(max_size, num_candidates) + 1):
+        of_size = [gold for gold in golds if len(gold) == size]
+        if of_size:
+            true.append(features(example.signals, np.array(of_size, dtype=np.intp)))
+        sets, total = _other_sets(num_candidates, size, set(of_size), settings.max_drawn, rng)
+        if total:
+            others.append(features(example.signals, sets))
+            corrections.append(np.full(len(sets), np.log(total / len(sets))))
+    weights = np.concatenate(corrections).astype(np.float32)
+    return Hypothesised(example, len(golds), np.concatenate([*true, *others]), weights)
+
+
+def _other_sets(
+    num_candidates: int, size: int, golds: set[tuple[int, ...]], most: int, rng: np.random.Generator
+) -> tuple[Sets, int]:
+    """Return at most so many sets of a size that are no evidence, all of one candidate, and how many there are."""
+    total = comb(num_candidates, size)
+    if total > LISTED:
+        # Too many to list; drawn one by one, and equal ones are rare.
+        drawn = {tuple(sorted(rng.choice(num_candidates, size, replace=False).tolist())) for _ in range(most)} - golds
+        return np.array(sorted(drawn), dtype=np.intp).reshape(-1, size), total - len(golds)
+    sets = sets_of(size, range(num_candidates))
+    if golds:
+        sets = sets[[tuple(row) not in golds for row in sets.tolist()]]
+    total = len(sets)
+    return (sets[rng.choice(total, most, replace=False)] if total > most and size > 1 else sets), total
+
+
+def standards(tables: Sequence[Hypothesised]) -> tuple[FloatArray, FloatArray]:
+    """Return mean and scale of the features, `[F]` each."""
+    rows = np.concatenate([table.features[::5] for table in tables]).astype(np.float64)
+    return rows.mean(axis=0), rows.std(axis=0) + 1e-3
+
+
+class ValueBatches(pl.LightningDataModule):  # type: ignore[misc]
+    """The batches of each epoch, a dictionary of tensors each.
+
+    Args:
+        tables: The questions.
+        counts: 1 where a network learns from a question, else 0, `[questions, M]`.
+        settings: Of the fit.
+        seed: Seed of orders and draws.
+
+    Attributes:
+        standard: Mean and scale of the features, `[F]` each.
+    """
+
+    def __init__(self, tables: Sequence[Hypothesised], counts: FloatArray, settings: FitSettings, seed: int) -> None:
+        super().__init__()
+        self._tables, self._settings, self._seed = tables, settings, seed
+        self._weights = counts * np.array([[table.example.weight] for table in tables])
+        self.standard = standards(tables)
+        self.num_batches = ceil(len(tables) / settings.batch_size)
+
+    def train_dataloader(self) -> Epoch:
+        """Return this epoch's batches; Lightning asks again at every epoch."""
+        return Epoch(self.num_batches, partial(self.epoch, self.trainer.current_epoch))
+
+    def epoch(self, number: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Yield the batches of an epoch."""
+        mean, scale = self.standard
+        rng = np.random.default_rng((self._seed, number))
+        for rows in np.array_split(rng.permutation(len(self._tables)), self.num_batches):
+            tables = [self._tables[row] for row in rows.tolist()]
+            drawn = [_draw(table, self._settings.max_rows, rng) for table in tables]
+            x = np.clip((np.concatenate([part for part, _ in drawn]) - mean) / scale, -CLIP, CLIP)
+            yield {
+                "features": torch.from_numpy(x.astype(np.float32)),
+                "corrections": torch.from_numpy(np.concatenate([part for _, part in drawn])),
+                "sizes": torch.tensor([len(part) for part, _ in drawn]),
+                "num_true": torch.tensor([table.num_true for table in tables]),
+                "weights": torch.from_numpy(self._weights[rows].astype(np.float32)),
+            }
+
+
+def _draw(table: Hypothesised, most: int, rng: np.random.Generator) -> tuple[Float32, Float32]:
+    """Return at most so many hypotheses, those that may be true among them, with their corrections."""
+    kept = table.num_true
+    others = len(table.features) - kept
+    if len(table.features) <= most:
+        return table.features, table.corrections
+    rows = np.concatenate([np.arange(kept), kept + rng.choice(others, most - kept, replace=False)])
+    corrections = table.corrections[rows].copy()
+    corrections[kept:] += np.float32(np.log(others / (most - kept)))
+    return table.features[rows], corrections
+
+
+class ValueModule(pl.LightningModule):  # type: ignore[misc]
+    """Several networks of a linear floor and hidden units that start with no say, trained side by side.
+
+    They share batches and nothing else: each has its own initial weights and dropout.
+
+    Args:
+        num_features: F.
+        seeds: Seed of each network's initial weights, `M`.
+        settings: Of the fit.
+        num_batches: Of an epoch.
+        seed: Seed of the dropout.
+    """
+
+    def __init__(
+        self, num_features: int, seeds: Sequence[int], settings: FitSettings, num_batches: int, seed: int = 0
+    ) -> None:
+        super().__init__()
+        self._settings, self._steps, self._seed = settings, settings.epochs * num_batches, seed
+        shape, bound = (settings.hidden, num_features), num_features**-0.5
+        drawn = []
+        for number in seeds:
+            generator = torch.Generator().manual_seed(number)
+            hidden = torch.empty(shape).uniform_(-bound, bound, generator=generator)
+            drawn.append((hidden, torch.empty(settings.hidden).uniform_(-bound, bound, generator=generator)))
+        networks = len(seeds)
+        self.linear = nn.Parameter(torch.zeros(networks, num_features))
+        self.bias = nn.Parameter(torch.zeros(networks))
+        # As in `nn.Linear`, which warns of layers without units.
+        self.hidden = nn.Parameter(torch.stack([weights for weights, _ in drawn]))
+        self.hidden_bias = nn.Parameter(torch.stack([bias for _, bias in drawn]))
+        self.output = nn.Parameter(torch.zeros(networks, settings.hidden))
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Return logits, `[N, F]` to `[M, N]`."""
+        units = torch.einsum("nf,mhf->mnh", x, self.hidden) + self.hidden_bias[:, None]
+        activations = self.dropout(nn.functional.gelu(units, approximate="tanh"))
+        linear = self.linear @ x.T + self.bias[:, None]
+        return torch.as_tensor(linear + torch.einsum("mnh,mh->mn", activations, self.output))
+
+    def losses(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Return the mean loss of each network over the questions that it learns from, `[M]`."""
+        logits = self(batch["features"]) + batch["corrections"]
+        losses = []
+        for part, num_true in zip(torch.split(logits, batch["sizes"].tolist(), 1), batch["num_true"], strict=True):
+            # The empty hypothesis is first.
+            chances = torch.log_softmax(torch.cat([part.new_zeros(len(part), 1), part], 1), 1)
+            true = slice(1, 1 + int(num_true)) if num_true else slice(0, 1)
+            losses.append(-chances[:, true].logsumexp(1))
+        weights = batch["weights"]
+        return (torch.stack(losses) * weights).sum(0) / weights.sum(0).clamp_min(1e-9)
+
+    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+        """Let dropout depend on the step alone, so that a resumed training ends with the same bits."""
+        torch.manual_seed(self._seed * 1_000_003 + self.global_step)
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        """Return the sum of the losses: the networks share no weight, so each has the gradient of its own."""
+        losses = self.losses(batch)
+        self.log("train_loss", losses.mean(), on_step=False, on_epoch=True, batch_size=len(batch["sizes"]))
+        return losses.sum()
+
+    def configure_optimizers(self) -> Any:
+        """Return AdamW with a one-cycle schedule."""
+        rate = self._settings.learning_rate
+        optimizer = torch.optim.AdamW(self.parameters(), lr=rate, weight_decay=self._settings.weight_decay)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, total_steps=self._steps)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def ensemble(self, networks: slice, standard: tuple[FloatArray, FloatArray]) -> Ensemble:
+        """Return some of the networks as the library evaluates them."""
+        tensors = {name: value[networks].detach().cpu().double().numpy() for name, value in self.named_parameters()}
+        return Ensemble(*standard, **tensors)
+
+
+def fit_networks(
+    tables: Sequence[Hypothesised],
+    counts: FloatArray,
+    seeds: Sequence[int],
+    config: ValueTraining,
+    work: str,
+    device: str,
+) -> tuple[ValueModule, ValueBatches]:
+    """Fit networks side by side, or go on where an earlier call for the same work stopped; see `training.fit`.
+
+    Args:
+        tables: The questions.
+        counts: 1 where a network learns from a question, else 0, `[questions, M]`.
+        seeds: Seed of each network, `M`.
+        config: Of the training.
+        work: Hash of everything that the networks depend on.
+        device: Where they are fitted.
+    """
+    batches = ValueBatches(tables, counts, config.fit, config.seed)
+    num_features = len(batches.standard[0])
+    module = ValueModule(num_features, seeds, config.fit, batches.num_batches, config.seed)
+    # One thread: the bits then do not depend on the number of cores.
+    fit(module, batches, config, work, epochs=config.fit.epochs, device=device, threads=1)
+    return module, batches
+
+
+def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:
+    """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
+
+    Half of `weight_decay` times the squared weights is added to the summed loss. The weights, `[len(SINGLES) +
+    len(PAIRS)]`, are zero if no example has an order.
+    """
+    x = torch.from_numpy(_ordered_pairs(examples))
+
+    def loss(weights: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softplus(-x @ weights).sum() + weight_decay / 2 * weights.square().sum()
+
+    return minimised(loss, np.zeros(x.shape[1]))
+
+
+def order_accuracy(examples: Sequence[Example], weights: FloatArray) -> dict[str, float]:
+    """Return the number of pairs of evidence, and the share that the weights put in the order of the data."""
+    rows = _ordered_pairs(examples)
+    return {"pairs": len(rows), "in order": float((rows @ weights > 0).mean()) if len(rows) else float("nan")}
+
+
+def _ordered_pairs(examples: Sequence[Example]) -> FloatArray:
+    """Return the differences of features between each piece of evidence and each later one, `[pairs, figures]`."""
+    rows = [
+        np.concatenate([singles[first] - singles[second], pairs[first, second] - pairs[second, first]])
+        for example in examples
+        for singles, pairs in [(example.signals.singles, example.signals.pairs)]
+        for index, first in enumerate(example.ordered)
+        for second in example.ordered[index + 1 :]
+    ]
+    return np.array(rows).reshape(len(rows), len(SINGLES) + len(PAIRS))
