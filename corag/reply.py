@@ -25,7 +25,7 @@ from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
 from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
-from corag.selectors.raptor.place import tree_setting
+from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation
 from corag.text.units import assemble
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter

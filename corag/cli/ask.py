@@ -101,7 +101,7 @@ def settings_of(config: AnswerConfig) -> dict[str, Any]:
     from corag.checks import check_budget
     from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
     from corag.selectors.price import cost_weight_of
-    from corag.selectors.raptor.place import tree_setting
+    from corag.selectors.raptor.tree import tree_setting
 
     check_budget(config.budget)
     if "agent" not in SELECTORS.settings(config.method) and config.agent not in (DEFAULT_AGENT, NO_AGENT):

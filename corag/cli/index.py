@@ -68,8 +68,7 @@ def run(config: IndexConfig) -> None:
     import corag
     from corag.index import update_index
     from corag.registry import SUMMARIZERS
-    from corag.selectors.raptor.build import RaptorConfig
-    from corag.selectors.raptor.corpus import is_current, update_tree
+    from corag.selectors.raptor.build import RaptorConfig, is_current, update_tree
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
     settings = RaptorConfig(summary_tokens=config.summary_tokens)

@@ -19,7 +19,7 @@ from corag.index import ChunkIndex, Retrieval, update_index
 from corag.index.search import check_retrieval, reciprocal_rank_fusion
 from corag.optional import require
 from corag.rerankers.bm25 import Bm25
-from corag.selectors.raptor.place import tree_file
+from corag.selectors.raptor.tree import tree_file
 from corag.text.chunking import ChunkConfig
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from corag.text.documents import passage

@@ -19,7 +19,7 @@ from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
-from corag.selectors.raptor.place import has_tree
+from corag.selectors.raptor.tree import has_tree
 from corag.text.data import Query
 from corag.types import IdentifiedReranker, Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig

@@ -1,23 +1,143 @@
-"""Growing a tree: from chunks, and later by more chunks."""
+"""Growing a tree of summaries: soft clusters, the tree over chunks, and the tree of an index, bound to its content.
+
+Clusters are after RAPTOR (Sarthi et al., "RAPTOR: Recursive abstractive processing for tree-organized retrieval", 2024,
+section 3): dimensions are reduced, the Bayesian information criterion chooses the number of components of a Gaussian
+mixture, and a point belongs to every component that is likely enough. Letters: N points, D dimensions.
+
+The tree of an index lies in its folder: `tree.json` and `vectors.npy` are the tree, `summaries.sqlite` holds every
+summary from the moment that it is written: a build that is killed goes on, and a tree over a changed corpus asks only
+for summaries of what changed around it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+import importlib.util
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from corag.checks import check_choice, check_count, check_range, check_seed
-from corag.errors import InputError, SummarizerError
+from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
+from corag.index.search import ChunkIndex
+from corag.index.store import index_lock
 from corag.memory import DiskStore
 from corag.models.cached import CachedEmbedder
-from corag.selectors.raptor.clusters import Reduction, soft_clusters
-from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree
-from corag.summarizers.runs import Summary, summarize_all
+from corag.optional import require
+from corag.selectors.clustering import IntArray
+from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, tree_file, tree_folder
+from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.chunking import cut_to_tokens
-from corag.types import Chunk, Summarizer, SummaryRequest
+from corag.types import Chunk, Embedder, FloatArray, Summarizer, SummaryRequest
+
+Reduction = Literal["auto", "umap", "pca"]
+
+MOST_FITTED = 10_000
+"""Of more points than this, so many drawn at random are what mixtures, and UMAP, are fitted to; all are assigned.
+
+It bounds time and memory: a fit of 50 components to 100,000 points takes minutes, and there are 50 fits.
+"""
+
+
+def soft_clusters(
+    points: FloatArray,
+    *,
+    reduction: Reduction = "auto",
+    dimensions: int = 10,
+    max_components: int = 50,
+    threshold: float = 0.1,
+    seed: int = 0,
+) -> list[tuple[int, ...]]:
+    """Return clusters of points; a point is in one or more of them.
+
+    In two steps, as in the paper: clusters of all points, and within each of these again.
+
+    Args:
+        points: Embeddings, `[N, D]`.
+        reduction: `umap` (extra `umap`), `pca`, or `auto`: UMAP where it is installed.
+        dimensions: Dimensions to reduce to; never more than the square root of the points.
+        max_components: The most components of a mixture. There are never more than the square root of the points,
+            nor so many that a component has fewer points than a mean has numbers, and all share one covariance:
+            with as many parameters as points the criterion no longer holds (unbounded, it gives 39 components to
+            four groups of 102 points).
+        threshold: The least probability with which a point belongs to a cluster; the most probable one always.
+        seed: Of the reduction and of the mixtures.
+
+    Returns:
+        Indices in each cluster, ascending; clusters by their first point. Equal clusters once.
+
+    Raises:
+        MissingExtraError: A library is not installed.
+    """
+    check_choice("reduction", reduction, Reduction)
+
+    def clusters(part: FloatArray, neighbours: int) -> list[IntArray]:
+        num_points = len(part)
+        root = int(np.sqrt(num_points))
+        number = min(dimensions, root)
+        most = min(max_components, root, num_points // (number + 1))
+        if most < 2 or len(np.unique(part, axis=0)) <= most:
+            return [np.arange(num_points)] if num_points else []
+        reduced = reduce_dimensions(part, number, reduction=reduction, neighbours=neighbours, seed=seed)
+        mixture = require("sklearn.mixture", "clustering").GaussianMixture
+        # Points that coincide must not shrink a component to nothing.
+        floor = 1e-4 * float(reduced.var()) + 1e-9
+        fitted = reduced[_sample(num_points, seed)]
+        fits = [
+            mixture(count, covariance_type="tied", reg_covar=floor, max_iter=500, random_state=seed).fit(fitted)
+            for count in range(1, most + 1)
+        ]
+        best = fits[int(np.argmin([fit.bic(fitted) for fit in fits]))]
+        probabilities = best.predict_proba(reduced)
+        members = probabilities >= threshold
+        members[np.arange(num_points), probabilities.argmax(axis=1)] = True
+        return [np.flatnonzero(column) for column in members.T if column.any()]
+
+    # UMAP looks at the square root of N neighbours for the whole, and at 10 within a cluster, as the paper does.
+    around = max(2, int(np.sqrt(max(len(points) - 1, 1))))
+    outer = clusters(points, around)
+    return sorted({tuple(part[inner].tolist()) for part in outer for inner in clusters(points[part], 10)})
+
+
+def reduce_dimensions(
+    points: FloatArray, dimensions: int, *, reduction: Reduction = "auto", neighbours: int = 10, seed: int = 0
+) -> FloatArray:
+    """Return the points `[N, D]`, at least 4, in fewer dimensions, `[N, dimensions]` or as many as there can be.
+
+    PCA is exact; UMAP keeps each point's `neighbours` together. For the rest see `soft_clusters`.
+    """
+    check_choice("reduction", reduction, Reduction)
+    if reduction == "auto":
+        reduction = "umap" if importlib.util.find_spec("umap") else "pca"
+    number = min(dimensions, points.shape[1], len(points) - 2)
+    if reduction == "umap":
+        umap = require("umap", "umap").UMAP(
+            n_components=number,
+            n_neighbors=max(2, min(neighbours, len(points) - 1)),
+            metric="cosine",
+            random_state=seed,
+            n_jobs=1,
+        )
+        if len(points) <= MOST_FITTED:
+            return np.asarray(umap.fit_transform(points), dtype=np.float64)
+        return np.asarray(umap.fit(points[_sample(len(points), seed)]).transform(points), dtype=np.float64)
+    if len(points) > MOST_FITTED:
+        # The same directions from D x D numbers, not N x D.
+        _, directions = np.linalg.eigh(np.cov(points, rowvar=False))
+        return np.asarray((points - points.mean(axis=0)) @ directions[:, ::-1][:, :number], dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(points - points.mean(axis=0), full_matrices=False)
+    return cast(FloatArray, left[:, :number] * sizes[:number])
+
+
+def _sample(number: int, seed: int) -> IntArray | slice:
+    """Return which of so many points are fitted, at most `MOST_FITTED`, ascending."""
+    if number <= MOST_FITTED:
+        return slice(None)
+    return np.sort(np.random.default_rng(seed).choice(number, MOST_FITTED, replace=False))
+
 
 SUMMARIES_AT_ONCE = 32
 """Summaries asked for between two reports of progress, or more where a summarizer writes many at the same time."""
@@ -33,7 +153,7 @@ class RaptorConfig:
         min_nodes: A layer of fewer nodes is not summed up further.
         seed: Of everything random.
 
-    The others are those of `corag.selectors.raptor.clusters.soft_clusters`.
+    The others are those of `corag.selectors.raptor.build.soft_clusters`.
     """
 
     summary_tokens: int = 100
@@ -213,3 +333,99 @@ def _check_ids(chunks: Sequence[Chunk]) -> None:
 
 def _leaf(chunk: Chunk) -> Node:
     return Node(chunk.id, chunk.text, 0, (), (chunk.id,), dict(chunk.metadata))
+
+
+_SUMMARIES = "summaries.sqlite"
+_REMEDY = "run `corag index` with --tree again, which keeps the summaries that still hold"
+
+
+def update_tree(
+    index: ChunkIndex,
+    embedder: Embedder,
+    summarizer: Summarizer,
+    config: RaptorConfig | None = None,
+    *,
+    report: Callable[[int, int], None] | None = None,
+) -> tuple[RaptorTree, bool]:
+    """Build the tree over an index, bring it up to date, or go on where an earlier call stopped.
+
+    Args:
+        index: The index; its vectors are those of the leaves.
+        embedder: The index's embedder, for the summaries.
+        summarizer: Writes the summaries.
+        config: How the tree is grown.
+        report: Called with (summaries written, summaries known to be needed).
+
+    Returns:
+        The tree, and whether it was built now; one of the same content and settings without failed summaries stands.
+
+    Raises:
+        InputError: The index lies on object storage.
+        IndexMismatchError: The embedder is not the index's, or the index was changed meanwhile.
+        SummarizerError: All of many summaries failed; those written before are kept.
+        DataError: The folder cannot be written.
+    """
+    folder = tree_folder(index.uri)
+    if folder is None:
+        raise InputError(f"the index at {index.uri} is on object storage; a tree needs an index in a local folder")
+    index.manifest.require_embedder(embedder.name, embedder.dimension, index.uri)
+    settings = config or RaptorConfig()
+    record = {**_made_of(index), "summarizer": summarizer.identity, "config": asdict(settings)}
+    with index_lock(index.uri):
+        _check_current(index)
+        if (found := _whole(folder)) is not None and found.record == record and not found.num_failed:
+            return found, False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{folder} cannot be made: {error}; check permissions and free space") from error
+        store = summary_store(folder / _SUMMARIES)
+        builder = RaptorBuilder(CachedEmbedder(embedder), summarizer, settings, store, report=report, strict=True)
+        tree = replace(builder.build(list(index.chunks()), index.vectors()), record=record)
+        tree.save(folder)
+    return tree, True
+
+
+def load_tree(place: str | Path) -> RaptorTree:
+    """Return the tree of an index, given by the index's folder, or a tree of its own folder.
+
+    Raises:
+        DataError: There is no whole tree.
+        IndexMismatchError: The index has changed since its tree was built.
+    """
+    if (file := tree_file(place)) is None:
+        return RaptorTree.load(place)
+    tree = RaptorTree.load(file.parent)
+    if not is_of(tree, ChunkIndex.open(place)):
+        raise IndexMismatchError(f"the index at {place} has changed since its tree was built; {_REMEDY}")
+    return tree
+
+
+def is_of(tree: RaptorTree, index: ChunkIndex) -> bool:
+    """Return whether a tree was built over the present content of an index."""
+    return all(tree.record.get(name) == value for name, value in _made_of(index).items())
+
+
+def is_current(index: ChunkIndex) -> bool:
+    """Return whether the tree beside an index is one of its present content; so is none at all."""
+    file = tree_file(index.uri)
+    tree = None if file is None else _whole(file.parent)
+    return file is None or (tree is not None and is_of(tree, index))
+
+
+def _made_of(index: ChunkIndex) -> Mapping[str, Any]:
+    """Return what a tree must share with an index."""
+    manifest = index.manifest
+    return {"index": manifest.fingerprint, "chunks": manifest.num_chunks, "embedder": manifest.embedder_name}
+
+
+def _check_current(index: ChunkIndex) -> None:
+    if ChunkIndex.open(index.uri).manifest != index.manifest:
+        raise IndexMismatchError(f"the index at {index.uri} was changed meanwhile; {_REMEDY}")
+
+
+def _whole(folder: Path) -> RaptorTree | None:
+    try:
+        return RaptorTree.load(folder)
+    except (DataError, IndexMismatchError):
+        return None

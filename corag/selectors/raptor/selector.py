@@ -11,8 +11,7 @@ from corag.checks import check_choice, check_count
 from corag.memory import LRU
 from corag.selectors.base import Choice, fill, unscored
 from corag.selectors.problem import SelectionProblem
-from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-from corag.selectors.raptor.corpus import load_tree
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, load_tree
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, collapsed, traversal
 from corag.selectors.summarizing import Piece, WithSummarizer, joined
 from corag.types import Candidate, Chunk

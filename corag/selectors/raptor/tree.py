@@ -1,4 +1,4 @@
-"""The tree: nodes and their vectors, kept in a folder of JSON and a NumPy file without pickles; and its retrieval."""
+"""The tree: nodes with vectors, kept as JSON and a NumPy file; how it is searched; where an index has one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,47 @@ import numpy as np
 from agent.files import replace_file
 from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError
-from corag.selectors.raptor.place import TREE_FILE
+from corag.index.search import ChunkIndex
+from corag.index.store import local_folder
+from corag.registry import SELECTORS
 from corag.text.visible import to_json
 from corag.types import FloatArray
+
+FOLDER = "raptor"
+"""The tree's folder in that of its index."""
+TREE_FILE = "tree.json"
+"""The file that a whole tree has; written last."""
+
+
+def tree_folder(uri: str | Path) -> Path | None:
+    """Return where the tree of an index lies, or would lie; None for an index on object storage."""
+    folder = local_folder(uri)
+    return None if folder is None else folder / FOLDER
+
+
+def tree_file(uri: str | Path) -> Path | None:
+    """Return the file of the tree beside an index, of its present content or of an earlier one; None without one."""
+    folder = tree_folder(uri)
+    return folder / TREE_FILE if folder is not None and (folder / TREE_FILE).is_file() else None
+
+
+def has_tree(uri: str | Path) -> bool:
+    """Return whether there is a tree beside an index, of its present content or of an earlier one."""
+    return tree_file(uri) is not None
+
+
+def tree_setting(selector: object, index: object) -> dict[str, Any]:
+    """Return the settings by which a selector that is spelled out uses the tree of an index; none where it has none.
+
+    Args:
+        selector: Name with settings; an object, or a tree of its own, is left as it is.
+        index: The index, or where it lies; anything else has no tree.
+    """
+    if not isinstance(selector, str | Mapping) or "tree" not in SELECTORS.settings(selector):
+        return {}
+    uri = index.uri if isinstance(index, ChunkIndex) else index
+    return {"tree": str(uri)} if isinstance(uri, str | Path) and has_tree(uri) else {}
+
 
 VERSION = 1
 
@@ -55,7 +93,7 @@ class RaptorTree:
         embedder: Name of the embedder that made the vectors.
         num_failed: Summaries that failed since the tree was begun; a node then has the beginning of its children's
             texts instead.
-        record: What the tree was made of, JSON values; see `corag.selectors.raptor.corpus`.
+        record: What the tree was made of, JSON values; see `corag.selectors.raptor.build`.
     """
 
     nodes: tuple[Node, ...]

@@ -1,28 +1,155 @@
-"""`adagres` and `submodular`: by hand, against loops, against brute force."""
+"""What packs, reorders or takes the ranking as it is: by hand, against loops, against brute force."""
 
+from __future__ import annotations
+
+import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag import Candidate, Chunk
 from corag.errors import InputError
 from corag.selectors.packing import (
     GUARANTEE,
     PackingValue,
     Weights,
     calibrated_beta,
-    expected_chunks,
     greedy_set,
     lazy_greedy,
+    marginal_relevance,
     packed,
     set_score,
-    words_held,
 )
-from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, offer
+from corag.selectors.wrapping import Reorder, best_at_both_ends
+from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashReranker, offer
+
+POOL = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.4, 0.9, 0.1, 0.5])
+
+
+def ids(name, budget=100, pool=POOL, **settings):
+    return corag.selector(name, tokens=CHARACTERS, **settings).select("a?", pool, budget).ids
+
+
+def test_none_takes_nothing_and_says_so():
+    selection = corag.selector("none").select("a?", POOL, 100)
+    assert (selection.ids, selection.text, selection.cost_tokens) == ((), "", 0)
+    assert selection.trace.reason == "the selector 'none' never takes anything"
+
+
+def test_full_takes_what_fits_in_the_given_order():
+    assert ids("full") == ("c0", "c1", "c2", "c3")
+    # 4 + 2 + 4 + 2 + 4 characters.
+    assert ids("full", 16) == ("c0", "c1", "c2")
+
+
+def test_top_tokens_fills_its_own_number_of_tokens():
+    assert ids("top-tokens") == ("c1", "c3", "c0", "c2")
+    assert ids("top-tokens", num_tokens=10) == ("c1", "c3")
+    assert ids("top-tokens", num_tokens=9) == ("c1",)
+    assert ids("top-tokens", budget=4, num_tokens=10) == ("c1",)
+    pool = offer("aa", "b" * 50, "cc")
+    assert ids("top-tokens", pool=pool, num_tokens=10) == ("c0", "c2")
+    assert ids("top-tokens", pool=pool, num_tokens=10, skip=False) == ("c0",)
+    assert ids("top-tokens", pool=pool, num_tokens=1) == ()
+
+
+def test_similarity_cutoff():
+    assert ids("similarity-cutoff", minimum=0.4) == ("c1", "c3", "c0")
+    assert ids("similarity-cutoff", minimum=0.95) == ("c1",)
+    assert ids("similarity-cutoff", minimum=0.95, at_least=2) == ("c1", "c3")
+    # Half of 0.9.
+    assert ids("similarity-cutoff", minimum=0.5, relative=True) == ("c1", "c3")
+    assert ids("similarity-cutoff", minimum=0.5, relative=True, pool=offer("a", "b", similarities=[-0.2, -0.1])) == (
+        "c1",
+    )
+    empty = corag.selector("similarity-cutoff", minimum=0.95, at_least=0).select("a?", POOL, 100)
+    assert empty.trace.reason == "no candidate has a similarity of at least 0.95; the best has 0.9"
+
+
+def test_mmr_by_hand():
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    similarities = [0.9, 0.8, 0.3]
+    assert marginal_relevance(similarities, vectors, relevance_weight=1.0) == (0, 1, 2)
+    # After 0: 0.5 * 0.8 - 0.5 * 1 = -0.1 against 0.5 * 0.3 - 0.
+    assert marginal_relevance(similarities, vectors) == (0, 2, 1)
+    assert marginal_relevance(similarities, vectors, limit=2) == (0, 2)
+    assert marginal_relevance(similarities, vectors, costs=np.array([3, 1, 1]), budget=2) == (1, 2)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_mmr_with_loops(seed, weight):
+    assert_mmr(seed, weight)
+
+
+def assert_mmr(seed, weight):
+    """Compare with the definition, one candidate and one cosine at a time."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(0, 8))
+    vectors = rng.normal(size=(n, 3))
+    similarities, costs, budget = rng.random(n), rng.integers(1, 5, n), int(rng.integers(0, 12))
+    taken, left = [], budget
+    while True:
+        best, best_score = None, -math.inf
+        for i in range(n):
+            if i in taken or costs[i] > left:
+                continue
+            cosines = [vectors[i] @ vectors[j] / np.linalg.norm(vectors[i]) / np.linalg.norm(vectors[j]) for j in taken]
+            score = weight * similarities[i] - (1 - weight) * max(cosines, default=0.0)
+            if score > best_score + 1e-12:
+                best, best_score = i, score
+        if best is None:
+            break
+        taken.append(best)
+        left -= costs[best]
+    found = marginal_relevance(similarities, vectors, relevance_weight=weight, costs=costs, budget=budget)
+    assert found == tuple(taken)
+
+
+def test_best_at_both_ends():
+    assert best_at_both_ends([]) == []
+    assert best_at_both_ends([1]) == [1]
+    assert best_at_both_ends([1, 2]) == [1, 2]
+    assert best_at_both_ends([1, 2, 3, 4, 5]) == [1, 3, 5, 4, 2]
+
+
+def test_reorder_combines_with_any_selector():
+    assert ids("reorder") == ("c1", "c0", "c2", "c3")
+    assert ids("reorder", selector="full") == ("c0", "c2", "c3", "c1")
+    assert ids("reorder", selector="full", by="similarity") == ("c1", "c0", "c2", "c3")
+    assert ids("reorder", selector="top-k", k=2) == ("c1", "c3")
+    made = corag.selector("naive", reranker=HashReranker(), tokens=CHARACTERS)
+    plain = made.select("a?", POOL, 100)
+    reordered = Reorder(selector=made, tokens=CHARACTERS).select("a?", POOL, 100)
+    assert reordered.ids == tuple(best_at_both_ends(plain.ids))
+    assert (reordered.method, reordered.trace.details["selector"]) == ("reorder", "naive")
+
+
+def test_reorder_needs_a_selector_whose_budget_it_can_keep():
+    class Foreign:
+        name = "foreign"
+
+        def select(self, query, candidates, budget_tokens):
+            """Choose nothing."""
+
+    with pytest.raises(InputError, match="selector 'foreign' is no BudgetedSelector"):
+        Reorder(selector=Foreign())
+
+
+def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():
+    ranks = [2, 0, 3, 1]
+    pool = [replace(one, rank=rank) for one, rank in zip(POOL, ranks, strict=True)]
+    assert ids("top-k", pool=pool, k=3) == ids("top-tokens", pool=pool, num_tokens=16) == ("c1", "c3", "c0")
+    assert ids("top-k", pool=pool[::-1], budget=9) == ("c1",)
+    # What compares similarities goes by these.
+    for name in ("similarity-cutoff", "adaptive-k", "car"):
+        assert ids(name, pool=pool) == ids(name)
+    # Of a partly ranked pool the similarities are the ranking.
+    assert ids("top-k", pool=[replace(pool[0], rank=None), *pool[1:]]) == ids("top-k")
+
 
 SEEDS = st.integers(0, 10_000)
 
@@ -134,21 +261,6 @@ def test_packed_keeps_its_guarantee(seed):
     assert GUARANTEE * best - 1e-9 <= worth <= best + 1e-9
 
 
-def test_lazy_greedy_asks_less():
-    class Counting(Cover):
-        asked = 0
-
-        def gain(self, item):
-            self.asked += 1
-            return super().gain(item)
-
-    rng = np.random.default_rng(0)
-    sets = [set(np.flatnonzero(rng.random(40) < 0.1).tolist()) for _ in range(30)]
-    lazy, plain = (Counting(sets, [1] * 40) for _ in range(2))
-    assert lazy_greedy(lazy, [1] * 30, 10) == plain_greedy(plain, [1] * 30, 10)
-    assert lazy.asked < plain.asked / 2
-
-
 def test_one_dear_chunk_is_worth_more_than_the_cheap_one_beside_which_it_does_not_fit():
     # The cheap one has the larger gain per token, and leaves no room.
     make = Cover([{0}, {1}], [2, 9])
@@ -193,18 +305,6 @@ def test_representativeness_by_hand():
     assert value_of(make, [0, 2]) == pytest.approx(1.0)
 
 
-def test_words_of_the_question():
-    held = words_held("What is the capital of the lake district?", ["the Capital", "a district, a lake.", "of"])
-    assert held.tolist() == [[True, False, False], [False, True, True], [False, False, False]]
-    assert words_held("what is the?", ["a", "b"]).shape == (2, 0)
-    assert words_held("lake", []).shape == (0, 1)
-
-
-def test_it_needs_a_row_for_each_vector():
-    with pytest.raises(InputError, match="2 vectors come with 1 rows of words and 2 sources"):
-        PackingValue([0.1, 0.2], np.eye(2), np.zeros((1, 0), dtype=bool), "ab")
-
-
 def test_the_selector_covers_the_question_with_both_facts():
     pool = offer("a cat sat", "a cat sits", "b dog ran", similarities=[0.9, 0.88, 0.5])
     selection = corag.selector("submodular", embedder=AxisEmbedder(), tokens=CHARACTERS).select("cat dog?", pool, 20)
@@ -213,31 +313,7 @@ def test_the_selector_covers_the_question_with_both_facts():
     assert not selection.trace.details["single_is_best"]
 
 
-def test_chunks_of_one_document_are_one_source():
-    chunks = [Chunk(f"c{n}", text, {"document": "abb"[n]}) for n, text in enumerate(("aa", "bb", "cc"))]
-    pool = [Candidate(chunk, 0.5) for chunk in chunks]
-    only = {"relevance": 0.0, "coverage": 0.0, "representativeness": 0.0, "diversity": 1.0}
-    selector = corag.selector("submodular", embedder=HashEmbedder(), tokens=CHARACTERS, **only)
-    assert selector.select("x?", pool, 6).ids == ("c0", "c1")
-
-
-def test_no_positive_similarity_still_gives_a_chunk():
-    pool = offer("aa", "bb", similarities=[-0.5, -0.2])
-    only = {"coverage": 0.0, "representativeness": 0.0}
-    for method, weights in (("submodular", only), ("adagres", {})):
-        selector = corag.selector(method, embedder=AxisEmbedder(), tokens=CHARACTERS, **weights)
-        assert selector.select("x?", pool, 6).ids[:1] == ("c1",)
-
-
 # --- adagres ---
-
-
-def test_the_expected_number_of_chunks():
-    assert expected_chunks(np.array([10, 30]), 100) == 5
-    assert expected_chunks(np.array([10, 30]), 99) == 4
-    assert expected_chunks(np.array([10, 30]), 5) == 1
-    assert expected_chunks(np.array([], dtype=np.int64), 5) == 1
-    assert expected_chunks(np.array([0, 0]), 5) == 2
 
 
 @given(SEEDS)
@@ -296,28 +372,3 @@ def test_the_variant_of_the_code_fills_the_budget():
     }
     # A second text of the letter a would cost more than it brings.
     assert ids == {"paper": ("c0", "c3"), "code": ("c0", "c3", "c1", "c2")}
-
-
-def test_the_trace_tells_the_weight():
-    selector = corag.selector("adagres", embedder=HashEmbedder(), tokens=CHARACTERS)
-    trace = selector.select("a?", offer("aaaa", "bbbb", "cccc"), 16).trace.details
-    assert trace["expected_chunks"] == 3
-    assert trace["beta"] >= 0
-
-
-@settings(deadline=None, max_examples=20)
-@given(SEEDS)
-def test_what_fits_exactly_is_taken(seed):
-    rng = np.random.default_rng(seed)
-    pool = offer(*("ab"[i % 2] * int(size) for i, size in enumerate(rng.integers(1, 6, 4))))
-    texts = {one.chunk.text: one for one in pool}
-    total = sum(map(len, texts)) + 2 * (len(texts) - 1)
-    for method in ("submodular", "adagres(variant=code)"):
-        selector = corag.selector(method, embedder=HashEmbedder(), tokens=CHARACTERS)
-        assert selector.select("x?", pool, total).cost_tokens <= total
-    assert (
-        corag.selector("adagres(variant=code)", embedder=HashEmbedder(), tokens=CHARACTERS)
-        .select("x?", pool, total)
-        .cost_tokens
-        == total
-    )

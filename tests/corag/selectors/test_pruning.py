@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.rerankers import JoinedTextScorer
 from corag.selectors import BudgetedSelector, Choice
 from corag.selectors.problem import selection_problem
@@ -61,10 +60,6 @@ def test_what_the_value_does_not_miss_is_dropped():
     assert eliminate((2, 1, 0), score, lambda order: len(order) < 2) == ((0,), 0.7)
     assert eliminate((2, 1, 0), score, lambda _: False) == ((), 0.0)
     assert eliminate((), score, lambda _: True) == ((), 0.0)
-
-
-def test_of_equally_useless_ones_the_last_is_dropped_first():
-    assert eliminate((0, 1, 2), values_of({}, 0.5), lambda _: True) == ((0,), 0.5)
 
 
 @given(st.integers(1, 60))
@@ -143,21 +138,6 @@ def test_a_text_that_the_selector_wrote_stays_as_it_is():
     assert {chunk.source.id for chunk in selection.chunks} == {"lake"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"selector": "top-k(unit=sentence)"}, "leave the unit out"),
-        ({"selector": "nothing"}, "is unknown"),
-        ({"tolerance": 2}, "tolerance must be from 0 to 1, got 2"),
-        ({"max_units": 0}, "max_units must be a whole number of at least 1"),
-        ({"window": "shut"}, "window is 'shut'"),
-    ],
-)
-def test_settings_that_cannot_be(settings, message):
-    with pytest.raises(InputError, match=message):
-        corag.selector("prune", **{"reranker": "bm25", **settings})
-
-
 def test_prune_is_spelled_like_other_parts_and_can_be_wrapped():
     made = corag.selector("prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)")
     assert str(made) == "prune(selector=top-k(k=2), reranker=bm25, tolerance=0.1)"
@@ -195,10 +175,6 @@ def test_every_sentence_of_a_high_value_stays_in_rank_order():
     assert select("sentence-threshold", threshold=0.0).cost_tokens == sum(
         len(f"{one.title} {one.text}".split()) for one in (MILL, LAKE, SEA)
     )
-
-
-def test_only_the_first_passages_are_looked_at():
-    assert select("sentence-threshold", threshold=0.0, k=1).text == f"{MILL.title}\n{MILL.text}"
 
 
 def test_a_sentence_is_kept_where_none_passes():

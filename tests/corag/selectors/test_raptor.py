@@ -13,8 +13,7 @@ from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, MissingExtraError, SummarizerError
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor import clusters
-from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-from corag.selectors.raptor.clusters import reduce_dimensions, soft_clusters
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, reduce_dimensions, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer

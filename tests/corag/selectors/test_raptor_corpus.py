@@ -15,8 +15,7 @@ from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
 from corag.index import ChunkIndex
 from corag.models.cached import CachedEmbedder
-from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
-from corag.selectors.raptor.corpus import is_current, load_tree, update_tree
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says
@@ -65,7 +64,7 @@ SLOW_BUILD = """
 import sys
 from corag.index import ChunkIndex
 from corag.selectors.raptor.build import RaptorConfig
-from corag.selectors.raptor.corpus import update_tree
+from corag.selectors.raptor.build import update_tree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder
 
 update_tree(

@@ -1,8 +1,11 @@
-"""What every registered selector promises, whatever it chooses by."""
+"""What every registered selector promises, whatever it chooses by, for one question and for a stream of them."""
+
+from __future__ import annotations
 
 import copy
+import gc
 import math
-import re
+import weakref
 
 import numpy as np
 import pytest
@@ -13,20 +16,18 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import BudgetError, InputError, ScoringError
 from corag.selectors.base import BudgetedSelector, Choice, fill
+from corag.selectors.problem import SelectionProblem
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import CallableCounter
-from corag.types import Selector
 from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import (
     CHARACTERS,
     COUNTERS,
-    EMBEDDING,
     PACKING,
     QUESTIONS,
     SUMMARIZING,
     HashEmbedder,
     HashReranker,
-    OddSummarizer,
     cheap_selector,
     essence,
     offer,
@@ -105,16 +106,6 @@ def test_select_many_equals_one_by_one(selector, problems, budget):
     assert list(map(essence, together)) == list(map(essence, alone))
 
 
-def test_select_many_needs_candidates_for_each_query(selector):
-    with pytest.raises(InputError, match="2 queries come with 1 lists"):
-        selector.select_many(["a", "b"], [offer("a")], 10)
-
-
-def test_is_a_selector(selector, name):
-    assert isinstance(selector, Selector)
-    assert selector.name == name
-
-
 def test_no_candidates(selector):
     selection = selector.select("a?", [], 10)
     assert_sound(selection, [], 10, CHARACTERS, selector.name)
@@ -129,16 +120,6 @@ def test_every_chunk_over_budget(selector, name):
     assert "the cheapest costs 11" in selection.trace.reason
 
 
-@pytest.mark.parametrize("name", TAKING, indirect=True)
-def test_exact_fit(selector, name):
-    assert selector.select("a?", offer("a" * 10), 10).cost_tokens == 10
-    if name in SUMMARIZING:
-        return
-    # Two chunks stand with one separator, not with two.
-    both = selector.select("cat dog", offer("cat cat", "dog dog"), 16)
-    assert both.cost_tokens in (7, 16)
-
-
 @pytest.mark.parametrize(
     "name",
     ["top-k", "naive", "full", "top-tokens", "similarity-cutoff", "mmr", "submodular", "reorder", "adaptive-k", "car"],
@@ -149,66 +130,12 @@ def test_fills_to_the_last_token(checkpoint, name):
     assert selector.select("a?", offer("aaaa", "bbbb"), 9).cost_tokens == 4
 
 
-@pytest.mark.parametrize("name", TAKING, indirect=True)
-def test_huge_chunk_among_small_ones(selector, name):
-    selection = selector.select("a?", offer("a" * 100_000, "a dog", "b cat"), 20)
-    assert selection.ids
-    assert name in SUMMARIZING or "c0" not in selection.ids
-
-
-def test_one_huge_chunk_alone(selector, name):
-    candidates = offer("a" * 100_000)
-    selection = selector.select("a?", candidates, 20)
-    assert selection.cost_tokens <= 20
-    assert name in SUMMARIZING or not selection.ids
-
-
-@settings(deadline=None, max_examples=10)
-@given(pool=pools, query=QUESTIONS, budget=st.integers(1, 80))
-def test_names_do_not_matter(selector, pool, query, budget):
-    renamed = [Candidate(Chunk(f"z{99 - rank}", one.chunk.text), one.similarity) for rank, one in enumerate(pool)]
-    names = {one.chunk.id: other.chunk.id for one, other in zip(pool, renamed, strict=True)}
-    selection, other = selector.select(query, pool, budget), selector.select(query, renamed, budget)
-    if selector.name != "raptor":  # whose tree is over chunks in the order of their names
-        assert other.text == selection.text
-        assert other.ids == tuple(names[name] for name in selection.ids)
-
-
 @pytest.mark.parametrize(
     "name", ["top-k", "full", "top-tokens", "similarity-cutoff", "adaptive-k", "car"], indirect=True
 )
 def test_equally_similar_candidates_stay_in_their_order(selector):
     candidates = offer("one", "two", "three", "four", similarities=[0.5] * 4)
     assert selector.select("a?", candidates, 100).ids == ("c0", "c1", "c2", "c3")
-
-
-@pytest.mark.parametrize("name", EMBEDDING)
-def test_vectors_without_length(checkpoint, name):
-    class Lost(HashEmbedder):
-        def embed(self, texts):
-            return super().embed(texts) * np.array([[text != "lost"] for text in texts])
-
-    embedder = Lost()
-    settings = {"summarizer": OddSummarizer(CHARACTERS)} if name in SUMMARIZING else {}
-    selector = corag.selector(name, embedder=embedder, tokens=CHARACTERS, **settings)
-    candidates = offer("a cat", "lost", "a dog")
-    try:
-        # What measures distances can do without a direction; what measures cosines says that it cannot.
-        assert_sound(selector.select("a?", candidates, 30), candidates, 30, CHARACTERS, name)
-        assert name in ("crag", "raptor")
-    except InputError as error:
-        assert name in (*PACKING, "edc2") and "has length 0" in str(error)
-
-
-@pytest.mark.parametrize("name", ["naive", "corag", "upper"])
-def test_values_of_another_number(checkpoint, name):
-    class Short(HashReranker):
-        def score(self, query, texts):
-            return super().score(query, texts)[:-1]
-
-    selector = cheap_selector(name, checkpoint, reranker=Short(), tokens=CHARACTERS)
-    with pytest.raises(ScoringError, match="hash"):
-        selector.select("a?", offer("a", "b", "c"), 10)
 
 
 @pytest.mark.parametrize("name", TAKING, indirect=True)
@@ -236,55 +163,6 @@ def test_duplicates_are_dropped_and_counted(selector):
     assert set(selection.ids) <= {"cat", "dog"}
     assert selection.trace.duplicates_dropped == 2
     assert selector.select("cat dog", pool[:2], 100).trace.duplicates_dropped == 0
-
-
-def test_one_id_with_two_texts(selector):
-    pool = [Candidate(Chunk("cat", "the cat sat"), 0.9), Candidate(Chunk("cat", "the cat ran"), 0.8)]
-    with pytest.raises(InputError, match=r"share the id 'cat'; ids have to be unique"):
-        selector.select("cat", pool, 100)
-
-
-@pytest.mark.parametrize("similarity", [math.nan, math.inf, -math.inf])
-def test_similarity_must_be_finite(selector, similarity):
-    with pytest.raises(InputError, match="candidate 'c1' at rank 1 has similarity"):
-        selector.select("a?", offer("a", "b", similarities=[0.5, similarity]), 10)
-
-
-@pytest.mark.parametrize("similarity", ["0.5", b"1", [0.5], object()])
-def test_similarity_must_be_a_number(selector, similarity):
-    with pytest.raises(InputError, match=r"candidate 'c1' at rank 1 has similarity .*; similarities have to be finite"):
-        selector.select("a?", offer("a", "b", similarities=[0.5, similarity]), 10)
-
-
-@pytest.mark.parametrize("query", [None, 7, b"a?", ["a?"]])
-def test_question_must_be_a_text(selector, query):
-    with pytest.raises(InputError, match=rf"the question is {re.escape(repr(query))}, a {type(query).__name__}"):
-        selector.select(query, offer("a"), 10)
-    with pytest.raises(InputError, match="give a text"):
-        selector.select_many(["a?", query], [offer("a"), offer("b")], 10)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "message"),
-    [
-        (["a text"], "candidate 'a text' at rank 0 is a str, not a Candidate"),
-        ([*offer("a"), ("id", "text", 0.5)], r"candidate \('id', 'text', 0.5\) at rank 1 is a tuple"),
-        ([Chunk("a", "a")], "at rank 0 is a Chunk, not a Candidate"),
-        ([Candidate("a text", 0.5)], "at rank 0 is a Candidate, not a Candidate\\(Chunk"),
-        ("a text", "the candidates are a str; give a list of Candidate"),
-        (None, "the candidates are a NoneType; give a list of Candidate"),
-        ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"))], "are of the kinds cosine, rank"),
-        ([Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"), 7, "score")], "are of the kinds cosine, score"),
-    ],
-)
-def test_candidates_of_another_type(selector, candidates, message):
-    with pytest.raises(InputError, match=message):
-        selector.select("a?", candidates, 10)
-
-
-def test_a_similarity_has_a_kind():
-    with pytest.raises(InputError, match=r"Candidate.kind is 'bm25'; it must be one of cosine, score, rank"):
-        Candidate(Chunk("a", "a"), 0.5, "bm25")
 
 
 COMPARING = ("similarity-cutoff", "adaptive-k", "car")
@@ -325,17 +203,6 @@ def test_what_compares_similarities_computes_them_or_says_what_to_do(name, kind)
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [("adaptive-k", {"buffer": 0}), ("car", {}), ("similarity-cutoff", {"relative": True, "minimum": 0.8})],
-)
-def test_gaps_and_shares_need_no_certain_scale(name, given):
-    selector = corag.selector(name, tokens=CHARACTERS, **given)
-    cosines = given_by("cosine")
-    scores = [Candidate(one.chunk, 20 * one.similarity, "score") for one in cosines]
-    assert selector.select("a?", scores, 100).ids == selector.select("a?", cosines, 100).ids
-
-
 def test_a_cutoff_by_cosine_refuses_other_scales():
     selector = corag.selector("similarity-cutoff")
     with pytest.raises(InputError, match=r"compares cosines from -1 to 1, but the candidates are given by score"):
@@ -352,32 +219,6 @@ def test_what_packs_computes_the_cosines_that_it_is_not_given(name, kind):
     cosines = (vectors[1:] @ vectors[0]).astype(float).tolist()
     told = selector.select("a?", offer(*TEXTS, similarities=cosines), 40)
     assert selector.select("a?", given_by(kind), 40).ids == told.ids
-
-
-@pytest.mark.parametrize("query", ["", "  ", "\n\t"])
-def test_question_must_not_be_empty(selector, query):
-    with pytest.raises(InputError, match="the question is empty"):
-        selector.select(query, offer("a"), 10)
-
-
-@pytest.mark.parametrize("budget", [0, -1, True, 2.5, 10.0, math.nan, "10", None])
-def test_budget_must_be_a_whole_number_of_at_least_one(selector, budget):
-    with pytest.raises(InputError, match="budget_tokens must be a whole number of at least 1, got"):
-        selector.select("a?", offer("a"), budget)
-
-
-def test_budget_from_numpy(selector):
-    selection = selector.select("a?", offer("a"), np.int64(10))
-    assert type(selection.budget_tokens) is int
-
-
-@settings(deadline=None, max_examples=20)
-@given(order=st.permutations(range(4)), budget=st.integers(1, 60))
-def test_flat_similarities_and_unsorted_candidates(selector, order, budget):
-    pool = offer("a cat", "a dog and b", "some words more", "b")
-    flat = [Candidate(candidate.chunk, 0.5) for candidate in pool]
-    for candidates in ([pool[rank] for rank in order], [flat[rank] for rank in order]):
-        assert_sound(selector.select("a?", candidates, budget), candidates, budget, CHARACTERS, selector.name)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -407,10 +248,6 @@ def test_broken_selector_never_reaches_the_prompt(order):
         Broken(order).select("a?", offer("a", "bbbbbb"), 5)
 
 
-def test_selector_that_takes_nothing_says_why():
-    assert Broken(()).select("a?", offer("a"), 5).trace.reason == "told so"
-
-
 def test_top_k_takes_the_most_similar_first():
     pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.5, 0.9])
     select = corag.selector("top-k", k=2, tokens=CHARACTERS).select
@@ -418,12 +255,6 @@ def test_top_k_takes_the_most_similar_first():
     assert select("a?", pool, 100).value == pytest.approx(0.9)
     assert select("a?", pool, 9).ids == ("c1",)
     assert corag.selector("top-k", tokens=CHARACTERS).select("a?", pool, 100).ids == ("c1", "c3", "c2", "c0")
-
-
-@pytest.mark.parametrize("k", [0, -1, 2.5, "3"])
-def test_top_k_needs_a_whole_number(k):
-    with pytest.raises(InputError, match=r"k (is .*; it )?must be a whole number"):
-        corag.selector("top-k", k=k)
 
 
 def test_naive_takes_the_best_valued_first_and_values_the_combination():
@@ -464,3 +295,94 @@ def test_a_budget_for_fewer_than_three_candidates_is_a_warning_once(caplog):
     assert "fewer than three candidates fit together in the budget of 29 tokens" in caplog.messages[0]
     select(9, 1)
     assert len(caplog.messages) == 2
+
+
+WORDS = ("cold", "lake", "of", "Oro", "lies", "below", "a", "mill", "whose", "wheel", "has", "not", "turned", "since")
+
+
+def pool(number, size=6):
+    """Return candidates that no other question has."""
+    rng = np.random.default_rng(number)
+    texts = [f"{number}.{place} " + " ".join(rng.choice(WORDS, 12)) for place in range(size)]
+    return [Candidate(Chunk(f"{number}.{place}", text), 1 / (1 + place)) for place, text in enumerate(texts)]
+
+
+def asked(count):
+    for number in range(count):
+        yield f"Which wheel turned {number} times?", pool(number)
+
+
+@pytest.mark.parametrize(
+    "method", ["top-tokens", "corag(reranker=bm25,agent=none)", "corag(unit=sentence,reranker=bm25)"]
+)
+def test_as_one_by_one(method):
+    selector = corag.selector(method)
+    selector.queries_at_once = 4
+    found = list(selector.select_each(asked(10), 40))
+    assert list(map(essence, found)) == [essence(selector.select(*pair, 40)) for pair in asked(10)]
+    assert list(selector.select_each([], 40)) == []
+
+
+def test_questions_are_read_as_selections_are_needed():
+    selector = corag.selector("top-k")
+    selector.queries_at_once = 3
+    read = []
+    found = selector.select_each((read.append(pair) or pair for pair in asked(100)), 40)
+    assert not read
+    next(found)
+    assert len(read) == 3
+    for _ in range(3):
+        next(found)
+    assert len(read) == 6
+
+
+def test_nothing_of_a_question_is_left_behind(monkeypatch):
+    alive = weakref.WeakSet()
+    made = SelectionProblem.__init__
+    monkeypatch.setattr(SelectionProblem, "__init__", lambda self, *args: made(self, *args) or alive.add(self))
+    selector = corag.selector("corag(reranker=bm25,agent=none)")
+    selector.queries_at_once = 8
+    gc.collect()
+    most = 0
+    for number, _ in enumerate(selector.select_each(asked(64), 40)):
+        if number % 8 == 7:
+            gc.collect()
+            most = max(most, len(alive))
+    assert most <= 1
+
+
+@pytest.mark.parametrize(
+    ("query", "candidates", "budget"),
+    [
+        ("", offer("a"), 10), ("  ", offer("a"), 10), (None, offer("a"), 10), (7, offer("a"), 10),
+        ("a?", offer("a"), 0), ("a?", offer("a"), 2.5), ("a?", offer("a"), "10"), ("a?", offer("a"), math.nan),
+        ("a?", ["a text"], 10), ("a?", "a text", 10), ("a?", None, 10), ("a?", [Chunk("a", "a")], 10),
+        ("a?", offer("a", "b", similarities=[0.5, math.inf]), 10),
+        ("a?", offer("a", "b", similarities=[0.5, "0.5"]), 10),
+        ("a?", [Candidate(Chunk("cat", "sat"), 0.9), Candidate(Chunk("cat", "ran"), 0.8)], 10),
+        ("a?", [Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"))], 10),
+        ("a?", [Candidate(Chunk("a", "a"), 0.5), Candidate(Chunk("b", "b"), 7, "score")], 10),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_clear_error(query, candidates, budget):
+    for name in ("top-k", "naive(reranker=bm25)"):
+        with pytest.raises(InputError) as caught:
+            corag.selector(name).select(query, candidates, budget)
+        assert "\n" not in str(caught.value)
+        with pytest.raises(InputError):
+            corag.selector(name).select_many(["a?", query], [offer("a"), candidates], budget)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("top-k", {"k": 0}), ("top-tokens", {"num_tokens": 0}), ("similarity-cutoff", {"minimum": 1.5}),
+        ("similarity-cutoff", {"at_least": -1}), ("mmr", {"relevance_weight": 2}), ("adagres", {"beta": -0.1}),
+        ("submodular", {"saturation": 0}), ("reorder", {"by": "size"}), ("edc2", {"tau": 0}), ("crag", {"seed": -1}),
+        ("car", {"method": "means"}), ("prune", {"tolerance": 2}), ("sentence-threshold", {"threshold": 2}),
+        ("extractive-compression", {"k": 0}), ("naive", {"reranker": 3}), ("self-route", {"min_confidence": "x"}),
+    ],
+)  # fmt: skip
+def test_settings_out_of_range_are_named(name, setting):
+    with pytest.raises(InputError, match=next(iter(setting))):
+        corag.selector(name, **setting)

@@ -1,0 +1,423 @@
+"""Selectors that cut the ranking or cluster it: `adaptive-k`, `car`, `edc2`, each against its algorithm written out."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import corag
+from corag.errors import InputError
+from corag.selectors.adaptive_k import largest_gap_cutoff
+from corag.selectors.car import boundary_cutoff, cluster_cutoff
+from corag.selectors.clustering import (
+    CLUSTERERS,
+    best_runs,
+    bisected_runs,
+    mean_silhouette,
+    pairwise_distances,
+    partitions,
+    renumbered,
+    run_costs,
+)
+from corag.selectors.edc2 import average_clusters, dynamic_clusters, random_clusters
+from corag.text.tokens import CallableCounter
+from tests.corag.worlds import offer
+
+# Few distinct values, so that equal gaps are common.
+SIMILARITIES = st.lists(st.integers(-8, 8).map(lambda eighths: eighths / 8), max_size=14)
+SHARES = st.sampled_from([0.0, 0.1, 0.3, 0.5])
+BUFFERS = st.integers(0, 6)
+
+
+def naive_gaps(ranked):
+    return [ranked[i] - ranked[i + 1] for i in range(len(ranked) - 1)]
+
+
+def first_largest(values, start, stop):
+    best = None
+    for i in range(start, stop):
+        if best is None or values[i] > values[best]:
+            best = i
+    return best
+
+
+def naive_largest_gap(similarities, head, tail, buffer, variant):
+    ranked = sorted(similarities, reverse=True)
+    n = len(ranked)
+    start = int((n - 1) * head)
+    stop = n - 1 - int(n * tail) if variant == "paper" else n - 1 - int((n - 1) * tail)
+    last = first_largest(naive_gaps(ranked), start, stop) if n > 1 else None
+    if last is None:
+        return n
+    return min(n, last + buffer if variant == "paper" else last + 1 + buffer)
+
+
+@given(SIMILARITIES, SHARES, SHARES, BUFFERS, st.sampled_from(["code", "paper"]))
+def test_largest_gap_as_in_algorithm_1(similarities, head, tail, buffer, variant):
+    kept = largest_gap_cutoff(similarities, head=head, tail=tail, buffer=buffer, variant=variant)
+    assert kept == naive_largest_gap(similarities, head, tail, buffer, variant)
+
+
+def test_defaults_by_hand():
+    # The largest gap is the third, 0.70 -> 0.40; three documents and five more are kept.
+    similarities = [0.9, 0.8, 0.7, 0.4, 0.35, 0.3, 0.29, 0.28, 0.27, 0.26, 0.25]
+    assert largest_gap_cutoff(similarities) == 8
+    assert largest_gap_cutoff(similarities, buffer=0) == 3
+    assert largest_gap_cutoff(similarities, buffer=0, variant="paper") == 2
+    assert largest_gap_cutoff(similarities[::-1], buffer=0) == 3
+    assert largest_gap_cutoff(similarities, buffer=100) == 11
+    # Without the first three gaps, int(10 * 0.3), the largest is 0.40 -> 0.35 or 0.35 -> 0.30: the first of them.
+    assert largest_gap_cutoff([0.9, 0.8, 0.7, 0.4, 0.3, 0.2, *[0.15] * 5], head=0.3, buffer=0) == 4
+
+
+def test_the_tail_is_cut_from_the_gaps():
+    # 11 documents, 10 gaps, of which int(10 * 0.1) = 1 is left out: the last, which is the largest.
+    similarities = [1.0, *np.linspace(0.8, 0.7, 9), 0.0]
+    assert largest_gap_cutoff(similarities, buffer=0) == 1
+    assert largest_gap_cutoff(similarities, buffer=0, tail=0.0) == 10
+    # With 10 documents int(9 * 0.1) = 0: the code then looks at every gap, the paper only at nine documents.
+    assert largest_gap_cutoff(similarities[1:], buffer=0) == 9
+    assert largest_gap_cutoff(similarities[1:], buffer=1, variant="paper") < 9
+
+
+@pytest.mark.parametrize(
+    ("similarities", "kept"), [([], 0), ([0.5], 1), ([0.5, 0.4], 2), ([0.3] * 4, 4), ([0.3] * 20, 6)]
+)
+def test_few_and_equal_similarities(similarities, kept):
+    assert largest_gap_cutoff(similarities) == kept
+
+
+@pytest.mark.parametrize("similarities", [[0.5, math.nan, 0.1], [math.inf], [[0.5, 0.1]]])
+def test_bad_similarities(similarities):
+    with pytest.raises(InputError):
+        largest_gap_cutoff(similarities)
+
+
+@pytest.mark.parametrize("setting", [{"head": -0.1}, {"tail": 1.1}, {"buffer": -1}, {"variant": "own"}])
+def test_bad_settings(setting):
+    with pytest.raises(InputError, match=next(iter(setting))):
+        largest_gap_cutoff([0.5, 0.1], **setting)
+    with pytest.raises(InputError, match=next(iter(setting))):
+        corag.selector("adaptive-k", **setting)
+
+
+def test_the_selector_keeps_what_fits_of_what_stands_before_the_gap():
+    characters = CallableCounter(len, name="characters")
+    pool = offer("aaaa", "bbbb", "cccc", "dddd", similarities=[0.1, 0.9, 0.2, 0.8])
+    select = corag.selector("adaptive-k", buffer=0, tokens=characters).select
+    selection = select("a?", pool, 100)
+    assert (selection.ids, selection.trace.details["cutoff"]) == (("c1", "c3"), 2)
+    assert selection.value == pytest.approx(0.85)
+    assert select("a?", pool, 9).ids == ("c1",)
+    # What stands before the gap is too long: the best that fits stands in.
+    pool = offer("a" * 50, "bbbb", "cc", similarities=[0.9, 0.2, 0.1])
+    assert select("a?", pool, 10).ids == ("c1",)
+
+
+METHODS = tuple(CLUSTERERS)
+DISTANCES = st.lists(st.integers(0, 16).map(lambda part: part / 16), max_size=10).map(sorted)
+
+
+def naive_boundary(normalised, labels):
+    """Lines 19 to 28, with documents counted from 1."""
+    n = len(normalised)
+    delta = dict(enumerate(normalised, start=1))
+    cluster = dict(enumerate(labels, start=1))
+    begins = [i for i in range(2, n + 1) if cluster[i] != cluster[i - 1]]
+    steps = {i: delta[i] - delta[i - 1] for i in begins}
+    if not begins or max(steps.values()) == 0:
+        return n
+    best, best_score = None, -math.inf
+    for i in begins:
+        score = steps[i] / max(steps.values()) + i / n
+        if score > best_score:
+            best, best_score = i, score
+    return best - 1
+
+
+@given(DISTANCES.filter(lambda values: len(values) > 1), st.randoms(use_true_random=False))
+def test_boundary_as_in_algorithm_1(distances, random):
+    labels = [random.randrange(-1, 3) for _ in distances]
+    assert boundary_cutoff(np.array(distances), np.array(labels)) == naive_boundary(distances, labels)
+
+
+def naive_cutoff(distances, method):
+    """Algorithm 1 with scikit-learn's silhouette; the clusterings are tested elsewhere."""
+    silhouette_score = pytest.importorskip("sklearn.metrics").silhouette_score
+    n = len(distances)
+    if n < 3 or max(distances) == min(distances):
+        return n, float("nan")
+    normalised = [(d - min(distances)) / (max(distances) - min(distances)) for d in distances]
+    points = np.array([(i / (n - 1), d) for i, d in enumerate(normalised)])
+    best, best_labels = -math.inf, None
+    for _, labels in partitions(points, method):
+        if 2 <= len(set(labels.tolist())) < n:
+            score = silhouette_score(points, labels)
+            if score > best + 1e-12:
+                best, best_labels = score, labels.tolist()
+    return (n, float("nan")) if best_labels is None else (naive_boundary(normalised, best_labels), best)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["kmeans", "bisecting-kmeans", "agglomerative", "birch"])
+@settings(max_examples=25)
+@given(seed=st.integers(0, 10_000))
+def test_cutoff_as_in_algorithm_1(method, seed):
+    rng = np.random.default_rng(seed)
+    distances = np.sort(rng.random(int(rng.integers(0, 14))))
+    found = cluster_cutoff(distances, method=method)
+    cutoff, silhouette = naive_cutoff(distances.tolist() or [0.0], method) if len(distances) else (0, math.nan)
+    assert found.silhouette == pytest.approx(silhouette, nan_ok=True, abs=1e-9)
+    assert found.cutoff == cutoff
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=25)
+@given(distances=DISTANCES)
+def test_a_cutoff_is_a_number_of_documents(method, distances):
+    pytest.importorskip("sklearn")
+    found = cluster_cutoff(distances, method=method)
+    assert min(1, len(distances)) <= found.cutoff <= len(distances)
+    assert found.labels.shape == (len(distances),)
+    assert bool(found.params) == (not math.isnan(found.silhouette))
+    if found.cutoff < len(distances):
+        assert found.labels[found.cutoff] != found.labels[found.cutoff - 1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_clusterer_finds_a_wide_gap(method):
+    pytest.importorskip("sklearn")
+    distances = [0.10, 0.11, 0.12, 0.13, 0.14, 0.15, *np.linspace(0.85, 0.9, 6)]
+    assert cluster_cutoff(distances, method=method).cutoff == 6
+
+
+@pytest.mark.parametrize(
+    ("distances", "cutoff"), [([], 0), ([0.3], 1), ([0.1, 0.9], 2), ([0.4] * 5, 5), ([1e9, 1e9, 1e9 + 1e-7], 3)]
+)
+def test_nothing_to_cut_keeps_everything(distances, cutoff):
+    found = cluster_cutoff(distances)
+    assert (found.cutoff, found.params, found.labels.tolist()) == (cutoff, {}, [0] * cutoff)
+    assert math.isnan(found.silhouette)
+
+
+def test_three_documents():
+    found = cluster_cutoff([0.1, 0.2, 0.9])
+    assert (found.cutoff, found.params, found.labels.tolist()) == (2, {"n_clusters": 2}, [0, 0, 1])
+
+
+def test_two_boundaries_with_equal_steps_the_later_has_the_better_score():
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    assert boundary_cutoff(np.array([0.0, 0.0, 0.5, 0.5, 1.0, 1.0]), labels) == 4
+    # 1 + 3/6 = 1.5 for the wide one, 0.25 + 5/6 < 1.5 for the other.
+    assert boundary_cutoff(np.array([0.0, 0.0, 0.8, 0.8, 1.0, 1.0]), labels) == 2
+
+
+def test_the_selector_keeps_what_stands_before_the_boundary():
+    characters = CallableCounter(len, name="characters")
+    texts = ["aaaa", "bbbb", "cccc", "dddd", "eeee", "ffff"]
+    pool = offer(*texts, similarities=[0.1, 0.9, 0.12, 0.88, 0.11, 0.89])
+    select = corag.selector("car", tokens=characters).select
+    selection = select("a?", pool, 100)
+    assert selection.ids == ("c1", "c5", "c3")
+    assert selection.trace.details["cutoff"] == 3
+    assert selection.trace.details["clusterer"] == {"n_clusters": 2}
+    assert select("a?", pool, 9).ids == ("c1",)
+    assert corag.selector("car", max_candidates=2, tokens=characters).select("a?", pool, 100).ids == ("c1", "c5")
+    for setting in ({"method": "x"}, {"max_candidates": 0}):
+        with pytest.raises(InputError, match=next(iter(setting))):
+            corag.selector("car", **setting)
+
+
+RISING = st.lists(st.integers(0, 12), min_size=3, max_size=6).map(lambda values: np.sort(values) / 12)
+
+
+def chain(heights):
+    heights = np.asarray(heights, dtype=float)
+    return np.column_stack([np.arange(len(heights)) / (len(heights) - 1), heights])
+
+
+def random_chain(seed, number=24):
+    return chain(np.sort(np.random.default_rng(seed).random(number)))
+
+
+def squared_error(points, labels):
+    return sum(((points[labels == k] - points[labels == k].mean(axis=0)) ** 2).sum() for k in set(labels.tolist()))
+
+
+@functools.cache
+def set_partitions(number, count):
+    """Every way to put `number` points into `count` clusters."""
+    every = map(np.array, itertools.product(range(count), repeat=number))
+    return [labels for labels in every if len(set(labels.tolist())) == count and (renumbered(labels) == labels).all()]
+
+
+@given(RISING)
+def test_no_partition_is_better_than_the_best_runs(heights):
+    points = chain(heights)
+    found = list(best_runs(points, len(points)))
+    for count in (2, 3):
+        labels = found[count - 2]
+        best = min(squared_error(points, other) for other in set_partitions(len(points), count))
+        assert len(set(labels.tolist())) == count
+        assert squared_error(points, labels) == pytest.approx(best, abs=1e-12)
+
+
+@given(RISING)
+def test_bisection_splits_the_worst_cluster_at_the_best_place(heights):
+    points = chain(heights)
+    found = [np.zeros(len(points), dtype=int), *bisected_runs(points, len(points))]
+    for before, after in itertools.pairwise(found):
+        errors = [squared_error(points[before == k], before[before == k]) for k in range(before.max() + 1)]
+        splits = [k for k in range(before.max() + 1) if len(set(after[before == k].tolist())) == 2]
+        assert len(splits) == 1
+        assert errors[splits[0]] == pytest.approx(max(errors), abs=1e-12)
+        part = points[before == splits[0]]
+        cuts = [squared_error(part, (np.arange(len(part)) >= cut).astype(int)) for cut in range(1, len(part))]
+        assert squared_error(part, after[before == splits[0]]) == pytest.approx(min(cuts), abs=1e-12)
+
+
+def test_cost_of_runs_by_hand():
+    costs = run_costs(np.array([[0.0], [1.0], [3.0]]))
+    assert costs[0, 1] == costs[1, 2] == 0
+    assert costs[0, 2] == pytest.approx(0.5)
+    assert costs[0, 3] == pytest.approx(42 / 9)
+    assert np.isinf(costs[1, 1])
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000))
+def test_silhouette_equals_scikit_learn(seed):
+    silhouette_score = pytest.importorskip("sklearn.metrics").silhouette_score
+    rng = np.random.default_rng(seed)
+    number = int(rng.integers(3, 30))
+    points = rng.random((number, 2)).round(1)
+    labels = renumbered(rng.integers(0, rng.integers(2, number), number))
+    if 2 <= labels.max() + 1 < number:
+        distances = pairwise_distances(points)
+        expected = silhouette_score(distances, labels, metric="precomputed")
+        assert mean_silhouette(distances, labels) == pytest.approx(expected, abs=1e-12)
+
+
+def test_silhouette_needs_two_clusters_and_fewer_than_points():
+    distances = pairwise_distances(np.array([[0.0], [1.0], [5.0]]))
+    assert np.isnan(mean_silhouette(distances, np.array([0, 0, 0])))
+    assert np.isnan(mean_silhouette(distances, np.array([0, 1, 2])))
+    assert np.isnan(mean_silhouette(distances[:0, :0], np.array([], dtype=int)))
+    # 0: 1 - 1/5, 1: 1 - 1/4, alone: 0.
+    assert mean_silhouette(distances, np.array([0, 0, 1])) == pytest.approx((0.8 + 0.75) / 3)
+    assert mean_silhouette(np.zeros((4, 4)), np.array([0, 0, 1, 1])) == 0
+
+
+GRIDS = {
+    "kmeans": [{"n_clusters": k} for k in range(2, 6)],
+    "bisecting-kmeans": [{"n_clusters": k} for k in range(2, 6)],
+    "dbscan": [{"eps": e, "min_samples": m} for e in (0.1, 0.325, 0.55, 0.775, 1.0) for m in (2, 3, 4, 5)],
+    "hdbscan": [
+        {"min_cluster_size": c, "min_samples": m} for c in (2, 3, 4, 5) for m in (1, 2, 3) if m <= c
+    ],
+    "optics": [{"min_samples": m, "xi": x} for m in (2, 3, 4, 5) for x in (0.01, 0.05, 0.1)],
+    "agglomerative": [
+        {"n_clusters": k, "linkage": linkage} for k in range(2, 6) for linkage in ("ward", "average", "complete")
+    ],
+    "spectral": [{"n_clusters": k, "n_neighbors": 3} for k in range(2, 6)],
+    "birch": [{"n_clusters": k, "threshold": t} for k in range(2, 6) for t in (0.3, 0.5, 0.7)],
+}  # fmt: skip
+
+
+def test_grids_are_those_of_the_paper():
+    pytest.importorskip("sklearn")
+    assert GRIDS.keys() == CLUSTERERS.keys()
+    for method, grid in GRIDS.items():
+        found = list(partitions(random_chain(0, 10), method))
+        assert [params for params, _ in found] == [
+            pytest.approx(params) if "eps" in params else params for params in grid
+        ]
+        assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)
+
+
+def test_spectral_clustering_of_a_graph_in_two_pieces():
+    pytest.importorskip("scipy")
+    points = chain([*np.linspace(0, 0.01, 12), *np.linspace(0.99, 1, 12)])
+    (_, labels), *_ = partitions(points * [0.1, 1.0], "spectral")
+    assert renumbered(labels).tolist() == [0] * 12 + [1] * 12
+
+
+SIZES = st.sampled_from([(1, 1), (1, 20), (3, 20), (2, 5), (3, 3)])
+
+
+def cosine(a, b):
+    return float(a @ b) / math.sqrt(float(a @ a)) / math.sqrt(float(b @ b))
+
+
+def naive_clusters(query, vectors, tau, limit, extra=0):
+    left = list(range(len(vectors)))
+    clusters, size = [], tau
+    while left:
+        root = max(left, key=lambda j: (cosine(query, vectors[j]), -j))
+        near = sorted(left, key=lambda j: (-math.inf if j == root else -cosine(vectors[root], vectors[j]), j))
+        clusters.append(near[: size + extra])
+        left = [j for j in left if j not in clusters[-1]]
+        size = min(2 * size, limit)
+    return clusters
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=5), rng.normal(size=(int(rng.integers(0, 30)), 5))
+
+
+@given(st.integers(0, 10_000), SIZES)
+def test_clusters_as_in_algorithm_1(seed, sizes):
+    query, vectors = drawn(seed)
+    tau, limit = sizes
+    found = dynamic_clusters(query, vectors, tau=tau, max_size=limit)
+    assert found == naive_clusters(query, vectors, tau, limit)
+    assert sorted(index for cluster in found for index in cluster) == list(range(len(vectors)))
+    in_code = dynamic_clusters(query, vectors, tau=tau, max_size=limit, variant="code")
+    assert in_code == naive_clusters(query, vectors, tau, limit, extra=1)
+
+
+def test_sizes_double_up_to_the_limit():
+    query, vectors = np.ones(4), np.random.default_rng(0).normal(size=(100, 4))
+    assert [len(c) for c in dynamic_clusters(query, vectors)] == [3, 6, 12, 20, 20, 20, 19]
+    assert [len(c) for c in dynamic_clusters(query, vectors, variant="code")] == [4, 7, 13, 21, 21, 21, 13]
+    assert [len(c) for c in dynamic_clusters(query, vectors[:10], tau=1)] == [1, 2, 4, 3]
+
+
+def test_by_hand():
+    # Degrees from the query: 10, 20, -30, 90, 100. The first root is 0; 1 and 2 are 10 and 40 degrees from it.
+    vectors = [(np.cos(a), np.sin(a)) for a in np.deg2rad([10, 20, -30, 90, 100])]
+    assert dynamic_clusters([1.0, 0.0], vectors) == [[0, 1, 2], [3, 4]]
+    assert dynamic_clusters([1.0, 0.0], vectors, tau=2) == [[0, 1], [2, 3, 4]]
+
+
+def test_negative_cosines_never_put_a_document_into_two_clusters():
+    # All cosines between documents are negative: the public code would take documents of cluster 1 again.
+    vectors = [(np.cos(a), np.sin(a)) for a in np.deg2rad([0, 120, 240])]
+    for variant in ("paper", "code"):
+        found = dynamic_clusters([1.0, 0.0], vectors, tau=1, variant=variant)
+        assert sorted(index for cluster in found for index in cluster) == [0, 1, 2]
+
+
+@given(st.integers(0, 10_000), SIZES)
+def test_ablations_have_the_sizes_that_the_paper_gives_them(seed, sizes):
+    query, vectors = drawn(seed)
+    tau, limit = sizes
+    dynamic = dynamic_clusters(query, vectors, tau=tau, max_size=limit)
+    average = average_clusters(query, vectors, tau=tau, max_size=limit)
+    drawn_ones = random_clusters(query, vectors, tau=tau, max_size=limit, seed=seed)
+    assert len(average) == len(dynamic)
+    assert [len(c) for c in drawn_ones] == [len(c) for c in dynamic]
+    lengths = [len(cluster) for cluster in average]
+    assert max(lengths, default=0) - min(lengths, default=0) <= 1
+    ranking = sorted(range(len(vectors)), key=lambda j: (-cosine(query, vectors[j]), j))
+    assert [index for cluster in average for index in cluster] == ranking
+    assert sorted(index for cluster in drawn_ones for index in cluster) == list(range(len(vectors)))
+    assert drawn_ones == random_clusters(query, vectors, tau=tau, max_size=limit, seed=seed)
