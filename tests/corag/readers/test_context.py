@@ -1,20 +1,16 @@
 """What a context consists of, where an answer came from, and what is quoted and cited of it."""
 
 import re
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.cli.show import show_reply
 from corag.quotes import Quote, certainty, quotes
 from corag.readers.chat import OllamaReader
 from corag.readers.context import (
     answer_chunk,
-    borders,
-    closest_sentences,
     sentence_at,
     sentences,
     with_sentences,
@@ -94,11 +90,6 @@ def test_sentences_are_in_order_and_hold_no_outer_space(context):
         assert sentence_at(context, start) == sentence_at(context, end - 1) == (start, end)
 
 
-@pytest.mark.parametrize("place", [0, CONTEXT.index("…"), CONTEXT.index("Lake\n"), len(CONTEXT), 10_000])
-def test_titles_marks_and_what_is_outside_are_in_no_sentence(place):
-    assert sentence_at(CONTEXT, place) is None
-
-
 def test_an_answer_is_marked_in_its_sentence_on_one_line():
     at = CONTEXT.index("1830")
     answer = with_sentences(Answer("1830", 0.5, ((at, at + 4),)), CONTEXT, [sentence_at(CONTEXT, at)])
@@ -116,13 +107,6 @@ def test_several_sentences_are_an_explanation_with_nothing_marked():
     neighbours = with_sentences(answer, CONTEXT, spans[:2])
     assert neighbours.sentence == "It burned in 1830. Otto built it."
     assert with_sentences(answer, CONTEXT, []).sentence == ""
-
-
-def test_nothing_is_quoted_of_no_context_and_nothing_found_without_a_text():
-    assert closest_sentences("why?", " \n\n", None, 2) is None
-    assert quotes(Answer("yes"), CONTEXT) == []
-    assert (Answer("yes").found, Answer("").found, Answer("", found=True).found) == (True, False, False)
-    assert Answer("a", sentence="\ud83d").sentence == "\ufffd"
 
 
 @pytest.mark.parametrize(
@@ -188,29 +172,6 @@ def test_citations_lead_to_the_sentence_that_says_it(answer, chunk, cited):
     if chunk is not None:
         (found,) = (one for one in reply.selection.chunks if one.id == reply.answer_chunk)
         assert found.text.split("\n", 1)[1].startswith(chunk)
-
-
-def test_a_summary_has_neither_markers_nor_places():
-    summary = Selection(tuple(CHOSEN), "Short.", 2, 9, 0.5, "some")
-    reply = Reply("?", Answer("a [1]", citations=(0,)), summary, {}, COUNTS)
-    assert [(chunk["marker"], chunk["span"]) for chunk in reply.to_dict()["chunks"]] == [(None, None)] * 4
-    assert reply.citations == {"[1]": None}
-
-
-def test_sentences_of_a_document_share_a_number_on_the_screen(capsys):
-    spans = ((TEXT.index("Otto"), TEXT.index("Otto") + len("Otto Brunner")),)
-    show_reply(replied(with_sentences(Answer("Otto Brunner", 0.9, spans), TEXT, [sentence_at(TEXT, spans[0][0])])))
-    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["│", "**Otto", "Brunner**", "built", "it", "in", "1790.", "[2]", "│"] in shown
-    assert [line[0] for line in shown if line and line[0].startswith("[")] == ["[1]", "[2]"]
-    assert ["[2]", "mill:", "Mill", "<-", "answer:", "very", "likely"] in shown
-
-
-def test_an_answer_crosses_no_gap():
-    context = f"Mill\nIt burned.{GAP}Otto built it.{LINE_GAP}- a wheel"
-    cuts = [0, *borders(context), len(context)]
-    parts = [context[start:end].strip() for start, end in pairwise(cuts)]
-    assert [part for part in parts if part] == ["Mill", "It burned.", "…", "Otto built it.", "…", "- a wheel"]
 
 
 def test_the_extractive_reader_quotes_no_mark():

@@ -56,14 +56,6 @@ def test_context_without_text(reader, context):
     assert (answer.text, answer.confidence, answer.spans, answer.chunk) == ("", 0.0, (), None)
 
 
-def test_long_context(reader):
-    filler = " ".join(f"Item {number} stands on shelf {number * 7}." for number in range(150))
-    context = f"{filler} {CAPITAL} {filler}\n\n{'word ' * 1000}"
-    answer = reader.answer(QUESTION, context)
-    assert CAPITAL in answer.text
-    assert len(answer.spans) == 2
-
-
 def test_the_title_of_a_chunk_is_no_part_of_an_answer(reader):
     context = "Capital of Germany\nBerlin is its capital.\n\nFruit\nBananas are yellow."
     answer = reader.answer(QUESTION, context)

@@ -101,20 +101,6 @@ def test_many_are_read_as_each_alone(reader):
     assert reader.answer_many([], []) == []
 
 
-@pytest.mark.parametrize("context", ["", " \n\n\t"])
-def test_no_text_has_no_answer(reader, context):
-    answer = reader.answer(QUESTION, context)
-    assert (answer.text, answer.confidence, answer.spans, answer.chunk) == ("", 0.0, (), None)
-
-
-def test_says_yes_when_the_network_does(tmp_path):
-    reader = MiniLMReader(adapter=save_small_adapter(tmp_path / "yes", yes=60.0), backend="torch")
-    answer = reader.answer("Is it a river?", "The Oro is a river.")
-    assert answer.text == "yes"
-    assert answer.spans == ()
-    assert answer.confidence == pytest.approx(1.0)
-
-
 def test_answers_below_the_least_confidence_are_withheld(reader, tmp_path):
     given = reader.answer(QUESTION, LONG)
     careful = MiniLMReader(adapter=tmp_path / "small", backend="torch", min_confidence=given.confidence + 1e-6)
@@ -154,15 +140,6 @@ def test_bad_settings_are_named(tmp_path, settings, message):
     save_small_adapter(tmp_path / "small")
     with pytest.raises(InputError, match=message):
         MiniLMReader(adapter=tmp_path / "small", **{"backend": "torch", **settings})
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [({"kinds": ["span"]}, "kinds"), ({"depth": 3}, "depth"), ({"slope": float("nan")}, "finite")],
-)
-def test_an_adapter_with_other_settings_is_refused(tmp_path, settings, message):
-    with pytest.raises(ModelError, match=message):
-        MiniLMReader(adapter=save_small_adapter(tmp_path / "odd", **settings), backend="torch")
 
 
 @pytest.fixture(scope="module")

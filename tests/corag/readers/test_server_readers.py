@@ -19,7 +19,7 @@ from corag.types import Answer, BatchReader, PromptedReader
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.evaluation.set_run import settings_of
-from tests.chat_server import MODEL_INFO, ChatServer, Reply
+from tests.chat_server import ChatServer, Reply
 
 QUERY = "What is the capital of France?"
 CONTEXT = "France\nThe capital of France is Paris."
@@ -208,6 +208,7 @@ FAULTS = {
     "silence in between": (Reply("Par", ending="hang"), "sent nothing for 0.3 s.*timeout_s"),
     "endless": (Reply("and " * 100, ending="endless"), "beyond 20 tokens"),
     "window full": (Reply("Par", done_reason="length", usage=(9, 2)), "window"),
+    "filtered": (Reply("Par", done_reason="content_filter"), "filter"),
     "all thought": (Reply(" ", done_reason="length"), "max_answer_tokens"),
 }
 
@@ -215,6 +216,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_one_clear_error(reader_for, fault):
     reply, says = FAULTS[fault]
+    if fault == "filtered" and reader_for is ollama_reader:
+        pytest.skip("Ollama filters nothing")
     with ChatServer(reply, Reply("Paris")) as server:
         reader = reader_for(server, timeout_s=0.3, max_answer_tokens=20)
         error = failure(reader)
@@ -237,11 +240,6 @@ def test_no_server_and_no_model(reader_for):
     assert server.host in error and "start" in error
     with ChatServer(Reply("Paris"), models=("tiny",)) as server, pytest.raises(ChatError, match="ollama pull"):
         ollama_reader(server).chat.check()
-
-
-def test_what_a_filter_holds_back_is_an_error():
-    with ChatServer(Reply("Par", done_reason="content_filter")) as server:
-        assert "withheld" in failure(openai_reader(server))
 
 
 NASTY = (
@@ -327,14 +325,6 @@ def test_the_window_of_an_openai_server_is_asked_for(about, window):
         assert (reader.window_tokens, reader.window_tokens) == (window, window)
         reader.chat.check()
     assert [path for path, _ in server.requests] == ["/v1/models"] * 2
-
-
-@pytest.mark.parametrize("model_info", [MODEL_INFO, None, {"llama.context_length": "many"}])
-def test_the_window_of_an_ollama_server_is_asked_for(model_info):
-    with ChatServer(model_info=model_info) as server:
-        reader = ollama_reader(server)
-        reader.chat.check()
-        assert reader.window_tokens == (131072 if model_info is MODEL_INFO else None)
 
 
 def test_the_prompt_is_counted_with_what_surrounds_the_context(reader_for):
@@ -423,12 +413,3 @@ def test_without_the_package_the_error_gives_the_command(monkeypatch, build, pac
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=re.escape(f"pip install 'corag[{package}]'")):
         build(model=MODEL, **({"api_key": "none"} if package == "openai" else {}))
-
-
-@pytest.mark.slow
-def test_importing_the_module_loads_no_client():
-    code = (
-        "import sys, corag.readers.chat, corag.summarizers.chat\n"
-        "sys.exit(bool({'ollama', 'openai', 'httpx', 'torch'} & sys.modules.keys()))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

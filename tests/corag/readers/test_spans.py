@@ -43,13 +43,6 @@ def test_borders_are_where_titles_texts_and_chunks_begin():
     assert borders("") == []
 
 
-def test_kinds_are_log_probabilities_at_cls():
-    logits = logits_of([0] * 4, [0] * 4)
-    logits[0, 2:] = np.log([0.1, 0.2, 0.3, 0.4]) + 7
-    kinds = best_span(logits, 2, 2, 5, ONE[:1]).kinds
-    np.testing.assert_allclose(np.exp(kinds), [0.1, 0.2, 0.3, 0.4], rtol=1e-5)
-
-
 @given(st.data())
 def test_agrees_with_trying_every_span(data):
     length = data.draw(st.integers(1, 8))
@@ -66,22 +59,6 @@ def test_agrees_with_trying_every_span(data):
     ]
     best = max(spans, key=lambda span: (logits[span[0], 0] + logits[span[1], 1], -span[0], -span[1]))
     assert (found.start, found.end) == best
-
-
-@pytest.mark.parametrize(
-    ("lengths", "size", "expected"),
-    [
-        ([], 10, []),
-        ([4], 10, [(0, 4)]),
-        ([4, 6], 10, [(0, 10)]),
-        ([4, 6, 1], 10, [(0, 10), (10, 11)]),
-        ([4, 7, 2], 10, [(0, 4), (4, 13)]),
-        ([3, 12, 4], 10, [(0, 3), (3, 13), (8, 15), (15, 19)]),  # the second is longer than a window
-        ([3], 1, [(0, 1), (1, 2), (2, 3)]),
-    ],
-)
-def test_windows_by_hand(lengths, size, expected):
-    assert chunk_windows(sum(lengths), size, np.cumsum([0, *lengths]).tolist()) == expected
 
 
 @given(st.lists(st.integers(1, 120), max_size=12), st.integers(1, 100))
@@ -119,8 +96,3 @@ def test_yes_and_no_win_when_they_are_likelier_than_a_span(kinds, text):
         assert (answer.spans, answer.chunk, answer.confidence) == (((10, 16),), 1, 0.5)
     else:
         assert (answer.spans, answer.chunk, answer.confidence) == ((), None, 0.4)
-
-
-def test_confidence_follows_slope_and_offset():
-    answer = to_answer(Reading((0, 1), 3.0, (1.0, 0.0, 0.0, 0.0)), "x", ReaderSettings(slope=0.5, offset=-1.0))
-    assert answer.confidence == pytest.approx(1 / (1 + np.exp(-0.5)))

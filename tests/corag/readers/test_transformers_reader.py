@@ -5,13 +5,10 @@ import pytest
 import torch
 import transformers
 
-import corag
-from corag.errors import InputError, ModelError, SummarizerError
+from corag.errors import InputError, ModelError
 from corag.models.engine import quiet
 from corag.readers.chat import TransformersReader
-from corag.summarizers.chat import TransformersSummarizer
 from corag.text.documents import SEPARATOR
-from corag.types import Summarizer, SummaryRequest
 from tests.corag.models.worlds import save_bert, save_causal_lm
 
 pytestmark = pytest.mark.slow
@@ -140,24 +137,7 @@ def test_pieces_make_the_answer(reader):
         reader.stream(QUESTION, "river " * 500)
 
 
-def test_the_same_model_summarizes(folders):
-    summarizer = corag.summarizer("transformers", model=str(folders["chat"]), max_answer_tokens=6)
-    assert isinstance(summarizer, TransformersSummarizer) and isinstance(summarizer, Summarizer)
-    assert summarizer.tokens.exact and 0 < summarizer.window_tokens < 2048
-    with pytest.raises(SummarizerError):
-        summarizer.summarize(SummaryRequest(("Bonn was the capital.",), ("c",), 20, QUESTION))
-    with pytest.raises(InputError, match="max_answer_tokens=2000"):
-        corag.summarizer("transformers", model=str(folders["chat"]), max_answer_tokens=2000)
-
-
 # --- What does not work ---
-
-
-def test_a_prompt_that_does_not_fit(reader):
-    with pytest.raises(InputError, match="2048"):
-        reader.answer(QUESTION, "river " * 500)
-    with pytest.raises(InputError):
-        reader.answer("river " * 5000, "")
 
 
 @pytest.mark.parametrize(

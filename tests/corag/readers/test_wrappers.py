@@ -26,15 +26,6 @@ def test_the_most_frequent_answer_counts():
     assert {one["temperature"] for one in options} == {0.7}
 
 
-def test_equally_frequent_answers_and_no_answer():
-    with ChatServer(Sent("a b"), Sent("c"), Sent("I don't know"), Sent("I don't know"), Sent("c")) as server:
-        reader = reader_of(server, samples=2, temperature=1)
-        assert reader.answer("q?", "x").text == "a b"
-        assert reader.answer("q?", "x").text == ""
-        assert reader.answer("q?", "x").text == "c"
-    assert {chat["options"]["temperature"] for chat in server.chats} == {1}
-
-
 def test_settings_of_the_reader_are_kept_and_it_prints_as_it_is_written():
     with ChatServer(Sent("a")) as server:
         written = f"self-consistency(reader=ollama(host={server.host}, temperature=0.2, seed=7), samples=2)"

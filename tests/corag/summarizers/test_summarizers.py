@@ -17,7 +17,7 @@ from corag.text.chunking import cut_to_tokens
 from corag.text.tokens import CallableCounter
 from corag.types import Summarizer, SummaryRequest
 from tests.chat_server import ChatServer, Reply
-from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashEmbedder
+from tests.corag.worlds import COUNTERS, TEXTS, HashEmbedder
 
 WORDS = CallableCounter(lambda text: len(text.split()), name="words")
 
@@ -62,16 +62,6 @@ def test_a_cut_text_is_a_beginning_that_fits(tokens, text, limit):
     found = cut_to_tokens(text, tokens, limit)
     assert text.startswith(found)
     assert not found or tokens.count([found])[0] <= limit
-
-
-def test_cuts_end_with_a_sentence_else_with_a_word():
-    text = "One two. Three four five. Six"
-    assert cut_to_tokens(text, WORDS, 6) == text
-    assert cut_to_tokens(text, WORDS, 5) == "One two. Three four five."
-    assert cut_to_tokens(text, WORDS, 4) == "One two."
-    assert cut_to_tokens(text, WORDS, 1) == "One"
-    assert cut_to_tokens(text, CHARACTERS, 2) == ""
-    assert cut_to_tokens("  ", WORDS, 1) == ""
 
 
 # Many requests
@@ -171,14 +161,6 @@ def test_no_request_is_ever_beyond_the_window_and_every_word_is_read(lengths, wi
     assert {word for text in texts for word in text.split()} <= read
 
 
-def test_a_word_beyond_the_window_is_left_out():
-    summarizer = FirstWords(window=10)
-    summarizer.tokens = CHARACTERS
-    (summary,) = summarize_all(summarizer, [request("short " + "x" * 50 + " words here")])
-    assert summary.failure is None
-    assert not any("x" in text for asked in summarizer.asked for text in asked.texts)
-
-
 # Extractive
 
 
@@ -208,17 +190,6 @@ def test_extractive_takes_what_matters_once_and_in_order():
     assert everything == "\n".join(texts)
     assert summarizer.summarize(request(" ", "\n")) == ""
     assert summarizer.summarize(request(*texts, texts[0])) == everything
-
-
-def test_extractive_cuts_a_sentence_that_is_too_long():
-    summarizer = ExtractiveSummarizer(embedder=HashEmbedder(), tokens=WORDS)
-    assert summarizer.summarize(request("One two three four five six.", max_tokens=3)) == "One two three"
-
-
-@pytest.mark.parametrize("name", ["relevance_weight", "query_weight"])
-def test_extractive_settings(name):
-    with pytest.raises(InputError, match=name):
-        ExtractiveSummarizer(embedder=HashEmbedder(), **{name: 2})
 
 
 # Models
@@ -277,14 +248,6 @@ def test_ollama_that_fails_is_counted(reply):
     assert server.host in summary.failure
 
 
-def test_ollama_makes_long_texts_in_parts_and_cuts_long_replies():
-    with ChatServer(Reply("one two three. " * 40)) as server:
-        summarizer = ollama(server, num_ctx=1000, max_answer_tokens=300, tokens=corag.tokens())
-        (summary,) = summarize_all(summarizer, [request("word " * 500, max_tokens=20)])
-    assert len(server.chats) > 2
-    assert summary.text == " ".join(["one two three."] * 5)
-
-
 @pytest.mark.parametrize(
     "named", [{"task": "poem"}, {"max_concurrent": 0}, {"num_ctx": 0}, {"num_ctx": 1200}, {"timeout_s": 0}]
 )
@@ -319,19 +282,3 @@ def test_summaries_that_never_fit_end(num_texts, per_text):
     assert summary.failure is None and summary.text
     assert int(summarizer.tokens.count([summary.text])[0]) <= 6
     assert summarizer.calls <= 4 * num_texts
-
-
-def test_texts_of_which_no_word_fits_have_no_summary():
-    summarizer = Stubborn(8)
-    summarizer.tokens = corag.tokens(len)
-    (summary,) = summarize_all(summarizer, [request("x" * 100, "y" * 100, max_tokens=5)])
-    assert (summary.text, summary.failure, summarizer.calls) == ("", None, 0)
-
-
-@pytest.mark.parametrize("found", [None, 3, b"x"])
-def test_what_is_no_summary_is_counted_as_a_failure(found):
-    summarizer = Stubborn(None)
-    summarizer.summarize = lambda request: found
-    (summary,) = summarize_all(summarizer, [request("a text")])
-    assert summary.text == "" and "must return a text" in summary.failure
-    assert corag.select("q?", ["a text"], 20, method="crag", summarizer=summarizer).text == "a text"
