@@ -16,8 +16,8 @@ from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
 from corag.text.documents import Document, passage
 from corag.types import TokenCounter
 from tests.campaign.counters import COUNTERS
-from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder, Priced
-from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, SignEmbedder, sign_agent
+from tests.campaign.parts import LAYOUTS, RERANKERS, Coarse, Lost, LostEmbedder
+from tests.corag.worlds import HashEmbedder, OddReader, OddSummarizer, sign_agent
 
 Draw = Callable[[random.Random, TokenCounter], Any]
 
@@ -59,8 +59,23 @@ def tree() -> Any:
     return RaptorBuilder(CachedEmbedder(HashEmbedder()), OddSummarizer(), RaptorConfig(16)).build(chunks)
 
 
+def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
+    """Return fields of a search, of which a policy may refuse some."""
+    draws: dict[str, Draw] = {
+        "policy": one_of("bayesian", "paper", "public-code", "beam"),
+        "iterations": one_of(1, 2, 5, 12),
+        "max_scored": one_of(1, 7, 40),
+        "exploration": number(0.0, 5.0),
+        "choice": one_of("value", "value-minus-cost", "mean", "utility"),
+        "backup": one_of("best-child", "all-children", "utility"),
+        "visits": one_of("total", "parent"),
+        "parallel": one_of(1, 2, 5),
+    }
+    return {name: draw(rng, tokens) for name, draw in draws.items() if rng.random() < 0.3}
+
+
 UNITS: dict[str, Draw] = {
-    "unit": one_of("passage", "passage", "sentence", "window(2)", "auto"),
+    "unit": one_of("passage", "passage", "sentence", "window(2)"),
     "max_units": one_of(1, 3, 10, 60),
 }
 RERANKED: dict[str, Draw] = {"reranker": fake_reranker, "window": one_of("forbid", "windows", "truncate")}
@@ -84,27 +99,11 @@ DRAWN: dict[str, dict[str, Draw]] = {
     "corag": {
         **UNITS, **RERANKED,
         "preset": one_of(None, None, None, "paper", "public-code"),
-        "policy": one_of(None, "bayesian", "paper", "public-code", "best-first", "beam", "greedy", "random"),
-        "iterations": one_of(1, 2, 5, 12),
-        "max_scored": one_of(None, 1, 7, 40),
-        "exploration": number(0.0, 5.0),
+        "search": drawn_search,
         "cost_weight": number(0.0, 2.0),
-        "choice": one_of(None, None, "value", "value-minus-cost", "mean", "utility"),
-        "backup": one_of(None, None, "best-child", "all-children", "utility"),
-        "visits": one_of(None, None, "total", "parent"),
-        "parallel": one_of(1, 1, 2, 5),
-        "prefilter": one_of(1.0, 1.0, 0.5, 0.1),
-        "surrogate": fake_reranker,
-        "scale": one_of("query", "raw"),
-        "thrift": one_of(None, 0.0, 0.3, 3.0),
-        "agent": made(lambda: None, lambda: "none", lambda: "none", lambda: sign_agent(rerankers=("bm25", "hash"))),
-        "strict": one_of(True, False),
-        "embedder": made(SignEmbedder),
-        "prefer": one_of(None, None, None, None, None, None, None, "tokens"),
     },
     "corag-fixed": {
         "agent": made(lambda: sign_agent(rerankers=("bm25", "hash"))),
-        "scale": one_of("query", "raw"),
         "window": one_of("forbid", "windows", "truncate"),
     },
     "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
@@ -183,8 +182,6 @@ def drawn_selector(rng: random.Random, name: str, tokens: TokenCounter, **fixed:
     chance = rng.choice((0.1, 0.3, 0.8))
     settings = {key: draw(rng, tokens) for key, draw in draws.items() if key in ALWAYS or rng.random() < chance}
     settings |= {key: value for key, value in fixed.items() if key in draws}
-    if settings.get("thrift") is not None and rng.random() < 0.9:
-        settings["reranker"] = Priced()  # others refuse to be thrifty
     if settings.get("tree") is not None:
         settings["embedder"] = HashEmbedder()
     return corag.selector(name, tokens=tokens, **settings)

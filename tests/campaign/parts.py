@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 
 from corag.rerankers.scorers import JoinedTextScorer
@@ -33,28 +31,6 @@ class Mean(HashReranker):
         scorer = JoinedTextScorer(self, query, chunks)
         scorer.order_matters = False
         return scorer
-
-
-class Priced(HashReranker):
-    """Charges for each character."""
-
-    name = "priced"
-    charges_tokens = True
-
-    def scorer(self, query, chunks):
-        return PricedScorer(self, query, chunks)
-
-
-class PricedScorer(JoinedTextScorer):
-    thrift = 1.0
-
-    def with_thrift(self, thrift):
-        scorer = copy.copy(self)
-        scorer.thrift = thrift
-        return scorer
-
-    def __call__(self, orders):
-        return super().__call__(orders) - [1e-3 * self.thrift * sum(len(self._texts[n]) for n in one) for one in orders]
 
 
 class Lost(HashReranker):
@@ -91,7 +67,6 @@ RERANKERS = (
     SetReranker,
     Flat,
     Mean,
-    Priced,
     lambda: "bm25",
     lambda: Letters(window=30),
     lambda: Letters(window=12, surcharge=2),

@@ -68,7 +68,7 @@ candidates = [corag.Candidate(corag.Chunk(text, text), 0.5) for text in ("one tw
 selectors: list[corag.Selector] = [
     corag.selector("naive", reranker="shortest", tokens=tokens),
     corag.selector("cheapest", tokens=tokens),
-    Corag(reranker=own, policy="beam", tokens=tokens),
+    Corag(reranker=own, search={"policy": "beam"}, tokens=tokens),
     Cheapest(tokens=tokens),
 ]
 for selector in selectors:

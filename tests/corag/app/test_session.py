@@ -79,7 +79,7 @@ def tree_order(found):
 
 
 def test_a_policy_without_a_tree_tells_its_rounds(bench):
-    found = asked(bench, policy="greedy", budget=40)
+    found = asked(bench, policy="beam", budget=40)
     assert found["tree"] is None
     assert found["rounds"][-1] == found["order"]
 
@@ -154,7 +154,6 @@ def test_sentences_are_marked_and_named(bench):
     assert found["unit"] == "sentence"
     marked = [item["text"] for item in found["items"] if item["evidence"]]
     assert marked == ["It was founded in 1203 by the queen Ilsa Brandt."]
-    assert asked(bench, 0, unit="auto")["unit_reason"]
 
 
 def test_the_context_is_cut_where_chunks_and_answer_are(bench):

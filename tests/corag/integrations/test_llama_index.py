@@ -108,7 +108,7 @@ def test_the_reranker_reads_what_the_embedding_model_saw():
     before = nodes(FACTS[:1], title="Rivers", path="/a/b") + nodes(FACTS[1:2], title="Rivers")
     before[0].node.excluded_embed_metadata_keys = ["path"]
     before[1].node.id_ = "other"
-    CoragPostprocessor(200, reranker=reranker, policy="greedy").postprocess_nodes(before, query_str=QUESTION)
+    CoragPostprocessor(200, reranker=reranker, search={"policy": "beam"}).postprocess_nodes(before, query_str=QUESTION)
     assert {f"Rivers\n{FACTS[0]}", f"Rivers\n{FACTS[1]}"} <= set(reranker.asked)
 
 
@@ -153,7 +153,9 @@ def test_the_context_of_a_synthesizer_keeps_the_budget(mode):
     texts=st.lists(TEXTS, max_size=5), file=TEXTS, budget=st.integers(1, 90), separator=st.sampled_from(["\n\n", "\n"])
 )
 def test_the_context_of_a_query_engine_keeps_the_budget(texts, file, budget, separator):
-    processor = CoragPostprocessor(budget, reranker=HashReranker(), policy="greedy", unit="sentence", separator="\n\n")
+    processor = CoragPostprocessor(
+        budget, reranker=HashReranker(), search={"policy": "beam"}, unit="sentence", separator="\n\n"
+    )
     answer = engine(nodes(texts, file=file), processor).query(QUESTION)
     assert tokens(context(answer)) <= budget
     assert [one.node.metadata[KEY]["place"] for one in answer.source_nodes] == list(range(len(answer.source_nodes)))

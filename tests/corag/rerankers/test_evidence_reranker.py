@@ -13,6 +13,7 @@ from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.parts import FORM, EvidenceParts
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.values import Weights
+from corag.selectors.corag.search import search_config
 from corag.selectors.corag.selector import Corag
 from corag.types import Candidate, Chunk, Reranker
 from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts
@@ -75,9 +76,8 @@ def test_a_search_finds_the_evidence():
 
 
 def test_it_names_the_search_that_suits_it():
-    assert Corag(reranker=reranker_of()).config.policy == "beam"
-    assert Corag(reranker=reranker_of(), policy="paper").config.policy == "paper"
-    assert Corag(reranker=reranker_of(), prefilter=0.5, surrogate=reranker_of()).config.policy == "bayesian"
+    assert search_config(reranker_of()).policy == "beam"
+    assert search_config(reranker_of(), given={"policy": "paper"}).policy == "paper"
 
 
 def test_cached_values_equal_uncached_ones():

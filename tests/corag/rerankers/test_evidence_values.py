@@ -11,7 +11,7 @@ from corag.errors import ModelError
 from corag.rerankers.evidence.hypotheses import Hypotheses
 from corag.rerankers.evidence.values import EvidenceScorer, Weights
 
-PLAIN = Weights(temperature=1.0, share=0.5, length=0.1, sequence=0.0, slope=2.0, offset=-1.0)
+PLAIN = Weights(temperature=1.0, share=0.5, sequence=0.0, slope=2.0, offset=-1.0)
 
 
 def scorer_of(probabilities, num_candidates, weights=PLAIN, tokens=None, before=None, truncated=None):
@@ -80,14 +80,14 @@ def test_values_fall_with_distractors_and_rise_with_evidence():
     assert two_distractors < with_distractor
 
 
-def test_longer_chunks_cost_more():
+def test_length_costs_nothing():
     scorer = scorer_of({(): 0.1, (0,): 0.45, (1,): 0.45}, 2, tokens=[100, 50])
-    assert scorer([(1,)])[0] > scorer([(0,)])[0]
+    assert scorer([(1,)])[0] == scorer([(0,)])[0]
 
 
 def test_a_telling_order_is_worth_more_and_only_where_both_are_evidence():
     before = np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 0]])
-    weights = Weights(share=0.5, length=0.1, sequence=0.02)
+    weights = Weights(share=0.5, sequence=0.02)
     scorer = scorer_of({(): 0.1, (0, 1): 0.6, (0, 2): 0.3}, 3, weights, before=before)
     assert scorer.order_matters
     first, second = utility(scorer([(0, 1), (1, 0)]), weights) / 0.9

@@ -13,7 +13,7 @@ SIX = "top-k,naive,corag,corag(agent=none),corag-fixed,upper"
 
 def offered(**settings):
     return {
-        "tokens": corag.tokens(), "reranker": "bm25", "window": "forbid", "prefilter": 1.0, "agent": None,
+        "tokens": corag.tokens(), "reranker": "bm25", "window": "forbid", "agent": None,
         "reader": "extractive", "summarizer": "extractive", "embedder": corag.embedder(), **settings,
     }  # fmt: skip
 
@@ -71,12 +71,12 @@ def test_presets_get_logits_and_others_do_not(tmp_path, shared):
 def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     embedder = corag.embedder()
     selectors = make_methods(
-        "corag,adaptive-k,crag,self-route,corag(prefilter=1, reranker=minilm-maxsim)",
-        offered(embedder=embedder, prefilter=0.5),
+        "corag,adaptive-k,crag,self-route,corag(cost_weight=0, reranker=minilm-maxsim)",
+        offered(embedder=embedder),
     ).selectors
-    assert selectors["corag"]._reranker.name == "bm25" and selectors["corag"].config.prefilter == 0.5
-    own = selectors["corag(prefilter=1, reranker=minilm-maxsim)"]
-    assert (own._reranker.name, own.config.prefilter) == ("minilm-maxsim", 1)
+    assert selectors["corag"]._reranker.name == "bm25"
+    own = selectors["corag(cost_weight=0, reranker=minilm-maxsim)"]
+    assert (own._reranker.name, own.cost_weight) == ("minilm-maxsim", 0)
     # What it calls a window is a number of documents.
     assert selectors["adaptive-k"]._settings[4] == 5
     assert selectors["crag"]._embedder.embedder is embedder
@@ -91,7 +91,7 @@ def test_what_is_offered_goes_to_who_takes_it(small_checkpoint):
     [
         ("top-k,mmr", {"reranker": "bm25"}, "reranker is 'bm25', but none of the methods top-k, mmr takes it"),
         ("naive(reranker=bm25)", {"reranker": "cosine"}, r"naive\(reranker=bm25\) takes it; leave it out, or"),
-        ("reorder(selector=top-k)", {"prefilter": 0.5}, "prefilter is 0.5, .*, or add one that does, such as corag"),
+        ("reorder(selector=top-k)", {"reranker": "bm25"}, "reranker is .bm25., .*, or add one that does"),
         ("corag", {"summarizer": "lead"}, "summarizer is 'lead'"),
         ("naive,upper", {"agent": "checkpoint"}, "agent is 'checkpoint'"),
     ],

@@ -5,7 +5,6 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
-from corag.selectors.corag.settings import SearchSettings
 
 import corag
 from corag.errors import CoragError, DataError, InputError, ModelError, ReaderError
@@ -177,7 +176,8 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
     rerankers = {name: corag.reranker(name) for name in ("bm25", "minilm-maxsim")}
     grid = config_of("-", "", iterations="1,2,5", explorations="0,0.6", cost_weights="0,0.5").grid()
     labeller = Labeller(list(rerankers.values()), grid, reader, corag.embedder(), tokens, budget_tokens, "windows")
-    labeller.settings = SearchSettings(policy="paper", **given)
+    labeller.preset = given.get("preset")
+    labeller.settings = {"policy": "paper", **{k: v for k, v in given.items() if k != "preset"}}
     for query in queries:
         reader.asked = []
         rows = labeller.label(query, pool)["rows"]
@@ -186,12 +186,10 @@ def test_orders_are_those_of_the_selector_with_the_same_settings(small_data, rea
         for row in rows:
             selection = Corag(
                 reranker=rerankers[row["reranker"]],
-                policy="paper",
-                iterations=row["iterations"],
-                exploration=row["exploration"],
+                preset=labeller.preset,
+                search={**labeller.settings, "iterations": row["iterations"], "exploration": row["exploration"]},
                 cost_weight=row["cost_weight"],
                 tokens=tokens,
-                **given,
             ).select(query.question, pool.candidates(query), budget_tokens)
             texts.add(selection.text)
             expected = {
@@ -212,9 +210,9 @@ def test_a_preset_labels_with_its_search_on_logits(small_data, tmp_path, reader)
     settings = {"preset": "paper", "rerankers": f"cross-encoder(model={save_bert(tmp_path / 'bert')}, backend=torch)"}
     labeller = Labeller.of(config_of(small_data, tmp_path / "labels.parquet", **settings))
     assert labeller.rerankers[0].output == "logit"
-    assert labeller.settings == SearchSettings(preset="paper", policy="paper")
+    assert (labeller.preset, labeller.settings) == ("paper", {"policy": "paper"})
     plain = Labeller.of(config_of(small_data, tmp_path / "labels.parquet"))
-    assert plain.settings == SearchSettings(policy="paper", choice="value-minus-cost")
+    assert plain.settings == {"policy": "paper", "choice": "value-minus-cost"}
 
 
 @pytest.mark.slow

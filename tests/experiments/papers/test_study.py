@@ -23,7 +23,7 @@ SMALL = {
     "title": "A small study",
     "base": {"data": "sets", "reader": "none", "agent": "none"},
     "axes": {"budget": [64, 96], "cost_weight": [0, 0.3]},
-    "methods": {"CORAG": "corag(policy=paper, iterations=2)", "Naive": "naive", "Top": "top-k"},
+    "methods": {"CORAG": 'corag(search={"policy": "paper", "iterations": 2})', "Naive": "naive", "Top": "top-k"},
     "baseline": "Naive",
     "figures": ["evidence_recall", "cost_tokens"],
     "table": {"rows": ["cost_weight", "method"], "columns": ["budget"], "figures": ["evidence_recall"]},
@@ -68,7 +68,7 @@ def test_settings_go_to_the_comparison_and_into_the_methods_that_take_them():
     cells = cells_of(small())
     assert [cell.name for cell in cells] == ["64-0", "64-0.3", "96-0", "96-0.3"]
     assert cells[1].settings == {"data": "sets", "reader": "none", "agent": "none", "budget": 64}
-    assert cells[1].methods["CORAG"] == "corag(policy=paper, iterations=2, cost_weight=0.3)"
+    assert cells[1].methods["CORAG"] == 'corag(search={"policy": "paper", "iterations": 2}, cost_weight=0.3)'
     assert cells[1].methods["Naive"] == "naive"
     runs = runs_of(cells)
     assert [[cell.name for cell in run.cells] for run in runs] == [["64-0", "64-0.3"], ["96-0", "96-0.3"]]

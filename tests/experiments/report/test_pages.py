@@ -257,7 +257,7 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
         Candidate(Chunk(name, f"<b>{name}</b> & " + "word " * chunk_words), 0.5 - number / 100)
         for number, name in enumerate(names)
     ]
-    selector = corag.selector("corag", policy="paper", reranker=table, iterations=iterations)
+    selector = corag.selector("corag", reranker=table, search={"policy": "paper", "iterations": iterations})
     selection = selector.select(question, candidates, budget_tokens)
     return Reply(question, Answer("a <script>"), selection, {"select": 0.1}, Counts(64, "prompt", None, "minilm", True))
 
