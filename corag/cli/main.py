@@ -117,13 +117,13 @@ COMMANDS = {
         "train a value for combinations that ships with the project",
         "experiments.adapters.config:ValueTraining",
         "corag.cli.experiments:train_value",
-        "name data out sources tests max_size fit seed logger device",
+        "name data out sources max_size fit seed logger device",
     ),
     "train reader": Command(
         "train a reader that ships with the project",
         "experiments.adapters.config:ReaderTraining",
         "corag.cli.experiments:train_reader",
-        "data out sources tests rows epochs init_from seed logger device",
+        "data out sources rows epochs init_from seed logger device",
     ),
     "train evaluate": Command(
         "compare an agent with baselines and the oracle",

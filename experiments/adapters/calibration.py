@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,27 +34,6 @@ def fit_sigmoid(values: FloatArray, right: FloatArray, start: tuple[float, float
     entropy = torch.nn.functional.binary_cross_entropy_with_logits
     slope, offset = minimised(lambda line: entropy(line[0] * x + line[1], y), np.array(start)).tolist()
     return slope, offset
-
-
-class Reliability(NamedTuple):
-    """How well values agree with how often the evidence was complete."""
-
-    bins: tuple[tuple[float, float, int], ...]
-    """Mean value, share complete and number of orders, for each part of [0, 1] that has any."""
-    error: float
-    """Expected calibration error over the bins (Naeini et al., 2015)."""
-
-
-def reliability(values: FloatArray, complete: FloatArray, bins: int = 10) -> Reliability:
-    """Compare values in [0, 1] with what was complete, `[n]` each, over bins of equal width."""
-    places = np.minimum((values * bins).astype(int), bins - 1)
-    rows = tuple(
-        (float(values[inside].mean()), float(complete[inside].mean()), int(inside.sum()))
-        for place in range(bins)
-        if (inside := places == place).any()
-    )
-    error = sum(number * abs(value - share) for value, share, number in rows) / max(1, len(values))
-    return Reliability(rows, float(error))
 
 
 def calibration_error(confidence: FloatArray, right: FloatArray, bins: int = 10) -> float:

@@ -9,11 +9,9 @@ from typing import Any
 
 from corag.readers.span_reader import ReaderSettings
 from corag.rerankers.evidence.parts import EvidenceParts
-from experiments.adapters.calibration import Reliability
 from experiments.adapters.config import ReaderTraining, ValueTraining
 from experiments.agents.train import commit
 from experiments.data.catalogue import DATA_SETS
-from experiments.report.drawing import new_figure, to_svg
 from experiments.report.page import Page, Section, Table
 
 _VALUE = """\
@@ -36,18 +34,20 @@ _SPLIT = """\
 Questions that share a gold passage or its title are on the same side of the split (`experiments/data/splits.py`).
 A distractor may be on both sides."""
 _CALIBRATED = """\
-Values are calibrated to the probability that an order holds all evidence, each on training questions that its network
-has not seen. Measured on the tests, over the orders that a beam search scores:"""
+On training questions, each by a network that has not seen it. A value is calibrated to the probability that an order
+holds all evidence, over the orders that a beam search scores."""
+_MEASURED = """\
+What it selects under a budget beside other methods: `corag evaluate --config experiments/configs/compare-adapters.yaml`
+and [the comparison](../README.md)."""
 
 
 def value_card(
     config: ValueTraining,
     parts: EvidenceParts,
     facts: Mapping[str, Any],
-    figures: Mapping[str, Mapping[str, Mapping[str, float]]],
-    reliabilities: Mapping[str, Reliability],
+    figures: Mapping[str, float],
 ) -> str:
-    """Return the card of a value as Markdown; `figures` are those of each test by method."""
+    """Return the card of a value as Markdown."""
     sources = [
         (
             source.data,
@@ -60,16 +60,10 @@ def value_card(
         for source in config.sources
     ]
     made = {**facts, "seed": config.seed, "commit": commit(), "fit": asdict(config.fit), "value": asdict(parts.weights)}
-    errors = {name: {"expected calibration error": found.error} for name, found in reliabilities.items()}
-    bins = [
-        Section(name, [_by("values", {f"{v:.2f}": {"complete": share, "orders": n} for v, share, n in found.bins})])
-        for name, found in reliabilities.items()
-    ]
     headings = ("data", "split", "questions, at most", "held out", "candidates", "licence")
     sections = [
         Section("Use", [_code(f'import corag\n\nreranker = corag.reranker("{config.name}")')]),
-        Section("Results", [Section(name, [_by("method", methods)]) for name, methods in figures.items()]),
-        Section("Calibration", [_CALIBRATED, *([_by("test", errors)] if errors else ["not measured"]), *bins]),
+        Section("Results", [_CALIBRATED, _facts(figures), _MEASURED]),
         Section("Training", [Table(headings, sources), _SPLIT, _facts(made), "Made by `corag train value`."]),
         Section("Licence", ["The weights are Apache-2.0. They contain no text of the data, whose licences are above."]),
     ]
@@ -86,7 +80,7 @@ def reader_card(
     import torch
     import transformers
 
-    own = ("out", "data", "quiet", "logger", "wandb", "sources", "tests", *config.runtime_settings)
+    own = ("out", "data", "quiet", "logger", "wandb", "sources", *config.runtime_settings)
     made = {
         **facts,
         "sources": ", ".join(f"{source.data}/{source.split}" for source in config.sources),
@@ -142,18 +136,3 @@ def _number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3f}" if abs(value) < 10 else f"{value:,.1f}"
     return str(value)
-
-
-def reliability_figure(reliabilities: Mapping[str, Reliability]) -> str:
-    """Return a reliability diagram as SVG."""
-    figure = new_figure(4.2, 3.6)
-    figure.set_layout_engine("constrained")
-    axes = figure.subplots()
-    axes.plot([0, 1], [0, 1], color="0.8", linewidth=1)
-    for name, found in reliabilities.items():
-        axes.plot([v for v, _, _ in found.bins], [s for _, s, _ in found.bins], marker="o", markersize=3, label=name)
-    axes.set_xlabel("value")
-    axes.set_ylabel("share with all of the evidence")
-    if reliabilities:
-        axes.legend(fontsize=7, frameon=False)
-    return str(to_svg(figure))

