@@ -6,13 +6,15 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from corag.checks import check_budget, check_query
 from corag.errors import InputError, MissingExtraError
+from corag.models.runtime import current
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling, parse
-from corag.registry import SELECTORS
+from corag.registry import RERANKERS, SELECTORS
 from corag.registry import embedder as make_embedder
 from corag.registry import selector as make_selector
 from corag.text.documents import with_title
@@ -74,17 +76,34 @@ def select(
     check_query(query)
     check_budget(budget_tokens)
     candidates = as_candidates(texts)
-    if isinstance(method, str | Mapping):
-        chosen = make_selector(method, **settings)
-        # "none" and "full" compare neither similarities nor values.
-        compares = parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
-        if compares and candidates and all(candidate.similarity is None for candidate in candidates):
-            # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
-            with suppress(MissingExtraError):
-                candidates = with_cosines(query, candidates, make_embedder())
+    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
+        parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
+        chosen, compares = _kept_selector(
+            method, tuple((name, type(value), value) for name, value in settings.items()), current(), parts
+        )
     else:
-        chosen = make_selector(method, **settings)
+        chosen, compares = make_selector(method, **settings), isinstance(method, Mapping) and _compares(method)
+    if compares and candidates and all(candidate.similarity is None for candidate in candidates):
+        # Without the embedder's packages, the selector takes the order as it is given, or says what it lacks.
+        with suppress(MissingExtraError):
+            candidates = with_cosines(query, candidates, make_embedder())
     return chosen.select(query, candidates, budget_tokens)
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+@lru_cache(maxsize=8)
+def _kept_selector(
+    method: str, settings: tuple[tuple[str, type, Any], ...], runtime: object, parts: object
+) -> tuple[Selector, bool]:
+    """Return a selector, built once while runtime and registered parts are the same, and whether it wants cosines."""
+    return make_selector(method, **{name: value for name, _, value in settings}), _compares(method)
+
+
+def _compares(method: Spelling) -> bool:
+    # "none" and "full" compare neither similarities nor values.
+    return parse(method).name not in ("none", "full") and "reranker" not in SELECTORS.settings(method)
 
 
 def _candidate(text: Text, place: int) -> Candidate:
