@@ -139,7 +139,7 @@ def _devices() -> Iterator[Finding]:
 def _models() -> Iterator[Finding]:
     from corag.models.known import KNOWN_RERANKERS
     from corag.models.minilm import WEIGHTS_FILE, check_weights
-    from corag.models.trained.folder import CONFIG_FILE, FOLDER
+    from corag.models.trained import CONFIG_FILE, FOLDER
     from corag.text.tokens import model_folder
 
     try:

@@ -23,7 +23,7 @@ from corag.registry import embedder as make_embedder
 from corag.types import Embedder, FloatArray
 
 
-def room(cache_mb: float | None) -> int | Capacity:
+def cache_capacity(cache_mb: float | None) -> int | Capacity:
     """Return how much a part keeps: megabytes of its own, or by default what `corag.runtime` lets all parts keep."""
     return shared_capacity(megabytes(current().cache_mb)) if cache_mb is None else megabytes(cache_mb)
 
@@ -35,7 +35,7 @@ class CachedEmbedder:
         embedder: Name, or object; one given by name is built when it is first used.
         batch: The most texts that it embeds at once. With 1, the vector of a text is the same to the last bit whatever
             is embedded beside it.
-        cache_mb: Megabytes of vectors that are kept; see `room`.
+        cache_mb: Megabytes of vectors that are kept; see `cache_capacity`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CachedEmbedder:
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
         self._batch = batch
-        self._vectors: LRU[str, FloatArray] = LRU(room(cache_mb), kind="vectors")
+        self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(cache_mb), kind="vectors")
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -108,7 +108,7 @@ class CachedEncoder:
         batch: The most texts that it encodes at once. With 1 the states of a text are the same to the last bit whatever
             was encoded before; on one core that is as fast as larger batches (4,000 tokens a second on 200 SQuAD
             paragraphs either way). By default 1 on a CPU, and no bound on a GPU.
-        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); see `room`.
+        cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); see `cache_capacity`.
         path: SQLite file that keeps them, too, in half precision, which then is the precision of all states.
 
     Attributes:
@@ -130,7 +130,7 @@ class CachedEncoder:
         on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.place.kind == "cpu"
         self._batch = 1 if batch is None and on_cpu else batch
         self._dtype = np.dtype("<f4" if path is None else "<f2")
-        self._states: LRU[bytes, tuple[NDArray[np.floating], float]] = LRU(room(cache_mb), kind="states")
+        self._states: LRU[bytes, tuple[NDArray[np.floating], float]] = LRU(cache_capacity(cache_mb), kind="states")
         self._file = None if path is None else DiskStore(path, "states")
         self.counts = EncoderCounts()
 
@@ -184,32 +184,6 @@ class CachedEncoder:
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, 384]`."""
         return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))
-
-
-class CachedTokenEmbeddings:
-    """Token embeddings of texts, for late interaction.
-
-    Args:
-        encoder: The encoder; it embeds all new texts together.
-        cache_mb: Megabytes of token embeddings that are kept (about 200 KB a text); see `room`.
-    """
-
-    def __init__(self, encoder: TextEncoder, cache_mb: float | None = None) -> None:
-        self._encoder = encoder
-        self._cache: LRU[str, tuple[Float32, bool]] = LRU(room(cache_mb), kind="token embeddings", owner=encoder)
-
-    def __call__(self, texts: Sequence[str]) -> tuple[list[Float32], NDArray[np.bool_]]:
-        """Return unit vectors of the tokens of each text, `[tokens, d]`, and which texts were cut, `[len(texts)]`."""
-        found = self._cache.get_many(texts, self._embed)
-        return [vectors for vectors, _ in found], np.array([cut for _, cut in found], dtype=bool)
-
-    def of_query(self, query: str) -> Float32:
-        """Return a unit vector of each token of a question, `[query tokens, d]`; not kept."""
-        return self._embed([query])[0][0]
-
-    def _embed(self, texts: Sequence[str]) -> list[tuple[Float32, bool]]:
-        tokens = self._encoder.tokenize(texts)
-        return list(zip(self._encoder.token_embeddings(tokens.ids), tokens.truncated.tolist(), strict=True))
 
 
 def _encode_states(entry: tuple[NDArray[np.floating], float]) -> bytes:

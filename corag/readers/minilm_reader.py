@@ -20,8 +20,7 @@ from corag.models.cached import CachedEmbedder
 from corag.models.engine import EncoderSource, Engine, load_engine
 from corag.models.minilm import WEIGHTS_SHA256, load_bert, weights_sha256
 from corag.models.runtime import Backend, Place, Precision, place
-from corag.models.trained import Adapter, load_adapter, shipped_adapter
-from corag.models.trained.low_rank import merge
+from corag.models.trained import Adapter, load_adapter, merge, shipped_adapter
 from corag.naming import Part
 from corag.readers.context import closest_sentences, sentence_at, with_sentences
 from corag.readers.span_reader import INPUTS, KINDS, MIN_ROOM, PAD, ReaderSettings, Reading, SpanReader, to_answer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.models.trained.folder import FOLDER, shipped_checkpoint
+from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling
 from corag.optional import warn_once
 from corag.progress import step

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from corag.readers.span_reader import ReaderSettings
-from corag.rerankers.evidence.parts import EvidenceParts
+from corag.rerankers.evidence.reranker import EvidenceParts
 from experiments.adapters.config import ReaderTraining, ValueTraining
 from experiments.agents.train import commit
 from experiments.data.catalogue import DATA_SETS

@@ -19,9 +19,8 @@ from corag.models.runtime import in_runtime, place
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.hypotheses import Hypotheses, weigh
 from corag.rerankers.evidence.network import Ensemble
-from corag.rerankers.evidence.parts import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.passages import PassageReader
-from corag.rerankers.evidence.places import places
+from corag.rerankers.evidence.reranker import FORM, VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.signals import (
     FLAGS,
     PAIRS,
@@ -30,6 +29,7 @@ from corag.rerankers.evidence.signals import (
     UNIT_SINGLES,
     QuestionFeatures,
     Signals,
+    places,
     read_question,
     signals,
 )

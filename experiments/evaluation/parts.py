@@ -12,7 +12,7 @@ import corag
 from corag.budget import reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
-from corag.models.trained.folder import shipped_checkpoint
+from corag.models.trained import shipped_checkpoint
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
 from corag.registry import RERANKERS, SUMMARIZERS

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.errors import DataError, InputError
-from corag.models.trained.folder import shipped_checkpoint
+from corag.models.trained import shipped_checkpoint
 from corag.naming import PartName, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
 from corag.selectors.corag.agents import SHIPPED_AGENT

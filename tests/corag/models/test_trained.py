@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 from corag.errors import ModelError
-from corag.models.trained import AdapterConfig, load_adapter, save_adapter, shipped_adapter
-from corag.models.trained.folder import CARD_FILE, CONFIG_FILE, WEIGHTS_FILE
+from corag.models.trained import (
+    CARD_FILE,
+    CONFIG_FILE,
+    WEIGHTS_FILE,
+    AdapterConfig,
+    load_adapter,
+    save_adapter,
+)
 
 CONFIG = AdapterConfig("toy", "linear", {"window_tokens": 288, "names": ["a", "b"]})
 
@@ -41,29 +47,10 @@ def test_the_hash_follows_weights_and_settings(folder, tmp_path):
     assert load_adapter(folder).sha256 != before
 
 
-def test_saving_again_replaces_the_whole_adapter(folder):
-    save_adapter(folder, {"other": np.ones(2, dtype=np.float32)}, CONFIG, "# New\n")
-    assert list(load_adapter(folder).tensors) == ["other"]
-
-
-def test_a_folder_with_other_content_is_left_alone(tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ModelError, match=r"'notes\.txt'"):
-        save_adapter(tmp_path, {}, CONFIG, "")
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-
-
 @pytest.mark.parametrize("name", [CONFIG_FILE, WEIGHTS_FILE])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()
     with pytest.raises(ModelError, match=f"lacks {name}"):
-        load_adapter(folder)
-
-
-def test_a_half_copied_file_is_told_by_its_size(folder):
-    weights = (folder / WEIGHTS_FILE).read_bytes()
-    (folder / WEIGHTS_FILE).write_bytes(weights[:-1])
-    with pytest.raises(ModelError, match=rf"has {len(weights) - 1} bytes, not {len(weights)}"):
         load_adapter(folder)
 
 
@@ -88,15 +75,3 @@ def test_what_is_not_for_here_is_refused(folder, changes, message):
     edit(folder, **changes)
     with pytest.raises(ModelError, match=message):
         load_adapter(folder, "linear")
-
-
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"format_version": 1}'])
-def test_a_broken_configuration_is_refused(folder, text):
-    (folder / CONFIG_FILE).write_text(text)
-    with pytest.raises(ModelError, match=CONFIG_FILE):
-        load_adapter(folder)
-
-
-def test_an_adapter_that_is_not_shipped_is_named():
-    with pytest.raises(ModelError, match="'no-such-adapter'"):
-        shipped_adapter("no-such-adapter")

@@ -55,12 +55,6 @@ def test_every_selector_says_what_is_wrong_with_an_embedder(method, kind):
     assert "\n" not in str(caught.value) and (said in str(caught.value) or kind == "ragged")
 
 
-@pytest.mark.parametrize("kind", SPOILT)
-def test_asking_says_it_too(kind):
-    with pytest.raises(ModelError, match="embedder 'spoilt'"):
-        corag.ask("How deep is it?", TEXTS, embedder=Embedder(SPOILT[kind][0]), selector="top-k", reader="extractive")
-
-
 def test_half_precision_and_no_texts():
     half = vectors_by(Embedder(lambda vectors: vectors.astype(np.float16)), TEXTS)
     assert half.dtype == np.float32 and half.shape == (4, 4)

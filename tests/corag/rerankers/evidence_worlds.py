@@ -7,7 +7,7 @@ import numpy as np
 from corag.models.minilm import DIMENSION, MAX_TOKENS, Tokens
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES
 from corag.rerankers.evidence.network import Ensemble
-from corag.rerankers.evidence.parts import VOCABULARY, EvidenceParts
+from corag.rerankers.evidence.reranker import VOCABULARY, EvidenceParts
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, Signals
 from corag.rerankers.evidence.values import Weights
 

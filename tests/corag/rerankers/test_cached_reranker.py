@@ -1,13 +1,11 @@
 """Values of rerankers on disk: found again, kept apart, only finite ones."""
 
-import math
-
 import numpy as np
 import pytest
 
 import corag
 from corag import Candidate, Chunk
-from corag.errors import InputError, ScoringError
+from corag.errors import InputError
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
@@ -68,24 +66,6 @@ def test_a_second_run_asks_for_nothing(tmp_path):
     assert isinstance(CachedReranker(second, path), Reranker)
 
 
-def test_only_what_is_missing_is_asked_for(tmp_path):
-    reranker = Counting()
-    scorer = CachedReranker(reranker, tmp_path / "values.sqlite").scorer("who?", CHUNKS)
-    scorer([(0,), (1,)])
-    values = scorer([(2,), (0,), (2,), (1, 0)])
-    assert reranker.asked == ["a", "ab", "b", "ab|a"]
-    assert values.tolist() == [value_of("who?", text) for text in ("b", "a", "b", "ab|a")]
-    assert scorer([]).shape == (0,)
-
-
-def test_score_and_single_chunks_share_values(tmp_path):
-    reranker = Counting()
-    stored = CachedReranker(reranker, tmp_path / "values.sqlite")
-    values = stored.score("who?", TEXTS)
-    assert stored.scorer("who?", CHUNKS[::-1])([(row,) for row in range(5)]).tolist() == values[::-1].tolist()
-    assert len(reranker.asked) == 5
-
-
 def test_what_values_depend_on_keeps_them_apart(tmp_path):
     path = tmp_path / "values.sqlite"
     moved = [Chunk("0", "a"), Chunk("1", "a|b")]
@@ -108,16 +88,6 @@ def test_overlong_orders_are_counted_whoever_knew_them(tmp_path, runs):
         scorer([(3, 0)])
     assert scorer.overlong_orders == {(3, 0), (3, 0, 4)}
     assert scorer.num_truncated == 2
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_cannot_be_ranked_is_not_kept(tmp_path, monkeypatch, value):
-    stored = CachedReranker(Counting(), tmp_path / "values.sqlite")
-    monkeypatch.setattr(f"{__name__}.value_of", lambda query, text: value if text == "b" else 0.5)
-    with pytest.raises(ScoringError, match=f"reranker 'counting' returned {value} for the chunks '2'"):
-        stored.scorer("who?", CHUNKS)([(0,), (2,)])
-    monkeypatch.setattr(f"{__name__}.value_of", lambda query, text: 0.25)
-    assert stored.scorer("who?", CHUNKS)([(0,), (2,)]).tolist() == [0.25, 0.25]
 
 
 def test_a_reranker_without_identity_is_refused(tmp_path):

@@ -1,5 +1,3 @@
-import pytest
-
 import corag
 from corag.models.known import KNOWN_RERANKERS
 from corag.registry import RERANKERS
@@ -34,19 +32,6 @@ def test_every_reranker_that_ships_or_is_known_has_a_description_of_its_own():
     # Embedders see the whole text.
     counts = corag.tokens().count(texts)
     assert counts.min() > 20 and counts.max() < 200
-
-
-def test_window_licence_and_settings_are_said():
-    name = "BAAI/bge-reranker-v2-m3"
-    text = description_of(name)
-    assert text.startswith(DESCRIPTIONS[name]) and text.endswith("Window: 8192 tokens. Licence: Apache-2.0.")
-    assert description_of(f"cross-encoder(model={name})") == text
-    assert description_of(f"{name}(max_tokens=512)") == f"{text} Settings: max_tokens 512."
-
-
-@pytest.mark.parametrize("name", ["nobody/knows-it", "unknown", "cross-encoder", "not a/hub name"])
-def test_nothing_is_made_up(name):
-    assert description_of(name) is None
 
 
 def test_a_model_card_describes_a_folder(tmp_path):

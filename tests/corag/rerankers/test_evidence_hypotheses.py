@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corag.errors import ModelError
 from corag.rerankers.evidence.hypotheses import (
     CORES,
     HEADS,
@@ -19,10 +18,9 @@ from corag.rerankers.evidence.hypotheses import (
     extended,
     features,
     sets_of,
-    strongest,
     weigh,
 )
-from corag.rerankers.evidence.network import Ensemble, gelu
+from corag.rerankers.evidence.network import Ensemble
 from corag.rerankers.evidence.signals import PAIRS, SINGLES
 from tests.corag.rerankers.evidence_worlds import signals_of
 
@@ -86,11 +84,6 @@ def test_sets_are_extended_by_each_partner_that_they_lack(world):
     assert [tuple(row) for row in extended(rows, partners, num_candidates).tolist()] == expected
 
 
-def test_of_equally_strong_candidates_the_better_ranked_stay():
-    assert strongest(np.array([1.0, 2.0, 1.0, 1.0]), 3) == [0, 1, 2]
-    assert strongest(np.array([1.0]), 3) == [0]
-
-
 def test_probabilities_are_those_of_the_logits():
     found = weigh(signals_of(3), 1, lambda table: np.array([np.log(2.0), np.log(4.0), np.log(1.0)]))
     np.testing.assert_allclose(found.probabilities(), [1 / 8, 2 / 8, 4 / 8, 1 / 8])
@@ -131,11 +124,6 @@ def test_a_set_is_described_alike_whoever_stands_beside_it():
     np.testing.assert_array_equal(together[7], features(given, sets[7:8])[0])
 
 
-def test_single_chunks_have_no_pairs_and_a_question_without_tokens_no_cover():
-    (row,) = features(signals_of(3, question_tokens=0), np.array([[1]]))
-    np.testing.assert_array_equal(row[3 * NUM_SINGLES : 3 * NUM_SINGLES + 3 * NUM_PAIRS + 4], 0)
-
-
 # --- The network ---
 
 
@@ -169,24 +157,3 @@ def test_the_network_is_what_torch_makes_of_the_same_weights():
     ]
     # It runs in fp32.
     np.testing.assert_allclose(Ensemble.from_tensors(given)(rows), np.mean(expected, axis=0), rtol=1e-6, atol=1e-5)
-
-
-def test_gelu_by_hand():
-    np.testing.assert_allclose(gelu(np.array([-100.0, 0.0, 100.0])), [0, 0, 100], atol=1e-12)
-    assert gelu(np.array([1.0]))[0] == pytest.approx(0.8412, abs=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"output": None}, "'output' is missing"),
-        ({"bias": np.zeros(3)}, "'bias' has shape"),
-        ({"hidden": np.zeros((2, 5))}, r"not \[members"),
-        ({"mean": np.full(5, np.nan)}, "not finite"),
-        ({"scale": np.zeros(5)}, "not above 0"),
-    ],
-)
-def test_tensors_that_do_not_go_together_are_refused(change, said):
-    given = {name: value for name, value in {**tensors(), **change}.items() if value is not None}
-    with pytest.raises(ModelError, match=said):
-        Ensemble.from_tensors(given)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from corag.rerankers.evidence.hypotheses import NUM_FEATURES, NUM_WITH_PLACES, features
-from corag.rerankers.evidence.parts import VOCABULARY
 from corag.rerankers.evidence.passages import PassageReader
-from corag.rerankers.evidence.places import places
-from corag.rerankers.evidence.signals import UNIT_PAIRS, UNIT_SINGLES, Places, read_question
+from corag.rerankers.evidence.reranker import VOCABULARY
+from corag.rerankers.evidence.signals import UNIT_PAIRS, UNIT_SINGLES, Places, places, read_question
 from corag.text.units import Unit, units
 from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, signals_of
@@ -30,12 +29,6 @@ def column(found, name):
 @pytest.fixture
 def sentences():
     return [*units(ORWELL, Unit(1)), *units(RIVER, Unit(1))]
-
-
-def test_passages_have_no_places():
-    found = known("When was Orwell born?", [ORWELL, RIVER])
-    assert not found.singles.any()
-    assert not found.pairs.any()
 
 
 def test_a_sentence_knows_its_passage(sentences):

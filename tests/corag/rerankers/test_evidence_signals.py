@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corag.memory import size_of
-from corag.models.minilm import unit
-from corag.rerankers.evidence.passages import PassageReader, plain, split_title
+from corag.rerankers.evidence.passages import PassageReader, split_title
 from corag.rerankers.evidence.signals import FLAGS, PAIRS, SINGLES, _links, _same_title, read_question, signals
 from tests.corag.rerankers.evidence_worlds import WordEncoder
 
@@ -89,17 +88,6 @@ def test_a_passage_counts_about_the_bytes_that_it_takes(text):
     assert passage.nbytes == pytest.approx(size_of(passage), rel=0.2)
 
 
-def test_a_text_beyond_the_window_says_so():
-    (passage,) = PassageReader(WordEncoder())(["word " * 511])
-    assert passage.truncated
-    assert len(passage.ids) == 510
-
-
-def test_words_are_plain_and_zero_vectors_stay():
-    assert plain("Don't  STOP, it's 1,5!") == "don t stop it s 1 5"
-    np.testing.assert_array_equal(unit(np.zeros((2, 3), dtype=np.float32)), 0)
-
-
 # --- Figures of a chunk ---
 
 
@@ -167,22 +155,6 @@ def test_what_two_chunks_cover_together_by_hand():
     np.testing.assert_array_equal(found.pairs[np.arange(3), np.arange(3)], 0)
 
 
-def test_the_same_title_twice_is_no_link():
-    found = described("x", ["Ann\nAnn sings.", "Ann\nAnn also dances."])
-    assert pair(found, "same_title") == 1
-    assert pair(found, "link") == 0
-
-
-def test_pairs_are_left_out_where_nobody_asks():
-    encoder = WordEncoder()
-    passages = PassageReader(encoder)(["Ann\nAnn sings.", "Lee\nLee knows Ann."])
-    question = read_question(encoder, "who is Ann", RARITY)
-    without, whole = signals(question, passages, with_pairs=False), signals(question, passages)
-    assert not without.pairs.any()
-    assert whole.pairs.any()
-    np.testing.assert_array_equal(without.singles, whole.singles)
-
-
 # --- Edges ---
 
 
@@ -195,12 +167,6 @@ def test_texts_and_questions_without_words_have_no_figures():
     assert np.isfinite(blank.singles).all()
     assert np.isfinite(blank.pairs).all()
     assert blank.nearest.shape == (2, 0)
-
-
-def test_no_candidates_no_figures():
-    found = described("a b", [])
-    assert found.singles.shape == (0, len(SINGLES))
-    assert found.pairs.shape == (0, 0, len(PAIRS))
 
 
 @pytest.mark.parametrize(

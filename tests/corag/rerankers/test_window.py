@@ -13,15 +13,12 @@ from corag.errors import InputError
 from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
-from corag.rerankers.maxsim import MiniLMMaxSim
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, WindowSpans, window_spans
 from corag.selectors.corag.selector import Corag
 from corag.selectors.problem import combined_limits, knapsack_bound
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
-from corag.text.tokens import CallableCounter
-from tests.corag.table_reranker import TableReranker
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
 
 pytestmark = pytest.mark.slow
@@ -83,17 +80,6 @@ def test_windows_by_hand(length, tokens, starts):
     assert window_spans(length, tokens) == [(start, start + tokens) for start in starts]
 
 
-@given(st.integers(1, 40), st.integers(1, 200))
-def test_windows_see_every_token_and_every_neighbourhood(tokens, excess):
-    length = tokens + excess
-    starts = [start for start, _ in window_spans(length, tokens)]
-    assert starts[0] == 0
-    assert starts[-1] == length - tokens
-    steps = np.diff(starts)
-    assert (steps >= 1).all()
-    assert (steps <= max(1, tokens // 2)).all()
-
-
 def test_rows_by_hand():
     orders = [(0,), (0, 1), (2,)]
     rows = {}
@@ -112,12 +98,6 @@ def test_rows_by_hand():
         "forbid": ([(0, 4), (0, 0)], [0, 2]),
     }
     assert LettersScorer(Letters(4), "", []).spans([], []).pooled(np.zeros(0)).shape == (0,)
-
-
-def test_unknown_policy():
-    for selector in (Naive, Upper, Corag):
-        with pytest.raises(InputError, match="window is 'cut'; it must be one of forbid, windows, truncate"):
-            selector(reranker=HashReranker(), window="cut")
 
 
 # One limit for two
@@ -155,21 +135,13 @@ def test_the_bound_is_no_less_than_what_fits(pairs, budget):
     assert knapsack_bound(gains, costs, budget) >= best
 
 
-def test_the_bound_by_hand():
-    # The free one, then 6 for 2, then 5 for 4; the last, 4 for 8, in part: half of it fits 10 - 6.
-    assert knapsack_bound(np.array([4, 6, 5, 1, 50]), np.array([8, 2, 4, 0, 11]), 10) == 1 + 6 + 5 + 2
-
-
-def test_a_budget_without_end_leaves_the_window_alone():
-    limits = combined_limits(np.array([5, 9, 7]), 10**15, np.array([6, 6, 6]), 13)
-    assert (limits.costs.tolist(), limits.budget, limits.window_binds) == ([6, 6, 6], 13, True)
-
-
 # Selectors
+
+SEARCHING = {"unit": "passage", "search": {"iterations": 20}, "agent": "none"}
 
 
 def select_under(policy: WindowPolicy, method, reranker, pool, budget, tokens):
-    settings = {"iterations": 20} if method is Corag else {}
+    settings = SEARCHING if method is Corag else {}
     return method(reranker=reranker, window=policy, tokens=tokens, **settings).select("who?", pool, budget)
 
 
@@ -208,7 +180,7 @@ def test_what_is_forbidden_is_neither_scored_nor_chosen(pool, budget, window, su
 )
 def test_a_window_that_does_not_bind_changes_nothing(pool, budget, tokens, method):
     found = [select_under(p, method, Letters(1000), pool, budget, tokens) for p in ("forbid", "windows", "truncate")]
-    plain = method(reranker=HashReranker(), tokens=tokens, **({"iterations": 20} if method is Corag else {}))
+    plain = method(reranker=HashReranker(), tokens=tokens, **(SEARCHING if method is Corag else {}))
     expected = plain.select("who?", pool, budget)
     for selection in found:
         assert (selection.ids, selection.value) == (expected.ids, expected.value)
@@ -253,21 +225,6 @@ def test_nothing_fits_the_window(method):
         assert len(select_under(policy, method, Letters(3), POOL, 26, CHARACTERS)) > 0
     too_dear = select_under("forbid", method, Letters(3), POOL, 2, CHARACTERS)
     assert "costs more than the budget of 2 tokens" in too_dear.trace.reason
-
-
-def test_costs_are_told_in_tokens():
-    tokens = CallableCounter(lambda text: len(text) // 2, name="pairs")
-    selection = select_under("forbid", Corag, Letters(10), POOL, 26, tokens)
-    assert selection.trace.window["binds"]
-    # Each chunk of four letters costs two, and a separator one.
-    assert selection.trace.result.cost == 3 * len(selection)
-    assert selection.cost_tokens == 2 if len(selection) == 1 else 5
-
-
-@pytest.mark.parametrize("reranker", [TableReranker({}), MiniLMMaxSim()])
-def test_rerankers_that_declare_no_window_have_nothing_to_report(reranker):
-    for policy in ("forbid", "windows", "truncate"):
-        assert select_under(policy, Upper, reranker, POOL, 26, CHARACTERS).trace.window is None
 
 
 # Scorers of several questions

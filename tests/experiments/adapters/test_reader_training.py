@@ -9,8 +9,7 @@ import transformers
 
 from corag.errors import DataError, InputError, ModelError
 from corag.models.engine import quiet
-from corag.models.trained import load_adapter
-from corag.models.trained.low_rank import merge
+from corag.models.trained import load_adapter, merge
 from corag.readers import minilm_reader
 from corag.readers.minilm_reader import Signals
 from corag.readers.span_network import SpanNetwork

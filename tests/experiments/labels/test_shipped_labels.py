@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import agent
-from corag.models.trained.folder import FOLDER
+from corag.models.trained import FOLDER
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from experiments.agents.targets import TargetConfig, best_single, utility
 from experiments.agents.train import TEST, parts_of

@@ -74,7 +74,7 @@ def shipped(tmp_path, monkeypatch):
     """The folder where parts that ship with the project lie; empty."""
     folder = tmp_path / "checkpoints"
     folder.mkdir()
-    monkeypatch.setattr("corag.models.trained.folder.FOLDER", folder)
+    monkeypatch.setattr("corag.models.trained.FOLDER", folder)
     return folder
 
 

@@ -105,7 +105,7 @@ def test_default_rerankers(monkeypatch, tmp_path):
     assert Naive().reranker.name == Upper().reranker.name == default_reranker() == "minilm-multihop"
     for unit in ("sentence", "window(2)"):
         assert Naive(unit=unit).reranker.name == default_reranker(Unit.parse(unit)) == "minilm-sentence"
-    monkeypatch.setattr("corag.models.trained.folder.FOLDER", tmp_path)
+    monkeypatch.setattr("corag.models.trained.FOLDER", tmp_path)
     assert Naive().reranker.name == Upper().reranker.name == "minilm-softsim"
 
 

@@ -1,7 +1,12 @@
-"""An adapter is a folder: `config.json`, `model.safetensors`, `README.md`. No pickle is ever read.
+"""Adapters: small trained parts on an encoder that is already there, each a folder that explains itself.
 
-The configuration is written last and names size and hash of the weights, so a folder that was half copied, or put
-together from two, is told from a whole one. Knows neither torch nor what the tensors are for.
+A folder holds `config.json`, `model.safetensors` and `README.md`; no pickle is ever read. The configuration is written
+last and names size and hash of the weights, so a folder that was half copied, or put together from two, is told from a
+whole one.
+
+`merge` puts an adapter's tensors into a network: low-rank updates (LoRA, Hu et al., 2021) and whole tensors. A tensor
+`NAME.down` `[r, in]` with `NAME.up` `[out, r]` updates the network's tensor NAME by `up @ down`; any other takes the
+place of the network's tensor of its name.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ from corag.optional import require
 FORMAT_VERSION = 1
 BASE = "all-MiniLM-L6-v2"
 CONFIG_FILE, WEIGHTS_FILE, CARD_FILE = "config.json", "model.safetensors", "README.md"
-FOLDER = Path(__file__).resolve().parents[3] / "checkpoints"
+FOLDER = Path(__file__).resolve().parents[2] / "checkpoints"
 """Trained parts that ship with the project: beside the packages, in the source tree and in an installed wheel."""
 
 
@@ -166,3 +171,38 @@ def _read_config(file: Path) -> dict[str, Any]:
             "CORAG that wrote it, or train again"
         )
     return dict(values)
+
+
+DOWN, UP = ".down", ".up"
+
+
+def merge(network: Any, tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Update a PyTorch module in fp32, in place, with tensors in any precision.
+
+    Raises:
+        ModelError: A tensor lacks its other half, or the network has none of its name and shape.
+    """
+    torch = require("torch", "models")
+    state = network.state_dict()
+    given = {name: torch.from_numpy(tensor).float() for name, tensor in tensors.items()}
+    merged = {}
+    for name, tensor in given.items():
+        low_rank = name.endswith((DOWN, UP))
+        target = name.removesuffix(DOWN).removesuffix(UP)
+        value = _product(given, target) if low_rank else tensor
+        if target not in state or state[target].shape != value.shape:
+            raise ModelError(
+                f"the adapter's tensor {target!r} of shape {tuple(value.shape)} does not fit the network; give an "
+                "adapter that was trained for this part"
+            )
+        merged[target] = state[target] + value if low_rank else value
+    network.load_state_dict(merged, strict=False)
+
+
+def _product(given: Mapping[str, Any], target: str) -> Any:
+    down, up = given.get(target + DOWN), given.get(target + UP)
+    if down is None or up is None or down.ndim != 2 or up.ndim != 2 or up.shape[1] != down.shape[0]:
+        raise ModelError(
+            f"the adapter's update of {target!r} is not a pair of matrices that can be multiplied; train again"
+        )
+    return up @ down
