@@ -11,17 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from search import SearchTree, count_orders, exhaustive, search, search_coroutine
-from tests.search.worlds import HashScorer, TableScorer, configs, paper_config, problems, scorers
-
-
-def test_root():
-    tree = SearchTree(np.array([3, 1]), 4)
-    assert len(tree) == 1
-    assert tree.order(tree.ROOT) == ()
-    assert tree.parent[tree.ROOT] == tree.NO_PARENT
-    assert tree.chunk[tree.ROOT] == tree.NO_CHUNK
-    assert not tree.num_children[tree.ROOT]
-    assert not tree.closed[tree.ROOT]
+from tests.search.worlds import TableScorer, configs, paper_config, problems, scorers
 
 
 def test_children_lie_side_by_side_and_know_their_end():
@@ -34,12 +24,6 @@ def test_children_lie_side_by_side_and_know_their_end():
     assert tree.closed[tree.children(3)].all()  # the budget is used up
     assert tree.expand(1) == [(1, 3), (1, 0)]
     assert tree.closed[tree.children(1)].tolist() == [True, True]  # (1, 3) costs 2, and 0 costs 3
-
-
-def test_longest_orders_are_closed():
-    tree = SearchTree(np.array([1, 1]), 9, max_length=1)
-    tree.expand(tree.ROOT)
-    assert tree.closed[1:3].all()
 
 
 def test_grows_and_trims():
@@ -124,15 +108,6 @@ def test_walk_by_hand(backup, visits, third):
     assert [call[0][:-1] for call in scorer.calls] == [(), (0,), third]
 
 
-def test_cost_weight_turns_the_walk():
-    table = {(0,): 0.5, (1,): 0.25, (0, 1): 1.0, (1, 0): 1.0}
-    # Costs 4 and 1 of 8: U(0)=0.5-lambda/2, U(1)=0.25-lambda/8, equal at lambda=2/3.
-    for cost_weight, second in ((0.6, (0, 1)), (0.7, (1, 0))):
-        scorer = TableScorer(table)
-        search([4, 1], scorer, 8, paper_config(iterations=2, exploration=0, cost_weight=cost_weight))
-        assert scorer.calls[1] == [second]
-
-
 def test_walk_ties_go_to_lower_cost_then_better_rank():
     scorer = TableScorer(dict.fromkeys([(0,), (1,), (2,), (1, 0), (1, 2)], 0.5))
     search([2, 1, 1], scorer, 3, paper_config(iterations=2, cost_weight=0))
@@ -168,13 +143,6 @@ def test_the_last_expansion_is_cut_to_the_cheapest_children():
     assert closed == {(): False, (0,): False, (1,): False, (2,): False, (1, 0): True}
     assert result.tree.cut and not result.complete
     assert (result.order, result.num_scored, result.num_calls) == ((1, 0), 4, 2)
-
-
-def test_a_cap_that_cuts_nothing_leaves_the_tree_whole():
-    result, scorer = run(PAIRS, 2, iterations=100, max_scored=len(PAIRS))
-    assert result.complete and not result.tree.cut and len(scorer.asked) == len(PAIRS)
-    result, scorer = run(PAIRS, 2, iterations=100, max_scored=3)
-    assert not result.complete and not result.tree.cut and len(scorer.calls) == 1
 
 
 def test_ends_early_when_every_order_was_scored():
@@ -216,13 +184,6 @@ def test_choice_by_hand(choice, cost_weight, expected):
     assert pick(choice, TABLE, [4, 2], 8, cost_weight=cost_weight) == expected
 
 
-def test_mean_and_utility_may_turn_away_from_an_incumbent():
-    # 1: (0,) leads with 0.75.  2: (0, 1) is worth 0, so (0,) falls to 0.375 and (1,) leads with 0.5.
-    table = {(0,): 0.75, (1,): 0.5, (0, 1): 0.0, (1, 0): 0.0}
-    config = paper_config(iterations=2, exploration=0, cost_weight=0, choice="mean")
-    assert search([1, 1], TableScorer(table), 2, config).incumbents == ((0,), (1,))
-
-
 @pytest.mark.parametrize("choice", ["value", "value-minus-cost", "mean", "utility"])
 @pytest.mark.parametrize(
     ("costs", "budget", "expected"),
@@ -238,19 +199,6 @@ def test_ties(choice, costs, budget, expected):
 
     config = paper_config(iterations=50, choice=choice, exploration=0, cost_weight=0)
     assert search(costs, always_half, budget, config).order == expected
-
-
-def test_a_later_tie_with_fewer_tokens_replaces_the_incumbent():
-    # Both pairs are worth 1; (0, 1) costs 5 and is found first, (1, 2) costs 4.
-    table = {(0,): 0.75, (1,): 0.5, (2,): 0.0, (0, 1): 1.0, (0, 2): 0.0, (1, 0): 0.0, (1, 2): 1.0}
-    config = paper_config(iterations=3, exploration=0, cost_weight=0, max_length=2)
-    result = search([3, 2, 2], TableScorer(table), 6, config)
-    assert result.incumbents == ((0,), (0, 1), (1, 2))
-
-
-def test_negative_values_are_chosen_over_nothing():
-    result = search([1], lambda orders: [-3.0], 1)
-    assert (result.order, result.value) == ((0,), -3.0)
 
 
 many = st.integers(2, 6)
@@ -285,42 +233,3 @@ def test_run_to_the_end_it_finds_the_optimum_in_no_more_rounds(problem, scorer, 
     assert several.complete
     assert (several.order, several.value, several.num_scored) == (best.order, best.value, best.num_scored)
     assert several.num_calls <= one.num_calls
-
-
-@given(problems, scorers)
-def test_the_first_node_of_a_round_is_the_one_of_a_search_by_one(problem, scorer):
-    costs, budget = problem
-    for parallel in (1, 3):
-        scorer.calls.clear()
-        search(costs, scorer, budget, paper_config(iterations=2, parallel=parallel))
-        calls = list(scorer.calls)
-        if parallel == 1:
-            single = calls
-        elif len(calls) == 2:
-            assert calls[0] == single[0]
-            assert calls[1][: len(single[1])] == single[1]
-
-
-def test_the_best_open_nodes_by_the_walk():
-    # (1,) is worth most, then (2,); their children are worth little, so each walk stays in the first layer.
-    values = {(0,): 0.1, (1,): 0.9, (2,): 0.5, (3,): 0.3}
-    calls = []
-
-    def score(orders):
-        calls.append({order[:-1] for order in orders})
-        return [values.get(order, 0.0) for order in orders]
-
-    search([1] * 4, score, 4, paper_config(iterations=2, exploration=0, parallel=2))
-    assert calls == [{()}, {(1,), (2,)}]
-
-
-def test_a_cap_falls_on_the_last_nodes_of_a_round():
-    scorer = HashScorer(1)
-    full = HashScorer(1)
-    config = paper_config(iterations=2, parallel=3)
-    search([1] * 4, full, 4, config)
-    for max_scored in range(1, len(full.asked) + 1):
-        scorer.calls.clear()
-        result = search([1] * 4, scorer, 4, replace(config, max_scored=max_scored))
-        assert scorer.asked == full.asked[:max_scored]
-        assert result.num_scored == max_scored == len(result.tree) - 1

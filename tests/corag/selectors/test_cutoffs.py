@@ -76,16 +76,6 @@ def test_defaults_by_hand():
     assert largest_gap_cutoff([0.9, 0.8, 0.7, 0.4, 0.3, 0.2, *[0.15] * 5], head=0.3, buffer=0) == 4
 
 
-def test_the_tail_is_cut_from_the_gaps():
-    # 11 documents, 10 gaps, of which int(10 * 0.1) = 1 is left out: the last, which is the largest.
-    similarities = [1.0, *np.linspace(0.8, 0.7, 9), 0.0]
-    assert largest_gap_cutoff(similarities, buffer=0) == 1
-    assert largest_gap_cutoff(similarities, buffer=0, tail=0.0) == 10
-    # With 10 documents int(9 * 0.1) = 0: the code then looks at every gap, the paper only at nine documents.
-    assert largest_gap_cutoff(similarities[1:], buffer=0) == 9
-    assert largest_gap_cutoff(similarities[1:], buffer=1, variant="paper") < 9
-
-
 @pytest.mark.parametrize(
     ("similarities", "kept"), [([], 0), ([0.5], 1), ([0.5, 0.4], 2), ([0.3] * 4, 4), ([0.3] * 20, 6)]
 )
@@ -191,13 +181,6 @@ def test_a_cutoff_is_a_number_of_documents(method, distances):
         assert found.labels[found.cutoff] != found.labels[found.cutoff - 1]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_clusterer_finds_a_wide_gap(method):
-    pytest.importorskip("sklearn")
-    distances = [0.10, 0.11, 0.12, 0.13, 0.14, 0.15, *np.linspace(0.85, 0.9, 6)]
-    assert cluster_cutoff(distances, method=method).cutoff == 6
-
-
 @pytest.mark.parametrize(
     ("distances", "cutoff"), [([], 0), ([0.3], 1), ([0.1, 0.9], 2), ([0.4] * 5, 5), ([1e9, 1e9, 1e9 + 1e-7], 3)]
 )
@@ -205,11 +188,6 @@ def test_nothing_to_cut_keeps_everything(distances, cutoff):
     found = cluster_cutoff(distances)
     assert (found.cutoff, found.params, found.labels.tolist()) == (cutoff, {}, [0] * cutoff)
     assert math.isnan(found.silhouette)
-
-
-def test_three_documents():
-    found = cluster_cutoff([0.1, 0.2, 0.9])
-    assert (found.cutoff, found.params, found.labels.tolist()) == (2, {"n_clusters": 2}, [0, 0, 1])
 
 
 def test_two_boundaries_with_equal_steps_the_later_has_the_better_score():
@@ -305,16 +283,6 @@ def test_silhouette_equals_scikit_learn(seed):
         assert mean_silhouette(distances, labels) == pytest.approx(expected, abs=1e-12)
 
 
-def test_silhouette_needs_two_clusters_and_fewer_than_points():
-    distances = pairwise_distances(np.array([[0.0], [1.0], [5.0]]))
-    assert np.isnan(mean_silhouette(distances, np.array([0, 0, 0])))
-    assert np.isnan(mean_silhouette(distances, np.array([0, 1, 2])))
-    assert np.isnan(mean_silhouette(distances[:0, :0], np.array([], dtype=int)))
-    # 0: 1 - 1/5, 1: 1 - 1/4, alone: 0.
-    assert mean_silhouette(distances, np.array([0, 0, 1])) == pytest.approx((0.8 + 0.75) / 3)
-    assert mean_silhouette(np.zeros((4, 4)), np.array([0, 0, 1, 1])) == 0
-
-
 GRIDS = {
     "kmeans": [{"n_clusters": k} for k in range(2, 6)],
     "bisecting-kmeans": [{"n_clusters": k} for k in range(2, 6)],
@@ -340,13 +308,6 @@ def test_grids_are_those_of_the_paper():
             pytest.approx(params) if "eps" in params else params for params in grid
         ]
         assert all(labels.shape == (10,) and labels.dtype == np.int64 for _, labels in found)
-
-
-def test_spectral_clustering_of_a_graph_in_two_pieces():
-    pytest.importorskip("scipy")
-    points = chain([*np.linspace(0, 0.01, 12), *np.linspace(0.99, 1, 12)])
-    (_, labels), *_ = partitions(points * [0.1, 1.0], "spectral")
-    assert renumbered(labels).tolist() == [0] * 12 + [1] * 12
 
 
 SIZES = st.sampled_from([(1, 1), (1, 20), (3, 20), (2, 5), (3, 3)])

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError
 from corag.selectors.packing import (
     GUARANTEE,
     PackingValue,
@@ -128,17 +127,6 @@ def test_reorder_combines_with_any_selector():
     assert (reordered.method, reordered.trace.details["selector"]) == ("reorder", "naive")
 
 
-def test_reorder_needs_a_selector_whose_budget_it_can_keep():
-    class Foreign:
-        name = "foreign"
-
-        def select(self, query, candidates, budget_tokens):
-            """Choose nothing."""
-
-    with pytest.raises(InputError, match="selector 'foreign' is no BudgetedSelector"):
-        Reorder(selector=Foreign())
-
-
 def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first():
     ranks = [2, 0, 3, 1]
     pool = [replace(one, rank=rank) for one, rank in zip(POOL, ranks, strict=True)]
@@ -239,16 +227,6 @@ def test_lazy_greedy_equals_plain_greedy(seed):
 
 
 @given(SEEDS)
-def test_lazy_greedy_of_the_packing_value_is_worth_what_plain_greedy_is(seed):
-    make, costs, rng = random_value(seed)
-    budget = int(rng.integers(0, 15))
-    lazy, plain = make(), make()
-    lazy_greedy(lazy, costs, budget)
-    plain_greedy(plain, costs, budget)
-    assert lazy.value == pytest.approx(plain.value, abs=1e-9)
-
-
-@given(SEEDS)
 def test_packed_keeps_its_guarantee(seed):
     make, costs, rng = random_value(seed)
     budget = int(rng.integers(0, 12))
@@ -259,17 +237,6 @@ def test_packed_keeps_its_guarantee(seed):
     sets = (some for size in range(len(costs) + 1) for some in combinations(range(len(costs)), size))
     best = max(value_of(make, some) for some in sets if sum(costs[item] for item in some) <= budget)
     assert GUARANTEE * best - 1e-9 <= worth <= best + 1e-9
-
-
-def test_one_dear_chunk_is_worth_more_than_the_cheap_one_beside_which_it_does_not_fit():
-    # The cheap one has the larger gain per token, and leaves no room.
-    make = Cover([{0}, {1}], [2, 9])
-    costs = [1, 10]
-    assert lazy_greedy(make, costs, 10) == [0]
-    similarities, vectors = [0.2, 0.9], np.eye(2)
-    value = PackingValue(similarities, vectors, np.zeros((2, 0), dtype=bool), ["a", "b"])
-    assert packed(value, costs, 10)[0] == (1,)
-    assert packed(PackingValue(similarities, vectors, np.zeros((2, 0), dtype=bool), ["a", "b"]), costs, 11)[0] == (0, 1)
 
 
 @pytest.mark.parametrize(
@@ -295,16 +262,6 @@ def test_the_terms_by_hand(term, items, value):
     assert made.value == pytest.approx(value)
 
 
-def test_representativeness_by_hand():
-    only = Weights(0, 0, 1, 0, saturation=0.5)
-    # Two copies and one apart: similarities (1 1 0), (1 1 0), (0 0 1), caps 1, 1 and 0.5.
-    vectors = [[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]
-    make = lambda: PackingValue([0.0, 0.0, 0.0], vectors, np.zeros((3, 0), dtype=bool), "abc", only)  # noqa: E731
-    assert value_of(make, [0]) == pytest.approx(2 / 2.5)
-    assert value_of(make, [0, 1]) == pytest.approx(2 / 2.5)  # a copy adds nothing
-    assert value_of(make, [0, 2]) == pytest.approx(1.0)
-
-
 def test_the_selector_covers_the_question_with_both_facts():
     pool = offer("a cat sat", "a cat sits", "b dog ran", similarities=[0.9, 0.88, 0.5])
     selection = corag.selector("submodular", embedder=AxisEmbedder(), tokens=CHARACTERS).select("cat dog?", pool, 20)
@@ -314,18 +271,6 @@ def test_the_selector_covers_the_question_with_both_facts():
 
 
 # --- adagres ---
-
-
-@given(SEEDS)
-def test_a_mean_set_of_the_expected_size_scores_nothing(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 8))
-    vectors, similarities = rng.random((n, 3)) + 0.1, rng.random(n) + 0.1
-    # The mean score of all sets of k is k * r - beta * k (k - 1) / 2 * s.
-    for k in range(2, n + 1):
-        beta = calibrated_beta(similarities, vectors, k)
-        scores = [set_score(similarities, vectors, beta, some) for some in combinations(range(n), k)]
-        assert np.mean(scores) == pytest.approx(0, abs=1e-9)
 
 
 def test_beta_by_hand():

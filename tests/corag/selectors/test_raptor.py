@@ -11,8 +11,7 @@ import corag
 from corag import Chunk
 from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
 from corag.models.cached import CachedEmbedder
-from corag.selectors.raptor import build
-from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, reduce_dimensions, soft_clusters
+from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, soft_clusters
 from corag.selectors.raptor.tree import Node, RaptorTree, collapsed, traversal
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
 from tests.corag.worlds import CHARACTERS, HashEmbedder, Says, offer
@@ -47,17 +46,6 @@ def test_soft_clusters_find_the_groups_and_no_more(number, size, seed):
     assert len(found) <= number + 2
 
 
-def test_soft_clusters_of_few_and_equal_points():
-    assert soft_clusters(np.zeros((0, 4))) == []
-    for points in (np.ones((1, 4)), np.ones((3, 4)), np.ones((30, 4))):
-        assert soft_clusters(points) == [tuple(range(len(points)))]
-    for number in range(2, 12):
-        points = np.random.default_rng(number).normal(size=(number, 8))
-        found = soft_clusters(points, reduction="pca")
-        assert set().union(*found) == set(range(number))
-        assert found == soft_clusters(points, reduction="pca")
-
-
 def test_a_point_between_two_groups_is_in_both():
     rng = np.random.default_rng(0)
     one, two = np.eye(8)[0] * 4, np.eye(8)[1] * 4
@@ -66,18 +54,6 @@ def test_a_point_between_two_groups_is_in_both():
     )
     found = soft_clusters(points, reduction="pca", threshold=0.01, max_components=2)
     assert sum(40 in cluster for cluster in found) >= 2
-
-
-def test_of_many_points_a_sample_is_fitted_and_all_are_assigned(monkeypatch):
-    points = blobs(4, 25)
-    whole = reduce_dimensions(points, 5, reduction="pca")
-    monkeypatch.setattr(build, "MOST_FITTED", 60)
-    # Directions from the covariance are the same up to their signs.
-    reduced = reduce_dimensions(points, 5, reduction="pca")
-    assert np.allclose(np.abs(reduced), np.abs(whole), atol=1e-9)
-    found = soft_clusters(points, reduction="pca", max_components=6)
-    assert set().union(*found) == set(range(100))
-    assert all(len({index // 25 for index in cluster}) == 1 for cluster in found)
 
 
 def assert_is_a_tree(tree, chunks):
@@ -114,11 +90,6 @@ def test_few_chunks(number):
     query = TopicEmbedder().embed(["topic0 ?"])[0]
     assert len(collapsed(tree, query)) == len(tree.nodes)
     assert len(traversal(tree, query, top_k=100)) == len(tree.nodes)
-
-
-def test_equal_texts_come_to_an_end():
-    chunks = [Chunk(f"c{place}", "same text") for place in range(20)]
-    assert_is_a_tree(builder().build(chunks), chunks)
 
 
 def test_failed_summaries_are_counted_and_never_stored_as_text():
@@ -285,31 +256,3 @@ def test_nodes_of_a_tree_never_exceed_the_budget(tree_of_topics, budget, retriev
     assert len(selection.text) == selection.cost_tokens <= budget
     # As long as a node fits alone, there is one.
     assert bool(selection.chunks) == any(len(node.text) <= budget for node in made._ranked(tree, question))
-
-
-def test_of_a_tree_only_what_has_a_candidate_below_it_counts(tmp_path):
-    hand_made().save(tmp_path)
-    made = corag.selector("raptor", tree=tmp_path, scope="candidates", embedder=East(), tokens=CHARACTERS)
-    selection = made.select("?", [corag.Candidate(Chunk("d", "text d"), 0.5)], 100)
-    assert selection.text == "sum cd\n\ntext d"
-    wrong = corag.selector("raptor", tree=tmp_path, embedder=HashEmbedder(), tokens=CHARACTERS)
-    with pytest.raises(IndexMismatchError, match="not 'hash'"):
-        wrong.select("?", offer("a"), 100)
-
-
-def test_a_tree_over_the_candidates_is_grown_once():
-    summarizer = FirstOfAll()
-    made = corag.selector(
-        "raptor",
-        summarizer=summarizer,
-        config=RaptorConfig(reduction="pca"),
-        embedder=TopicEmbedder(),
-        tokens=CHARACTERS,
-    )
-    pool = offer(*(chunk.text for chunk in topics(3, 8)), similarities=[0.5] * 24)
-    made.select("topic1 ?", pool, 100)
-    asked = len(summarizer.asked)
-    made.select("topic2 ?", pool, 50)
-    # Another question about the same document ranks the same candidates in another way.
-    made.select("topic0 ?", pool[::-1], 50)
-    assert 0 < asked == len(summarizer.asked)

@@ -12,13 +12,13 @@ import pytest
 
 import corag
 from corag import Chunk
-from corag.errors import DataError, IndexMismatchError, InputError, SummarizerError
+from corag.errors import DataError, IndexMismatchError
 from corag.index import ChunkIndex
 from corag.models.cached import CachedEmbedder
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, is_current, load_tree, update_tree
 from corag.selectors.raptor.tree import RaptorTree
 from tests.corag.selectors.topics import FirstOfAll, TopicEmbedder, topics
-from tests.corag.worlds import CHARACTERS, HashEmbedder, Says
+from tests.corag.worlds import CHARACTERS, HashEmbedder
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -120,37 +120,6 @@ def test_a_tree_of_another_state_is_refused_and_brought_up_to_date(index):
     assert built and {node.id for node in tree.layer(0)} == {chunk.id for chunk in changed}
     assert 0 < len(second.asked) < len(first.asked)
     assert is_current(later) and load_tree(later.uri).nodes == tree.nodes
-
-
-def test_other_settings_or_summaries_that_failed_are_built_again(index):
-    update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
-    other = replace(CONFIG, summary_tokens=9)
-    tree, built = update_tree(index, TopicEmbedder(), FirstOfAll(), other)
-    assert built and all(len(node.text) <= 9 for node in tree.nodes if node.layer)
-    with pytest.raises(SummarizerError, match=r"all of \d+ summaries by says failed; the first: down"):
-        update_tree(index, TopicEmbedder(), Says(SummarizerError("down")), CONFIG)
-    assert load_tree(index.uri).nodes == tree.nodes
-
-    class FailsAtFirst(FirstOfAll):
-        def summarize(self, request):
-            if not self.asked:
-                self.asked.append(request)
-                raise SummarizerError("down")
-            return super().summarize(request)
-
-    once = FailsAtFirst()
-    tree, _ = update_tree(index, TopicEmbedder(), once, replace(CONFIG, summary_tokens=12))
-    assert tree.num_failed == 1
-    repaired, built = update_tree(index, TopicEmbedder(), once, replace(CONFIG, summary_tokens=12))
-    assert built and repaired.num_failed == 0
-
-
-def test_what_a_tree_cannot_be_built_with(index, monkeypatch):
-    with pytest.raises(IndexMismatchError, match="was made by embedder 'topic'"):
-        update_tree(index, HashEmbedder(), FirstOfAll(), CONFIG)
-    monkeypatch.setattr(index, "uri", "s3://bucket/index")
-    with pytest.raises(InputError, match="on object storage; a tree needs an index in a local folder"):
-        update_tree(index, TopicEmbedder(), FirstOfAll(), CONFIG)
 
 
 def test_a_damaged_tree_is_refused_and_built_anew(tmp_path, index):

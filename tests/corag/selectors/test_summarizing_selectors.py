@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.errors import InputError, SummarizerError
-from corag.selectors.crag import elbow, kmeans
-from corag.selectors.summarizing import Piece, fit, shares
+from corag.errors import SummarizerError
+from corag.selectors.crag import kmeans
+from corag.selectors.summarizing import shares
 from corag.summarizers.chat import OllamaSummarizer
 from tests.chat_server import ChatServer, Reply
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashEmbedder, Says, essence, offer
@@ -95,19 +95,6 @@ def test_small_budgets_have_fewer_summaries():
         assert 0 < selection.cost_tokens <= budget
 
 
-@pytest.mark.parametrize("name", ["crag", "edc2"])
-def test_a_summary_has_a_limit_of_its_own(name):
-    pytest.importorskip("sklearn")
-    summarizer = Says("x" * 1000)
-    pool = offer("a" * 90, "b" * 90, "c" * 5, similarities=[0.9, 0.8, 0.7])
-    settings = {"k": 1} if name == "crag" else {"tau": 3, "max_size": 3}
-    selection = select(name, summarizer, pool=pool, max_summary_tokens=20, **settings)
-    assert [asked.max_tokens for asked in summarizer.asked] == [20]
-    assert selection.cost_tokens <= 20
-    with pytest.raises(InputError, match="max_summary_tokens must be a whole number of at least 1, got 0"):
-        select(name, summarizer, max_summary_tokens=0)
-
-
 @pytest.mark.parametrize(
     "reply", [Reply(status=500), Reply(body=b"[1]\n"), Reply(""), Reply("x", delay_s=9), Reply("NOTHING RELEVANT")]
 )
@@ -157,45 +144,6 @@ def test_shares(sizes, total):
         assert max(given_shares) - min(short) <= 1
 
 
-def test_shares_by_hand():
-    assert shares([100, 10, 100], 100) == [45, 10, 45]
-    assert shares([5, 5], 100) == [5, 5]
-    assert shares([], 10) == []
-
-
-def test_pieces_that_do_not_fit_are_passed_over():
-    pieces = [Piece("aaaa", (0,), "original"), Piece("b" * 20, (1,), "summary"), Piece("cc", (2,), "original")]
-    kept, text = fit(pieces, CHARACTERS, 10)
-    assert ([piece.members for piece in kept], text) == ([(0,), (2,)], "aaaa\n\ncc")
-    assert fit(pieces, CHARACTERS, 1) == ([], "")
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("edc2", {"tau": 0}, "tau must be"),
-        ("edc2", {"clustering": "best"}, "clustering is 'best'; it must be one of dynamic, average, random"),
-        ("edc2", {"fallback": "cry"}, "fallback is 'cry'"),
-        ("crag", {"k": 0}, "k must be a whole number of at least 1"),
-        ("crag", {"k": "knee"}, "k is 'knee'; it must be a whole number or one of elbow, silhouette"),
-        ("crag", {"max_k": 0}, "max_k must be"),
-        ("crag", {"min_summary_tokens": 0}, "min_summary_tokens must be"),
-        ("crag", {"summarizer": "extractive(a=1)"}, "summarizer 'extractive': it has no setting 'a'"),
-        ("crag", {"summarizer": "best"}, "summarizer 'best' is unknown"),
-    ],
-)
-def test_bad_settings(name, settings, message):
-    with pytest.raises(InputError, match=message):
-        corag.selector(name, **settings)
-
-
-@pytest.mark.parametrize("clustering", ["average", "random"])
-def test_ablations_of_edc2(clustering):
-    selections = [select("edc2", Says("ok"), clustering=clustering, seed=3) for _ in range(2)]
-    assert essence(selections[0]) == essence(selections[1])
-    assert set(selections[0].ids) == {"c0", "c1", "c2", "c3", "c4"}
-
-
 # k-means
 
 
@@ -209,25 +157,3 @@ def blobs(number, size=12, seed=0):
 def test_kmeans_finds_four_blobs(k):
     pytest.importorskip("sklearn")
     assert kmeans(blobs(4), k).tolist() == [label for label in range(4) for _ in range(12)]
-
-
-def test_elbow_by_the_distance_to_a_line():
-    # The line from 10 to 0: 10, 7.5, 5, 2.5, 0; below it by 0, 3.5, 3, 1.5, 0.
-    assert elbow([10, 4, 2, 1, 0]) == 1
-    assert elbow([3.0]) == elbow([3.0, 3.0, 3.0]) == elbow([2.0, 1.0, 0.0]) == 0
-    rng = np.random.default_rng(0)
-    for _ in range(2000):
-        falls = np.sort(rng.integers(0, 99, rng.integers(2, 11)))[::-1].tolist()
-        # Whole numbers: the determinant of the triangle with both ends is its distance to the line, times a constant.
-        last = len(falls) - 1
-        areas = [last * (falls[0] - value) - place * (falls[0] - falls[-1]) for place, value in enumerate(falls)]
-        assert areas[elbow(falls)] == max(areas)
-
-
-@pytest.mark.parametrize("k", ["elbow", "silhouette", 4, 100])
-def test_kmeans_of_few_and_equal_points(k):
-    pytest.importorskip("sklearn")
-    for points in (np.zeros((0, 2)), np.ones((1, 2)), np.ones((5, 2)), np.eye(2)):
-        labels = kmeans(points, k)
-        assert labels.shape == (len(points),)
-        assert labels.max(initial=-1) < max(1, len(np.unique(points, axis=0)))
