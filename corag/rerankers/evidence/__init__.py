@@ -2,8 +2,8 @@
 
 Every small set of candidates is a hypothesis: "these chunks, and no others, are the evidence". A small network gives
 each hypothesis a probability, from features of its chunks, of their pairs, and of what they cover together. What a
-combination is worth follows from the hypotheses: how likely it holds all of the evidence, how much of it, at how many
-tokens, and in which order. All that is learnt and all that is slow is done once per question; an order costs
+combination is worth follows from the hypotheses: how likely it holds all of the evidence, how much of it, and in which
+order. All that is learnt and all that is slow is done once per question; an order costs
 microseconds.
 
 `passages` reads a chunk, `signals` compares chunks with the question and with each other, `hypotheses` lists the sets
