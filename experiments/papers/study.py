@@ -32,7 +32,7 @@ from corag.errors import DataError, InputError
 from corag.naming import nearest, parse
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
-SHELVES = (CONFIGS / "papers", CONFIGS / "ablations")
+PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
 """Folders whose studies can be called by name."""
 STANDINS = CONFIGS / "papers" / "standins.yaml"
 METHOD, FIGURE = "method", "figure"
@@ -246,9 +246,8 @@ def as_list(value: Any) -> list[str]:
 
 def study_files() -> dict[str, Path]:
     """Return the files of the studies that can be called by name."""
-    papers, ablations = SHELVES
-    found = [file for file in sorted(papers.glob("*.yaml")) if file != STANDINS]
-    return {file.stem: file for file in (*found, *sorted(ablations.glob("search-*.yaml")))}
+    papers = [file for file in sorted(PAPERS.glob("*.yaml")) if file != STANDINS]
+    return {**{file.stem: file for file in papers}, **dict.fromkeys(read_mapping(ABLATIONS)["studies"], ABLATIONS)}
 
 
 def find_study(name: str) -> Study:
@@ -260,7 +259,7 @@ def find_study(name: str) -> Study:
     """
     files = study_files()
     if name in files:
-        return read_study(files[name])
+        return read_study(files[name], name)
     if name.endswith((".yaml", ".yml")):
         return read_study(Path(name))
     raise InputError(
@@ -268,11 +267,15 @@ def find_study(name: str) -> Study:
     )
 
 
-def read_study(file: Path) -> Study:
-    """Return the study of a file; see `find_study`."""
+def read_study(file: Path, name: str | None = None) -> Study:
+    """Return the study of a file; see `find_study`. Of a file with several `studies`, the one of a name."""
     content = read_mapping(file)
+    if name is not None and "studies" in content:
+        own = content.pop("studies")[name]
+        merged = {key: {**content[key], **own.get(key, {})} for key in ("base", "axes")}
+        content = {**content, **own, **merged, "name": name}
     content.setdefault("name", file.stem)
-    if content["name"] != file.stem:
+    if content["name"] != (name or file.stem):
         raise InputError(f"{file} calls itself {content['name']!r}; its name must be that of the file")
     try:
         return made_study(content)

@@ -244,7 +244,7 @@ def test_references(tmp_path, figure):
     data = write_folder(tmp_path / "data", DOCUMENTS, [{**query, "answers": []} for query in QUERIES])
     settings = ["--reader", "extractive", "--batch_size", 1, "--quiet"]
     task = Task(
-        lambda folder: ["references", "--data", data, "--out", folder / "out", *settings],
+        lambda folder: ["data", "references", "--data", data, "--out", folder / "out", *settings],
         lambda folder: lines_in(folder / ".out.references.jsonl") - 1,
         11,
     )

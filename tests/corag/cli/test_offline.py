@@ -111,7 +111,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ["sweep", "--base.labels", "labels.parquet", "--base.training.epochs", "2", "--base.out", "swept", *vary],
         ["train", "value", "--config", "adapter.yaml"],
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, text > top-k(k=1)", "--out", "tuned"],
-        ["references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
+        ["data", "references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
         ["report", "--results", "result.json", "--out", "report.html"],
         ["bench", "search", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip

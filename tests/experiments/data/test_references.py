@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_splits_and_limit(data):
     assert write_references(config(data, overwrite=True), scribe)[1] == 3
     for settings in ({"splits": "dev,splt"}, {"data": str(out), "splits": "test"}):
         with pytest.raises(DataError, match=settings["splits"][-4:]):
-            write_references(config(data, **{"out": str(data.parent / "other"), **settings}), scribe)
+            write_references(replace(config(data, out=str(data.parent / "other")), **settings), scribe)
 
 
 def test_long_evidence_is_cut_to_the_budget(data):
@@ -131,7 +132,7 @@ def test_mistakes(data):
 @pytest.mark.slow
 def test_the_command(data, tmp_path, capsys):
     out = tmp_path / "answered"
-    command = ["references", "--data", str(data), "--reader", "extractive", "--out", str(out), "--quiet"]
+    command = ["data", "references", "--data", str(data), "--reader", "extractive", "--out", str(out), "--quiet"]
     assert main(command) == 0
     assert "3 reference answers" in capsys.readouterr().out
     [query] = DataFolder.open(out).split("test")
