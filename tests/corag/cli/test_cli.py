@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 import subprocess
 from typing import get_type_hints
 
@@ -212,33 +211,6 @@ def test_a_stopped_command_says_that_it_goes_on(small_data, tmp_path, monkeypatc
     assert run("evaluate", "--data", small_data, *arguments) == INTERRUPTED
     assert "stopped; run the same command again to resume" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["r.journal.jsonl"]
-
-
-@pytest.mark.slow
-def test_a_tree_beside_an_index(small_data, tmp_path, capsys):
-    pytest.importorskip("sklearn")
-    folder, index = shutil.copytree(small_data, tmp_path / "data"), tmp_path / "index"
-    make = ["index", "--data", folder, "--out", index, "--quiet"]
-    ask = ["ask", QUESTION, "--index", index, "--method", "raptor", "--json"]
-    assert run(*make, "--tree", "--summary_tokens", 20) == 0
-    assert "tree: built; 20 chunks below " in capsys.readouterr().out
-    assert run(*make, "--tree", "--summary_tokens", 20) == 0
-    assert "tree: nothing to do; 20 chunks below " in capsys.readouterr().out
-    assert run(*ask) == 0
-    reply = json.loads(capsys.readouterr().out)
-    assert reply["trace"]["nodes"] > 20 and f"tree={index}" in reply["parts"]["selector"]
-    with (folder / "corpus.jsonl").open("a") as corpus:
-        corpus.write(json.dumps({"id": "new", "title": "New", "text": "A lake that is dry."}) + "\n")
-    assert run(*make) == 0
-    assert "the tree beside the index is of an earlier state" in " ".join(capsys.readouterr().err.split())
-    assert run(*ask) == MISTAKE
-    assert "has changed since its tree was built; run `corag index` with --tree again" in capsys.readouterr().err
-    assert run(*make, "--tree", "--summary_tokens", 20) == 0
-    assert "tree: built; 21 chunks below " in capsys.readouterr().out
-    evaluated = ["evaluate", "--data", folder, "--split", "test", "--pool", "corpus", "--index", index, "--limit", 1]
-    assert run(*evaluated, "--methods", "raptor", "--out", tmp_path / "result.json", "--quiet") == 0
-    result = json.loads((tmp_path / "result.json").read_text())
-    assert f"tree={index}" in result["parts"]["raptor"] and result["methods"][0]["over_budget"] == 0
 
 
 @pytest.mark.slow

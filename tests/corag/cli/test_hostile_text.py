@@ -11,7 +11,7 @@ from corag.cli.main import MISTAKE, main
 from corag.registry import READERS
 from corag.text.visible import visible
 from corag.types import Answer
-from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.experiments.worlds import QUERIES, write_folder
 
 EVIL = "\x1b[2J\x1b]0;owned\x07\x9b31m\x7f\u202edeep\u202c"
 """Clears the screen, sets the title, turns red, and reads from right to left."""
@@ -113,37 +113,3 @@ def test_an_answer_with_half_a_character(small_index, says, capsys):
     assert main(["ask", "How deep?", "--index", str(small_index), "--method", "top-k", "--reader", "says"]) == 0
     assert "310 \ufffd metres" in capsys.readouterr().out
     assert corag.ask("How deep?", ["It is deep."], selector="top-k", reader=Says("\ud83d\ude00")).answer.text == "😀"
-
-
-@pytest.mark.slow
-def test_an_evaluation_of_answers_with_half_a_character_and_again(tmp_path, says, capsys):
-    data = write_folder(tmp_path / "data", DOCUMENTS, QUERIES[5:7])
-    says(HALF)
-    out = tmp_path / "r.json"
-    arguments = ["evaluate", "--data", str(data), "--methods", "top-k,crag", "--reader", "says", "--out", str(out)]
-    assert main([*arguments, "--quiet"]) == 0
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert {row["answer"] for row in rows} == {"310 \ufffd metres"}
-
-
-@pytest.mark.slow
-def test_a_journal_that_holds_half_a_character_is_read_and_its_results_written(tmp_path, monkeypatch):
-    from corag.cli.main import INTERRUPTED
-    from tests.experiments.worlds import FirstWords
-
-    data = write_folder(tmp_path / "data", DOCUMENTS, QUERIES[5:7])
-    reader = FirstWords()
-    monkeypatch.setitem(READERS.parts, "first-words", lambda: reader)
-    out, journal = tmp_path / "r.json", tmp_path / "r.journal.jsonl"
-    arguments = ["evaluate", "--data", str(data), "--methods", "top-k", "--reader", "first-words", "--out", str(out)]
-    reader.patience = 1
-    assert main([*arguments, "--quiet"]) == INTERRUPTED
-    lines = journal.read_text(encoding="utf-8").splitlines()
-    units = [json.loads(line) for line in lines[1:]]
-    [answered] = [unit["unit"] for unit in units if "top-k" in unit["unit"]]
-    answered["top-k"]["answer"] = HALF
-    journal.write_text("\n".join([lines[0], *map(json.dumps, units)]) + "\n")
-    reader.patience = 100
-    assert main([*arguments, "--quiet"]) == 0
-    rows = [json.loads(line) for line in out.with_suffix(".rows.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert rows[0]["answer"] == HALF

@@ -94,7 +94,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     unanswered = write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
     vary = ["--vary", '{"training.margin": [0.5, 1.0]}', "--seeds", "[0]"]
     commands = [
-        ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"], ["completion", "bash"],
+        ["list"], ["doctor"], ["data", "list"], ["reproduce", "list"],
         ["index", *data, "--out", "index", "--max_tokens", "24"],
         ["ask", "How deep is the lake?", "--index", "index"],
         ["ask", "How deep is the lake?", "--index", "index", "--agent", "agent", "--json"],
