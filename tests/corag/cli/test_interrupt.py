@@ -5,7 +5,6 @@ import time
 
 import pytest
 
-from agent.training.fit import RESUME_FILE
 from tests.experiments.worlds import write_labels
 from tests.processes import Command
 
@@ -16,11 +15,11 @@ def test_ctrl_c_while_training(tmp_path):
     arguments = ["train", "--labels", labels, "--out", tmp_path / "agent", "--training.epochs", 5000, "--quiet"]
     arguments += ["--training.logger", "none", "--shares", "[0.5,0.25,0.25]"]
     process = Command(*arguments)
-    while not (tmp_path / "agent" / RESUME_FILE).exists():
+    while not list((tmp_path / "agent").rglob("last.ckpt")):
         assert process.alive(), process.end()
         time.sleep(0.02)
     process.send(signal.SIGINT)
     done = process.end(timeout_s=60)
     assert (done.returncode, done.stdout) == (130, "")
     assert done.stderr.strip() == "stopped; run the same command again to resume"
-    assert (tmp_path / "agent" / RESUME_FILE).exists()
+    assert list((tmp_path / "agent").rglob("last.ckpt"))
