@@ -109,8 +109,3 @@ def test_work_that_kills_every_worker_ends(tmp_path):
     with pytest.raises(CoragError, match="3 Ray workers were lost over the same work"):
         squares([1, 2], deadly=2, deaths=99)
     assert (tmp_path / "2.begun").read_text() == "xxx"
-
-
-def test_an_error_in_a_worker_is_its_own():
-    with pytest.raises(InputError, match="it is negative"):
-        squares([1, -2, 3])

@@ -69,15 +69,6 @@ def test_a_budget_without_room_for_a_context_is_one_error_before_any_work(small_
     assert reader.sent == []
 
 
-def test_questions_whose_prompt_does_not_fit_the_window_fail_before_they_are_asked(small_data, reader):
-    reader.window_tokens = 200
-    result = evaluated(small_data, methods="top-tokens", limit=2)
-    [method] = result["methods"]
-    assert method["failed"] == 2
-    assert "the model takes 200 in all" in method["error"]
-    assert reader.sent == []
-
-
 def labelled(folder, tmp_path, **settings):
     given = {
         "rerankers": "bm25", "iterations": "1,3", "explorations": "0.1", "cost_weights": "0.3", "reader": "chat",

@@ -11,7 +11,6 @@ from rouge_score.rouge_scorer import RougeScorer
 from corag.types import Chunk
 from experiments.evaluation.metrics import (
     answer_similarity,
-    change_in_tokens,
     evidence_figures,
     evidence_places,
     exact_match,
@@ -80,12 +79,6 @@ def test_f1_and_exact_match_equal_the_official_script(answer, references):
     )
 
 
-def test_each_rouge_takes_its_own_best_reference():
-    # The first reference shares all words in another order, the second a pair.
-    figures = rouge("alpha beta gamma", ["gamma beta alpha", "alpha beta delta epsilon"])
-    assert figures == pytest.approx({"rouge1": 1.0, "rouge2": 2 * 1 / (2 + 3), "rougeL": 2 * 2 / (3 + 4)})
-
-
 @given(TEXTS, st.lists(TEXTS, max_size=3))
 def test_rouge_equals_rouge_score_with_stemming(answer, references):
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True)
@@ -144,12 +137,6 @@ def test_evidence_of_whole_passages_is_set_arithmetic(chosen, gold):
 )
 def test_substring_match(answer, references, expected):
     assert substring_match(answer, references) == expected
-
-
-def test_change_in_tokens_gives_the_table_of_the_paper():
-    # Table 1 of CRAG, where the last is cut off to -90.93 instead of rounded.
-    for tokens, baseline, expected in ((259, 607, -57.33), (404, 758, -46.70), (468, 5165, -90.94)):
-        assert change_in_tokens(tokens, baseline) == pytest.approx(expected, abs=6e-3)
 
 
 def test_similarity_of_answers_and_redundancy_of_a_selection():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import corag
-from corag.errors import DataError, InputError
+from corag.errors import InputError
 from corag.text.data import Query
 from corag.types import PromptedReader
 from experiments.evaluation.comparison import evaluate
@@ -20,8 +20,6 @@ from experiments.evaluation.verify import (
     parse_verdict,
     support,
     verdict_figures,
-    verifier_of,
-    with_claims,
 )
 from experiments.report.comparison import terminal_page
 from experiments.report.measures import MEASURES
@@ -43,15 +41,6 @@ def test_an_answer_beside_a_hallucinated_one_is_a_choice():
     # Either may stand first, and always the same for one question.
     assert 80 < sum(claim.right for claim in claims) < 120
     assert claims[0] == claim_of(query("q0", hallucinated_answer="Tolmere"))
-
-
-@pytest.mark.parametrize(
-    "one", [query(), query(answers=()), query(answers=("true", "false")), query(hallucinated_answer=" ")]
-)
-def test_other_questions_have_nothing_to_verify(one):
-    assert claim_of(one) is None
-    with pytest.raises(DataError, match="some data has nothing to verify: no question has a hallucinated_answer"):
-        with_claims([one], "some data")
 
 
 @pytest.mark.parametrize(
@@ -121,14 +110,6 @@ def test_the_prompts_have_all_that_is_known():
     assert "<first>\nKell\n</first>" in choice and "<second>\nTolmere\n</second>" in choice
     assert choice.count("</knowledge>") == 1
     assert "<statement>\nKell is a city.\n</statement>" in statement and "It is old." in statement
-
-
-def test_several_samples_vote():
-    replies = [Reply(f'{{"choice": {number}}}') for number in (1, 2, 2)]
-    with ChatServer(*replies) as server:
-        reader = corag.reader(f"self-consistency(reader=ollama(host={server.host}, max_concurrent=1), samples=3)")
-        [verdict] = verifier_of(reader, [query(hallucinated_answer="x")]).verify([PAIR], ["x"])
-    assert verdict.choice == 1 and len(server.chats) == 3
 
 
 # --- The comparison ---

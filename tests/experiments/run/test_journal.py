@@ -1,15 +1,11 @@
 import json
-import subprocess
-import sys
-import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from corag.errors import DataError
-from experiments.run.journal import Journal, fingerprint, output_file
-from tests.paths import ROOT
+from experiments.run.journal import Journal, fingerprint
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -22,17 +18,6 @@ VALUES = st.recursive(
 def units_of(path, work="w"):
     with Journal(path, work) as journal:
         return dict(journal.units)
-
-
-def run_limited(code, limit_bytes, *arguments):
-    """Run Python code in a process whose files may not grow beyond a size, as on a full disk."""
-    limited = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, ({limit_bytes}, {limit_bytes}))\n"
-    return subprocess.run(
-        [sys.executable, "-c", limited + textwrap.dedent(code), *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
 
 
 @pytest.mark.slow
@@ -102,39 +87,6 @@ def test_remove_deletes_the_file_and_leaving_does_not(tmp_path):
     with Journal(path, "w") as journal:
         journal.remove()
     assert not path.exists()
-
-
-@pytest.mark.slow
-def test_a_full_disk_keeps_the_units_before(tmp_path):
-    path = tmp_path / "journal"
-    done = run_limited(
-        """
-        import sys
-        from pathlib import Path
-        from corag.errors import DataError
-        from experiments.run.journal import Journal
-
-        with Journal(Path(sys.argv[1]), "w") as journal:
-            journal.add("one", ["x" * 100])
-            try:
-                journal.add("two", ["x" * 100])
-            except DataError as error:
-                assert "journal cannot be written" in str(error) and "free some space" in str(error)
-                assert "two" not in journal.units
-                sys.exit(7)
-        """,
-        200,
-        path,
-    )
-    assert done.returncode == 7, done.stderr
-    assert path.stat().st_size == 200  # the second unit is torn
-    assert units_of(path) == {"one": ["x" * 100]}
-
-
-def test_a_folder_is_no_output_file(tmp_path):
-    assert output_file(f"{tmp_path}/new", b"{") == tmp_path / "new"
-    with pytest.raises(DataError, match="no name for a file"):
-        output_file(str(tmp_path), b"{")
 
 
 @given(VALUES, VALUES)

@@ -83,8 +83,3 @@ def test_what_a_block_notes_is_gone_behind_it(monkeypatch):
 def test_the_type_of_every_setting_is_known(command):
     """Where a type hint cannot be resolved, the parser takes anything without a word."""
     assert "Unvalidated" not in make_parser(command).format_help()
-
-
-def test_a_logger_without_a_place_is_refused(tmp_path, capsys):
-    assert main([*EVALUATE, "--data", str(write_folder(tmp_path / "data")), "--logger", "csv"]) == 2
-    assert "--out" in capsys.readouterr().err
