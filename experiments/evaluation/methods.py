@@ -18,6 +18,8 @@ ALL = "all"
 """Every registered selector that can run."""
 FIXED = "corag-fixed"
 """The selector that needs an agent's checkpoint."""
+NAMED_BY_AGENT = frozenset(("unit", "reranker", "preset", "search", "cost_weight"))
+"""What an agent names for each question: a method that has one of these itself is not offered an agent."""
 
 
 class Methods(NamedTuple):
@@ -85,6 +87,10 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if not takes & {"reranker", "agent"}:
         # The window offered is a reranker's; other selectors call other things by that name.
         takes.discard("window")
+    if NAMED_BY_AGENT & method.settings.keys():
+        takes.discard("agent")
+    if "agent" in method.settings:
+        takes -= NAMED_BY_AGENT
     settings = {name: value for name, value in offered.items() if name in takes and value is not None}
     settings.update(method.settings)
     if method.name == FIXED:
