@@ -235,13 +235,7 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
         Candidate(Chunk(name, f"<b>{name}</b> & " + "word " * chunk_words), 0.5 - number / 100)
         for number, name in enumerate(names)
     ]
-<<<<<<< HEAD
     selector = corag.selector("corag", reranker=table, search={"policy": "paper", "iterations": iterations})
-=======
-    selector = corag.selector(
-        "corag", unit="passage", reranker=table, search={"policy": "paper", "iterations": iterations}
-    )
->>>>>>> 4d30ab6 (Tests of evaluation and studies: once each, with today's settings of corag)
     selection = selector.select(question, candidates, budget_tokens)
     return Reply(question, Answer("a <script>"), selection, {"select": 0.1}, Counts(64, "prompt", None, "minilm", True))
 
