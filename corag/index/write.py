@@ -165,6 +165,8 @@ def write_index(
         writer = _Writer(table, rows, embedder, with_states, batch_size, uri)
         parts = _read_parts(source, writer, keys, progress)
         source.finish(parts)
+        if not writer.num_done and len(rows.spare) == len(rows.positions):
+            raise DataError("there are no chunks to index; an index needs at least one: check the corpus")
         with accessing(uri, "write"):
             positions, num_changed = writer.delete_unwanted()
             manifest = replace(
