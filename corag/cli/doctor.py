@@ -173,7 +173,7 @@ def hub_models() -> dict[str, int]:
 
 
 def _data() -> Iterator[Finding]:
-    from corag.text.find import shelves
+    from corag.text.data import shelves
 
     for shelf in shelves():
         names = sorted(path.name for path in shelf.iterdir() if path.is_dir()) if shelf.is_dir() else []

@@ -16,8 +16,8 @@ from typing import Any
 from corag.files.structure import Block, FileText, Section
 from corag.text.chunking import (
     ChunkConfig,
+    ChunkMeter,
     Piece,
-    Ruler,
     Span,
     cut_to_tokens,
     fitting_pieces,
@@ -95,7 +95,7 @@ def _joined(
     sections = [section for section in file.sections if section.blocks]
     # Which sections are short shows in their first characters.
     begins = [(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections]
-    sizes = Ruler(path, file.text, "", tokens, max_tokens).sizes(begins)
+    sizes = ChunkMeter(path, file.text, "", tokens, max_tokens).sizes(begins)
     groups: list[tuple[tuple[str, ...], list[Section], int]] = []
     for section, size in zip(sections, sizes, strict=True):
         short = size < max_tokens // _SHORT_SHARE
@@ -130,20 +130,20 @@ def _cut(
     config: ChunkConfig,
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
-    ruler = Ruler(path, text, title, tokens, config.max_tokens)
+    meter = ChunkMeter(path, text, title, tokens, config.max_tokens)
     pieces: list[Piece] = []
     for block, (start, end) in zip(blocks, pairwise([*(block.start for block in blocks), span[1]]), strict=True):
         stripped = (start, start + len(text[start:end].rstrip()))
-        if block.kind == "table" and not ruler.fits(*stripped):
-            yield from _trimmed(text, pack(pieces, ruler, config.overlap_tokens))
+        if block.kind == "table" and not meter.fits(*stripped):
+            yield from _trimmed(text, pack(pieces, meter, config.overlap_tokens))
             pieces = []
             yield from _cut_table(path, text, title, stripped, block.header_end, tokens, config)
         elif block.kind == "text":
             sentences = [(start + first, start + last) for first, last in sentence_spans(text[start:end])]
-            pieces.extend(fitting_pieces(sentences, ruler, (_lines, words_of)))
+            pieces.extend(fitting_pieces(sentences, meter, (_lines, words_of)))
         else:
-            pieces.extend(fitting_pieces([(start, end)], ruler, (_paragraphs, _lines, words_of)))
-    yield from _trimmed(text, pack(pieces, ruler, config.overlap_tokens))
+            pieces.extend(fitting_pieces([(start, end)], meter, (_paragraphs, _lines, words_of)))
+    yield from _trimmed(text, pack(pieces, meter, config.overlap_tokens))
 
 
 def _cut_table(
@@ -154,9 +154,9 @@ def _cut_table(
     used = int(tokens.count([with_title(title, header)])[0])
     if used > config.max_tokens // 2:
         header, header_end = "", span[0]
-    ruler = Ruler(path, text, with_title(title, header) if header else title, tokens, config.max_tokens)
-    rows = list(fitting_pieces(_lines(text, (header_end, span[1])), ruler))
-    for start, end, _ in _trimmed(text, pack(rows, ruler, 0)):
+    meter = ChunkMeter(path, text, with_title(title, header) if header else title, tokens, config.max_tokens)
+    rows = list(fitting_pieces(_lines(text, (header_end, span[1])), meter))
+    for start, end, _ in _trimmed(text, pack(rows, meter, 0)):
         # The first rows stand below their header in the file, too.
         first = header and not text[header_end:start].strip()
         yield (span[0], end, "") if first else (start, end, header)

@@ -17,9 +17,7 @@ from corag.index.search import ChunkIndex
 from corag.index.write import Source, Written, write_index
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.data import read_corpus
-from corag.text.find import find_data
-from corag.text.lines import find_file
+from corag.text.data import find_data, find_file, read_corpus
 from corag.types import Chunk, Embedder, TokenCounter
 
 Report = Callable[[int, int], None]

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from corag.errors import InputError
 from corag.text.documents import Document, with_title
+from corag.text.visible import well_formed
 from corag.types import Chunk, TokenCounter
 
 DEFAULT_CHUNK_TOKENS = 128
@@ -24,38 +26,24 @@ Span = tuple[int, int]
 Piece = tuple[Span, int]
 """A span that fits a chunk, and its tokens."""
 
-# A sentence ends after . ! ? and similar (with closing quotes or brackets) before white space and a possible start of a
-# sentence, after CJK full stops, or at an empty line.
-_BOUNDARY = re.compile(
-    r"""
-    (?P<stop>[.!?…؟۔।]["'”’»)\]]*)(?P<gap>\s+)(?=["'“‘„«¿¡(\[]*[^\W_a-z])  # with spaces
-    | [。！？][”’」』）]*\s*  # CJK
-    | \n[ \t\r]*\n\s*  # empty line
-    """,  # noqa: RUF001
-    re.VERBOSE,
-)
-_ABBREVIATION = re.compile(
-    r"\b(?:[A-Z]|e\.g|i\.e|cf|vs|etc|Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Mt|No|Fig|Eq|Sec|Ch|Vol|pp?|al|approx"
-    r"|Inc|Ltd|Co|Corp)\.$"
-)
 _COUNTED_AT_ONCE = 1024
 _WORD = re.compile(r"\S+\s*|\s+")
 _WORD_END = re.compile(r"(?<=\S)(?=\s|\Z)")
 
 
 def sentence_spans(text: str) -> list[Span]:
-    """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence."""
-    spans: list[Span] = []
-    start = 0
-    for match in _BOUNDARY.finditer(text):
-        if match["stop"] and _ABBREVIATION.search(text[max(start, match.start() - 10) : match.start("gap")]):
-            continue
-        if match.end() > start:
-            spans.append((start, match.end()))
-            start = match.end()
-    if start < len(text):
-        spans.append((start, len(text)))
-    return spans
+    """Return the sentences of a text, without gap or overlap; trailing white space belongs to its sentence.
+
+    They end where sentencex (https://github.com/wikimedia/sentencex) says.
+    """
+    import sentencex
+
+    if not text:
+        return []
+    boundaries = sentencex.get_sentence_boundaries("en", well_formed(text))
+    begins = [one["start_index"] for one in boundaries if text[one["start_index"] : one["end_index"]].strip()]
+    starts = [0, *begins[1:]]
+    return list(pairwise([*starts, len(text)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +80,25 @@ def chunk_document(document: Document, tokens: TokenCounter, config: ChunkConfig
     config = config or ChunkConfig()
     if not document.text:
         return []
-    ruler = Ruler(document.id, document.text, document.title, tokens, config.max_tokens)
-    pieces = list(fitting_pieces(sentence_spans(document.text), ruler))
+    meter = ChunkMeter(document.id, document.text, document.title, tokens, config.max_tokens)
+    pieces = list(fitting_pieces(sentence_spans(document.text), meter))
     return [
         Chunk(
             f"{document.id}#{start}-{end}",
             with_title(document.title, document.text[start:end]),
             {"document": document.id, "title": document.title, "start": start, "end": end},
         )
-        for start, end in pack(pieces, ruler, config.overlap_tokens)
+        for start, end in pack(pieces, meter, config.overlap_tokens)
     ]
 
 
-class Ruler:
+class ChunkMeter:
     """Counts the tokens that pieces of a document add to the title of its chunks.
 
     Attributes:
         document: Id of the document, for errors.
         text: Its text.
-        room: Maximum tokens that the pieces of a chunk may add.
+        capacity: Maximum tokens that the pieces of a chunk may add.
     """
 
     def __init__(self, document: str, text: str, title: str, tokens: TokenCounter, max_tokens: int) -> None:
@@ -119,8 +107,8 @@ class Ruler:
         self._title = title
         self._tokens = tokens
         self._title_tokens = int(tokens.count([with_title(title, "")])[0]) if title else 0
-        self.room = max_tokens - self._title_tokens
-        if self.room < 1:
+        self.capacity = max_tokens - self._title_tokens
+        if self.capacity < 1:
             raise InputError(
                 f"document {document!r}: its title of {len(title)} characters leaves no room for "
                 f"text within max_tokens={max_tokens}; raise max_tokens or shorten the title"
@@ -137,10 +125,10 @@ class Ruler:
 
     def fits(self, start: int, end: int) -> bool:
         """Tell whether the text between two offsets fits a chunk."""
-        return self.sizes([(start, end)])[0] <= self.room
+        return self.sizes([(start, end)])[0] <= self.capacity
 
 
-def pack(pieces: Sequence[Piece], ruler: Ruler, overlap_tokens: int) -> Iterator[Span]:
+def pack(pieces: Sequence[Piece], meter: ChunkMeter, overlap_tokens: int) -> Iterator[Span]:
     """Fill chunks with whole pieces, greedily; yield spans that fit."""
     spans = [span for span, _ in pieces]
     sizes = [size for _, size in pieces]
@@ -148,11 +136,11 @@ def pack(pieces: Sequence[Piece], ruler: Ruler, overlap_tokens: int) -> Iterator
     while new < len(spans):
         end = new + 1
         total = sum(sizes[start:end])
-        while end < len(spans) and total + sizes[end] <= ruler.room:
+        while end < len(spans) and total + sizes[end] <= meter.capacity:
             total += sizes[end]
             end += 1
         # Sizes do not add up exactly under every tokenizer: drop pieces until the joined text fits.
-        while end > new + 1 and not ruler.fits(spans[start][0], spans[end - 1][1]):
+        while end > new + 1 and not meter.fits(spans[start][0], spans[end - 1][1]):
             end -= 1
         yield spans[start][0], spans[end - 1][1]
         first, start, new = start, end, end
@@ -163,7 +151,7 @@ def pack(pieces: Sequence[Piece], ruler: Ruler, overlap_tokens: int) -> Iterator
             start -= 1
             repeated += sizes[start]
         # The overlap must leave room for something new, or the next chunk would lie inside this one.
-        while start < new and not ruler.fits(spans[start][0], spans[new][1]):
+        while start < new and not meter.fits(spans[start][0], spans[new][1]):
             start += 1
 
 
@@ -173,38 +161,38 @@ def words_of(text: str, span: Span) -> list[Span]:
 
 
 def fitting_pieces(
-    spans: Sequence[Span], ruler: Ruler, finer: Sequence[Callable[[str, Span], list[Span]]] = (words_of,)
+    spans: Sequence[Span], meter: ChunkMeter, finer: Sequence[Callable[[str, Span], list[Span]]] = (words_of,)
 ) -> Iterator[Piece]:
     """Yield spans and their sizes; what does not fit a chunk is cut by the first of `finer`, then by the next.
 
     What no function can cut so that it fits is cut between characters. The pieces cover what the spans cover.
     """
-    for span, size in zip(spans, ruler.sizes(spans), strict=True):
-        if size <= ruler.room:
+    for span, size in zip(spans, meter.sizes(spans), strict=True):
+        if size <= meter.capacity:
             yield span, size
         elif finer:
-            yield from fitting_pieces(finer[0](ruler.text, span), ruler, finer[1:])
+            yield from fitting_pieces(finer[0](meter.text, span), meter, finer[1:])
         else:
-            parts = list(_cut_word(span, ruler))
-            yield from zip(parts, ruler.sizes(parts), strict=True)
+            parts = list(_cut_word(span, meter))
+            yield from zip(parts, meter.sizes(parts), strict=True)
 
 
-def _cut_word(span: Span, ruler: Ruler) -> Iterator[Span]:
+def _cut_word(span: Span, meter: ChunkMeter) -> Iterator[Span]:
     """Cut a run without white space into the longest parts that fit, by doubling and halving."""
     start, end = span
     while start < end:
         step = 1
-        if not ruler.fits(start, start + 1):
+        if not meter.fits(start, start + 1):
             raise InputError(
-                f"document {ruler.document!r}: the single character {ruler.text[start]!r} at {start} needs "
-                f"more than the {ruler.room} tokens that a chunk has for text; raise max_tokens"
+                f"document {meter.document!r}: the single character {meter.text[start]!r} at {start} needs "
+                f"more than the {meter.capacity} tokens that a chunk has for text; raise max_tokens"
             )
-        while start + step < end and ruler.fits(start, min(end, start + 2 * step)):
+        while start + step < end and meter.fits(start, min(end, start + 2 * step)):
             step *= 2
         low, high = min(step, end - start), min(2 * step, end - start)
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if ruler.fits(start, start + middle) else (low, middle - 1)
+            low, high = (middle, high) if meter.fits(start, start + middle) else (low, middle - 1)
         yield start, start + low
         start += low
 

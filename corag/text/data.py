@@ -12,43 +12,37 @@ file is a split of the questions that it judges, and the others are left out.
 
 from __future__ import annotations
 
+import gzip
+import json
 import logging
+import os
 import re
+import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from corag.errors import DataError
-from corag.text.disk import RepeatedIdError, StoredDocuments
 from corag.text.documents import Document, passage, with_title
-from corag.text.find import find_data
-from corag.text.lines import (
-    LineError,
-    empty,
-    find_file,
-    grades_field,
-    id_field,
-    json_object,
-    read_lines,
-    read_unique,
-    repeated,
-    text_field,
-    texts_field,
-)
-from corag.text.trec import Grades, read_qrels
 from corag.types import Chunk
+from corag.writing import cache_folder
 
 logger = logging.getLogger(__name__)
 
-_SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
-IN_MEMORY_BYTES = 128 * 2**20
-"""A larger corpus lies on disk while it is used, in `StoredDocuments`."""
-_GZIP_RATIO = 5
+Grades: TypeAlias = Mapping[str, int]
+"""Relevance of passages, by id."""
+DATA_VARIABLE = "CORAG_DATA"
+"""Environment variable that names a folder of data folders."""
 NO_SPLIT = "all"
 """Split of questions that name none."""
+_SPAN = re.compile(r"(?P<document>.+)#(?P<start>[0-9]{1,15})-(?P<end>[0-9]{1,15})", re.DOTALL)
 _QUERY_FIELDS = {"id", "question", "answers", "gold", "split", "candidates", "grades"}
+_IDS = {"id", "gold", "candidates"}
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +100,7 @@ class DataFolder:
         folder = find_data(path)
         documents = read_corpus(folder)
         file = find_file(folder, "queries")
-        queries = _judged(folder, file, read_unique(file, _query))
+        queries = _judged(folder, file, _read_unique(file, _query))
         for query in queries:
             for name in query.candidates or ():
                 if name not in documents:
@@ -136,23 +130,114 @@ class DataFolder:
         return chosen[:limit]
 
 
-def read_corpus(path: str | Path) -> Mapping[str, Document]:
-    """Read the corpus of a data folder (path or name); a missing, empty or broken file is a `DataError`.
+def read_corpus(path: str | Path) -> dict[str, Document]:
+    """Return the documents of a data folder (path or name) by id, in the order of the file.
 
-    Returns:
-        Documents by id, in the order of the file: in memory, or on disk where they have about `IN_MEMORY_BYTES` or
-        more.
+    Raises:
+        DataError: The file is missing, empty or broken.
     """
-    file = find_file(find_data(path), "corpus")
-    if file.stat().st_size * (_GZIP_RATIO if file.suffix == ".gz" else 1) < IN_MEMORY_BYTES:
-        return read_unique(file, _document)
+    return _read_unique(find_file(find_data(path), "corpus"), _document)
+
+
+def find_data(name: str | Path) -> Path:
+    """Return the data folder of a name.
+
+    An existing path stands for itself. Any other name is looked up in the folder `$CORAG_DATA`, then in the cache,
+    where `corag data get` puts what it fetches.
+
+    Args:
+        name: Path, or name such as `hotpotqa` or `beir:scifact`; see `folder_name`.
+
+    Raises:
+        DataError: There is no such folder; the message lists those that are there.
+    """
+    if str(name) and Path(name).exists():
+        return Path(name)
+    for shelf in shelves():
+        if str(name) and (found := shelf / folder_name(str(name))).is_dir():
+            return found
+    raise DataError(_missing(str(name)))
+
+
+def folder_name(name: str) -> str:
+    """Return the name of the folder of a data set: that of `beir:scifact` is `beir-scifact`."""
+    return re.sub(r"[:/\\]+", "-", name)
+
+
+def data_cache() -> Path:
+    """Return the folder in the cache that holds data folders."""
+    return cache_folder() / "data"
+
+
+def shelves() -> Iterator[Path]:
+    """Yield the folders in which names are looked up, first come first."""
+    if chosen := os.environ.get(DATA_VARIABLE):
+        yield Path(chosen).expanduser()
+    yield data_cache()
+
+
+def _missing(name: str) -> str:
+    listed = {shelf: _names(shelf) for shelf in shelves()}
+    similar = get_close_matches(folder_name(name), [one for names in listed.values() for one in names], 1)
+    at_hand = "; ".join(f"{shelf}: {', '.join(names) or 'none'}" for shelf, names in listed.items())
+    return (
+        f"{name or repr(name)} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz), or "
+        f"the name of one at hand{f' such as {similar[0]!r}' if similar else ''} ({at_hand}), or fetch one with: "
+        f"corag data get NAME; the folder that holds yours is named by {DATA_VARIABLE}"
+    )
+
+
+def _names(shelf: Path) -> list[str]:
+    if not shelf.is_dir():
+        return []
+    return sorted(one.name for one in shelf.iterdir() if one.is_dir() and not one.name.startswith("."))
+
+
+def find_file(folder: Path, stem: str) -> Path:
+    """Return `stem.jsonl` or `stem.jsonl.gz` of a data folder; a missing one is a `DataError`."""
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; give a folder with corpus.jsonl and queries.jsonl (or .jsonl.gz)")
+    for name in (f"{stem}.jsonl", f"{stem}.jsonl.gz"):
+        if (folder / name).is_file():
+            return folder / name
+    raise DataError(f"{folder} has neither {stem}.jsonl nor {stem}.jsonl.gz; a data folder needs one of them")
+
+
+def read_lines(file: Path, parse: Callable[[str], Row]) -> Iterator[tuple[int, Row]]:
+    """Yield (line number, parsed line) of a file, which is gzipped if its name ends in `.gz`; empty lines are skipped.
+
+    Raises:
+        DataError: The file cannot be read, or `parse` raised `ValueError`; the message names file and line.
+    """
+    number = 0
     try:
-        documents = StoredDocuments(read_lines(file, _document))
-    except RepeatedIdError as error:
-        raise repeated(file, error.second, error.name, error.first) from error
-    if not documents:
-        raise empty(file)
-    return documents
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    yield number, parse(line.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}, line {number}: not UTF-8 ({error}); save the file as UTF-8") from error
+    except (ValueError, RecursionError) as error:
+        what = "not JSON: " if isinstance(error, json.JSONDecodeError | RecursionError) else ""
+        raise DataError(f"{file}, line {number}: {what}{error}") from error
+    except (EOFError, OSError, zlib.error) as error:
+        raise DataError(
+            f"{file}, after line {number}: cannot be read ({error}); the file is damaged, write it again"
+        ) from error
+
+
+def _read_unique(file: Path, parse: Callable[[str], Row]) -> dict[str, Row]:
+    """Return the rows of a file by their `id`; a repeated id and an empty file are a `DataError`."""
+    rows: dict[str, Row] = {}
+    lines: dict[str, int] = {}
+    for number, row in read_lines(file, parse):
+        name: str = row.id  # type: ignore[attr-defined]
+        if name in rows:
+            raise DataError(f"{file}, line {number}: id {name!r} is already used in line {lines[name]}")
+        rows[name], lines[name] = row, number
+    if not rows:
+        raise DataError(f"{file} is empty; it needs at least one line with a JSON object")
+    return rows
 
 
 def is_evidence(chunk: Chunk, gold: str) -> bool:
@@ -214,35 +299,98 @@ def _judged(folder: Path, file: Path, queries: Mapping[str, Query]) -> tuple[Que
     return tuple(found) if files else tuple(queries.values())
 
 
-def _document(line: bytes) -> Document:
-    row = _own_names(json_object(line))
-    return Document(id_field(row), text_field(row, "text"), text_field(row, "title", default=""))
+def read_qrels(file: Path) -> dict[str, dict[str, int]]:
+    """Read judgements in BEIR's form: the grades of passages by question.
+
+    Raises:
+        DataError: A line is malformed, or gives a passage a second grade; the message names file and line.
+    """
+    grades: dict[str, dict[str, int]] = {}
+    for number, (query, name, grade) in read_lines(file, _qrels_line):
+        if not re.fullmatch(r"[+-]?\d+", grade):
+            if number > 1:  # the first line may be a heading
+                raise DataError(f"{file}, line {number}: the grade is no whole number; a grade is 0, 1, 2, ...")
+        elif grades.setdefault(query, {}).setdefault(name, int(grade)) != int(grade):
+            raise DataError(
+                f"{file}, line {number}: passage {name!r} has the grades {grades[query][name]} and {grade} for "
+                f"question {query!r}; keep one"
+            )
+    if not grades:
+        raise DataError(f"{file} holds no judgement; it needs lines: question-id, passage-id, grade, between tabs")
+    return grades
 
 
-def _query(line: bytes) -> Query:
-    row = _own_names(json_object(line), text="question")
-    question = text_field(row, "question")
-    if not question.strip():
-        raise LineError("field 'question' is empty; write the question or remove the line")
-    grades = grades_field(row, "grades")
-    gold = (
-        [name for name, grade in grades.items() if grade > 0] if row.get("gold") is None else texts_field(row, "gold")
-    )
+def _qrels_line(line: str) -> tuple[str, str, str]:
+    """Return question, passage and grade."""
+    parts = [part.strip() for part in line.rstrip("\r\n").split("\t")]
+    if len(parts) != 3 or not all(parts):
+        raise ValueError(f"{line!r:.80} is not a line of question-id, passage-id and grade with tabs between them")
+    return parts[0], parts[1], parts[2]
+
+
+def _document(line: str) -> Document:
+    row = _json_object(line)
+    return Document(_text(row, "id"), _text(row, "text", empty=True), _text(row, "title", "", empty=True))
+
+
+def _query(line: str) -> Query:
+    row = _json_object(line, text="question")
+    grades = row.get("grades") or {}
+    if not isinstance(grades, dict) or any(type(grade) is not int for grade in grades.values()):
+        raise ValueError(f"field 'grades' is {grades!r:.80}; it must map ids to whole numbers")
+    gold = _texts(row, "gold")
+    if row.get("gold") is None:
+        gold = tuple(name for name, grade in grades.items() if grade > 0)
     return Query(
-        id=id_field(row),
-        question=question,
-        answers=texts_field(row, "answers"),
+        id=_text(row, "id"),
+        question=_text(row, "question"),
+        answers=_texts(row, "answers"),
         gold=tuple(dict.fromkeys(gold)),
-        split=text_field(row, "split", default=NO_SPLIT),
-        candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(texts_field(row, "candidates"))),
+        split=_text(row, "split", NO_SPLIT),
+        candidates=None if row.get("candidates") is None else tuple(dict.fromkeys(_texts(row, "candidates"))),
         extra={name: value for name, value in row.items() if name not in _QUERY_FIELDS},
         grades=grades,
     )
 
 
-def _own_names(row: Mapping[str, Any], **others: str) -> Mapping[str, Any]:
-    """Return a line of BEIR under our names of its fields; any other as it is."""
+def _json_object(line: str, **names: str) -> Mapping[str, Any]:
+    """Return the JSON object of a line; one of BEIR under our names of its fields."""
+    row: Any = json.loads(line)
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON {type(row).__name__}; every line must be one JSON object")
     if "id" in row or "_id" not in row:
         return row
-    names = {"_id": "id", **others}
-    return {names.get(name, name): value for name, value in row.items()}
+    ours = {"_id": "id", **names}
+    return {ours.get(str(name), str(name)): value for name, value in row.items()}
+
+
+def _text(row: Mapping[str, Any], name: str, default: str | None = None, *, empty: bool = False) -> str:
+    """Return a string field, or its default if it is absent or null."""
+    value = default if row.get(name) is None else row[name]
+    if value is None:
+        raise ValueError(f"field {name!r} is missing; the fields here are {', '.join(row) or '(none)'}")
+    text = _string(name, value)
+    if not empty and not text.strip():
+        raise ValueError(f"field {name!r} is empty")
+    return text
+
+
+def _texts(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return a field with a list of strings; empty if it is absent or null."""
+    values = [] if row.get(name) is None else row[name]
+    if not isinstance(values, list):
+        raise ValueError(f"field {name!r} is {values!r:.80}; it must be a list of strings")
+    return tuple(_string(name, value) for value in values)
+
+
+def _string(name: str, value: object) -> str:
+    # Ids are often written as numbers.
+    if name in _IDS and isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError(f"field {name!r} holds {value!r:.80}; it must be a string")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"field {name!r} holds a lone surrogate; write valid Unicode") from error
+    return value

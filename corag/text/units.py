@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from corag.errors import InputError
 from corag.memory import LRU
+from corag.text.chunking import Span as Span
+from corag.text.chunking import sentence_spans
 from corag.text.documents import SEPARATOR, with_title
-from corag.text.visible import well_formed
 from corag.types import Chunk
 
 GAP = " … "
@@ -25,8 +26,6 @@ LINE_GAP = "\n…\n"
 """Stands between lines for what was left out."""
 MAX_CHARACTERS = 800
 """A longer sentence is cut after a clause, else after a word, else in a word."""
-
-Span = tuple[int, int]
 
 COLONS = (":", "：")  # noqa: RUF001
 
@@ -333,11 +332,8 @@ def _is_labelled(row: str) -> bool:
 
 def _sentences(text: str, prose: Span) -> Iterator[Span]:
     """Yield the sentences of running text."""
-    import sentencex
-
-    start, end = prose
-    for boundary in sentencex.get_sentence_boundaries("en", well_formed(text[start:end])):
-        sentence = _stripped(text, start + boundary["start_index"], start + boundary["end_index"])
+    for start, end in sentence_spans(text[slice(*prose)]):
+        sentence = _stripped(text, prose[0] + start, prose[0] + end)
         if sentence[0] < sentence[1]:
             yield sentence
 

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from corag.cli.console import Report, print_wide, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.optional import require
+from corag.text.data import data_cache, find_data, folder_name
 from corag.text.documents import Document
-from corag.text.find import data_cache, find_data, folder_name
 from corag.writing import cache_folder
 from experiments.data.catalogue import DATA_SETS, DataSet, find_data_set
 from experiments.data.config import comma_separated

@@ -23,9 +23,8 @@ from corag.naming import Spelling, spelling
 from corag.readers.wrappers import CachedReader
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import cut_to_tokens
-from corag.text.data import DataFolder, Query, passage_at
+from corag.text.data import DataFolder, Query, find_data, passage_at
 from corag.text.documents import SEPARATOR
-from corag.text.find import find_data
 from corag.types import PromptedReader, Reader, TokenCounter
 from experiments.data.config import comma_separated
 from experiments.data.folder import new_folder, read_source, share_corpus, write_queries, write_source

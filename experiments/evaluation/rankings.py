@@ -14,8 +14,8 @@ from typing import Any
 
 from corag.errors import InputError
 from corag.optional import require
-from corag.text.data import Query, is_evidence
-from corag.text.trec import Grades, qrels_lines, run_lines
+from corag.text.data import Grades, Query, is_evidence
+from corag.text.trec import qrels_lines, run_lines
 from corag.types import Candidate, Chunk
 from experiments.data.config import comma_separated
 from experiments.evaluation.metrics import evidence_figures

@@ -19,7 +19,7 @@ from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.naming import parse, split_parts
 from corag.readers.chat import ChatReader
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SUMMARIZERS
-from corag.text.find import find_data
+from corag.text.data import find_data
 from experiments.data.catalogue import find_data_set
 from experiments.data.folder import read_source
 from experiments.papers.cells import Cell, cells_of

@@ -12,8 +12,7 @@ from typing import Any
 from corag.cli.console import say, stderr
 from corag.errors import InputError
 from corag.models.runtime import Runtime
-from corag.text.data import DataFolder
-from corag.text.find import find_data, folder_name
+from corag.text.data import DataFolder, find_data, folder_name
 from experiments.data.references import ReferencesConfig, write_references
 from experiments.data.splits import questions_of
 from experiments.data.stress_sets import StressConfig, stress_sets

@@ -18,8 +18,7 @@ from corag.cli.console import say, stderr
 from corag.errors import CoragError, InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.naming import nearest, parse
-from corag.text.data import DataFolder, passage_at
-from corag.text.find import find_data
+from corag.text.data import DataFolder, find_data, passage_at
 from corag.text.visible import one_line, to_json
 from experiments.data.config import comma_separated
 from experiments.data.folder import read_source

@@ -17,8 +17,8 @@ from corag.naming import PartName, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.chunking import ChunkConfig, chunk_document
+from corag.text.data import find_data
 from corag.text.documents import Document, body
-from corag.text.find import find_data
 from experiments.demo import load
 from experiments.papers.cells import Cell
 from experiments.papers.study import STANDINS, Study, made_axis, read_mapping

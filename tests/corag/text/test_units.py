@@ -3,13 +3,14 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import corag
 from corag.errors import InputError
 from corag.text.documents import Document, passage
 from corag.text.units import GAP, LINE_GAP, MAX_CHARACTERS, Unit, UnitChunk, assemble, units
-from corag.types import Chunk
+from corag.types import Candidate, Chunk
 
 SENTENCE = Unit.parse("sentence")
 MANUAL = """Start it. See Fig. 3 first! Then do:
@@ -64,7 +65,7 @@ def test_spans_are_the_documents_text(text, title, size):
     for one in found:
         if isinstance(one, UnitChunk):
             start, end = one.metadata["start"], one.metadata["end"]
-            assert one.id == f"d#{start}-{end}"
+            assert one.id == (f"d#{start}-{end}" if len(found) > 1 else "d")
             assert document.text[start:end] == one.source.text[slice(*one.span)] == document.text[start:end].strip()
             assert one.text.startswith(f"{title}\n" if title else "")
     places = [one.span for one in found if isinstance(one, UnitChunk)]
@@ -142,15 +143,6 @@ def test_units_of_neighbouring_chunks_are_joined():
     assert assemble([three, one])[0] == f"T\nOne here.{LINE_GAP}Three here."
 
 
-def test_a_long_sentence_is_cut_after_a_clause_else_after_a_word_else_anywhere():
-    clauses = ", ".join(["some words that go on"] * 200)
-    for text in (clauses, "word " * 1000, "x" * 5000):
-        found = bodies(units(Chunk("c", text), SENTENCE))
-        assert len(found) > 4 and max(map(len, found)) <= MAX_CHARACTERS
-        assert "".join("".join(found).split()) == "".join(text.split())
-    assert all(part.endswith(",") for part in bodies(units(Chunk("c", clauses), SENTENCE))[:-1])
-
-
 def test_windows_and_passages():
     chunk = Chunk("c", "One. Two. Three. Four. Five.")
     assert bodies(units(chunk, Unit.parse("window(2)"))) == ["One. Two.", "Three. Four.", "Five."]
@@ -165,20 +157,119 @@ def test_windows_and_passages():
 
 @pytest.mark.parametrize("text", ["", "word", "window", "window(0)", "window(-1)", "window(x)", None, 3])
 def test_what_is_no_unit(text):
-    with pytest.raises(InputError, match="must be passage, sentence, window"):
+    with pytest.raises(InputError, match="unit"):
         Unit.parse(text)
+
+
+# --- Text that is not plain prose ---
+
+
+def cut(text, title="Title"):
+    """The texts of the units of a document, each with what has to stand before it."""
+    found = units(passage(Document("d", text, title)), SENTENCE)
+    return [(one.source.text[slice(*one.span)], [one.source.text[slice(*lead)] for lead in one.leads]) for one in found]
+
+
+def texts(text):
+    return [unit for unit, _ in cut(text)]
+
+
+def select(bodies, budget, query="Who does it?", **given):
+    documents = [Document(f"d{row}", body, f"Title {row}") for row, body in enumerate(bodies)]
+    offered = [Candidate(passage(one), 0.9 - row / 10) for row, one in enumerate(documents)]
+    selector = corag.selector("naive", **{"reranker": "bm25", "unit": "sentence", **given})
+    return selector.select(query, offered, budget)
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("She met Dr. Smith. He left at 5 p.m. on Jan. 3.", ["She met Dr. Smith.", "He left at 5 p.m. on Jan. 3."]),
-        ("مرحبا بك. كيف حالك؟", ["مرحبا بك.", "كيف حالك؟"]),
-        ("no end at all", ["no end at all"]),
-        ("| only | a header |", ["| only | a header |"]),
-        ("```\nnever closed. Code", ["```\nnever closed. Code"]),
-        ("* a\n* b", ["* a", "* b"]),
+        (
+            "J. I. Clements Stadium is a venue. It opened in 2005.",
+            ["J. I. Clements Stadium is a venue.", "It opened in 2005."],
+        ),
+        ("Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5. He left.",
+         ["Dr. Smith of the U.S. Army came at 5 p.m. on Jan. 5.", "He left."]),
+        ("See Fig. 3, e.g. Sec. 2.1. It cost $3.5 million.", ["See Fig. 3, e.g. Sec. 2.1.", "It cost $3.5 million."]),
+        ("北京是中国的首都。它有两千万人口！你去过吗？", ["北京是中国的首都。", "它有两千万人口！", "你去过吗？"]),
+        ("東京は日本の首都です。人口は1400万人です。", ["東京は日本の首都です。", "人口は1400万人です。"]),
+        ("القاهرة هي عاصمة مصر. هل زرتها؟ نعم.", ["القاهرة هي عاصمة مصر.", "هل زرتها؟", "نعم."]),
+        ("दिल्ली राजधानी है। यह बड़ी है।", ["दिल्ली राजधानी है।", "यह बड़ी है।"]),
+        ("no end of it\nand no end", ["no end of it\nand no end"]),
+        ("\ud83d is half. Next.", ["\ud83d is half.", "Next."]),
+        ("One.\r\nTwo.\r\n", ["One.", "Two."]),
+    ],
+)  # fmt: skip
+def test_sentences_of_many_kinds_of_text(text, expected):
+    assert texts(text) == expected
+
+
+def test_lists_and_letters():
+    assert cut("You need:\n- a bolt. It is long.\n* a nut\n1. first\nb) second\nC) third\nGo on.") == [
+        ("You need:", []), ("- a bolt. It is long.", ["You need:"]), ("* a nut", ["You need:"]),
+        ("1. first", ["You need:"]), ("b) second", ["You need:"]), ("C) third", ["You need:"]), ("Go on.", []),
+    ]  # fmt: skip
+
+
+def test_a_header_of_several_lines_stands_before_every_row():
+    ruled = "| | 2019 || 2018 ||\n| a | b | a | b |\n|---|---|---|---|\n| Total || 5 | 6 |\n| --- |\n| x | 1 |"
+    header = "\n".join(ruled.splitlines()[:3])
+    assert cut(ruled) == [("| Total || 5 | 6 |", [header]), ("| x | 1 |", [header])]
+    plain = " |  | Years ended | \n | 2019 | 2018\nFixed | 1 | 2\nOther | 3 | 4"
+    header = "|  | Years ended | \n | 2019 | 2018"
+    assert cut(plain) == [("Fixed | 1 | 2", [header]), ("Other | 3 | 4", [header])]
+
+
+def test_a_cell_that_spans_rows_stands_before_those_below():
+    table = "| place | year |\n|---|---|\n| Kell | 1 |\n| | 2 |\n| Oro | 3 |\n| | 4 |"
+    assert [leads[1:] for _, leads in cut(table)] == [[], ["| Kell | 1 |"], [], ["| Oro | 3 |"]]
+    selection = select([table], 60, query="4?", tokens=corag.tokens(str.split))
+    assert "| Oro | 3 |" in selection.text
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("the pump starts, then the valve opens " * 900, ","),
+        ("the pump starts then the valve opens " * 900, ("the", "pump", "starts", "then", "valve", "opens")),
+        ("x" * 20_000, "x"),
+        ("北京是中国的首都，" * 3000, "，"),
+        ("```\n" + "print(1, 2)\n" * 900 + "```", ")"),
+        ("| a | b |\n|---|---|\n" + "| word " * 3000 + "|", "|"),
     ],
 )
-def test_sentences_of_many_kinds(text, expected):
-    assert bodies(units(Chunk("c", text), SENTENCE)) == expected
+def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
+    parts = texts(text)
+    assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
+    assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
+    assert "".join("".join(parts).split()) in "".join(text.split())
+
+
+def test_a_long_item_is_cut_into_its_sentences():
+    found = cut("You need:\n- " + "One sentence is here. " * 100)
+    assert found[1:3] == [("- One sentence is here.", ["You need:"]), ("One sentence is here.", ["You need:"])]
+
+
+PARTS = st.sampled_from(
+    ["One is. ", "Dr. No", "\n", "\n\n", "- item\n", "| a | b |\n", "|---|---|\n", "| | 2 |\n", "```\n", "x = 1.\n",
+     "首都。", "نعم؟ ", "\u2028", "\x00", "é́", "🙂", ": ", ", ", "word " * 200, " "]
+)  # fmt: skip
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.lists(PARTS, min_size=1, max_size=12).map("".join), min_size=1, max_size=3),
+    st.integers(1, 400),
+    st.sampled_from(["sentence", "window(2)"]),
+)
+def test_every_span_is_the_sources_text_byte_for_byte(bodies, budget, unit):
+    selection = select(bodies, budget, unit=unit)
+    assert selection.cost_tokens <= budget
+    for chunk, (start, end) in zip(selection.chunks, selection.spans, strict=True):
+        text = selection.text[start:end].encode("utf-8", "surrogatepass")
+        if isinstance(chunk, UnitChunk):
+            source = bodies[int(chunk.document[1:])][chunk.metadata["start"] : chunk.metadata["end"]]
+            assert text == source.encode("utf-8", "surrogatepass")
+            assert chunk.id in (chunk.document, f"{chunk.document}#{chunk.metadata['start']}-{chunk.metadata['end']}")
+        else:
+            assert text == chunk.text.encode("utf-8", "surrogatepass")

@@ -20,8 +20,7 @@ import pytest
 
 from corag.cli.main import main
 from corag.errors import DataError, InputError
-from corag.text.data import DataFolder
-from corag.text.find import find_data
+from corag.text.data import DataFolder, find_data
 from experiments.data.catalogue import DATA_SETS
 from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
 from experiments.data.folder import read_source
