@@ -10,7 +10,7 @@ from experiments.data import converters
 from experiments.data.catalogue import DATA_SETS, find_data_set
 from experiments.data.converters import join_sentences, run_query
 from experiments.data.stress_sets import is_noise
-from tests.corag.text.worlds import data_names
+from tests.corag.text.test_data import data_names
 from tests.experiments.data.source_rows import CAPITAL, KELL, ROWS, VARN
 from tests.paths import ROOT
 
