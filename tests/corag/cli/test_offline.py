@@ -87,10 +87,10 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
     source = {"data": small_data.name, "within": "corpus", "num_candidates": 4}
     adapter = {
         "name": "toy", "data": str(small_data.parent), "out": "adapter", "sources": [source], "quiet": True,
-        "tests": [{"source": source, "budgets": [48]}], "max_size": 2, "folds": 3,
+        "max_size": 2, "folds": 3,
         "fit": {"hidden": 4, "epochs": 1, "members": 1},
     }  # fmt: skip
-    (tmp_path / "adapter.yaml").write_text(json.dumps({"evidence": adapter}))
+    (tmp_path / "adapter.yaml").write_text(json.dumps(adapter))
     unanswered = write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
     vary = ["--vary", '{"training.margin": [0.5, 1.0]}', "--seeds", "[0]"]
     commands = [
