@@ -123,7 +123,7 @@ COMMANDS = {
         "train a reader that ships with the project",
         "experiments.adapters.config:ReaderTraining",
         "corag.cli.experiments:train_reader",
-        "data out sources rows epochs init_from seed logger device",
+        "data out sources rows epochs seed logger device",
     ),
     "train evaluate": Command(
         "compare an agent with baselines and the oracle",

@@ -7,9 +7,8 @@ from typing import Literal
 
 from agent.config import Tracker
 from corag.errors import InputError
-from corag.models.runtime import Backend, Runtime
+from corag.models.runtime import Runtime
 from corag.rerankers.evidence.hypotheses import MAX_SIZE
-from corag.rerankers.evidence.values import Weights
 from corag.text.units import Unit
 from experiments.run.track import Tracking
 from experiments.run.track import Wandb as Wandb
@@ -123,7 +122,6 @@ class ValueTraining(AdapterTraining):
         max_size: Maximum number of passages, or sentences, that the evidence is spread over.
         order_sources: Data folders that list the evidence in reading order.
         fit: Training of the networks.
-        weights: Weights of the parts of a value; temperature, slope and offset are fitted.
         folds: Folds of the training questions for calibration; each is predicted by a network trained on the others.
         states: SQLite file for token states, which several trainings may share; `states.sqlite` in `out` if empty.
     """
@@ -133,7 +131,6 @@ class ValueTraining(AdapterTraining):
     max_size: int = MAX_SIZE
     order_sources: tuple[str, ...] = ()
     fit: FitSettings = field(default_factory=FitSettings)
-    weights: Weights = field(default_factory=Weights)
     folds: int = 4
     states: str = ""
 
@@ -192,7 +189,7 @@ class ReaderSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderTraining(AdapterTraining):
-    """Train the extractive reader.
+    """Train the extractive reader: weights in fp32, products in bf16 unless `precision` is fp32.
 
     Attributes:
         sources: Training data.
@@ -202,18 +199,11 @@ class ReaderTraining(AdapterTraining):
         learning_rate: Peak learning rate, kept between warm-up and decay.
         warmup_steps: Batches in which the learning rate rises.
         decay: Share of the training, at its end, in which the learning rate falls to zero.
-        weight_decay: Weight decay of AdamW, for matrices.
-        clip: Maximum norm of the gradient.
         average: Decay of the running average of the weights, which is what is shipped; 0 for the last weights.
-        dropout: Dropout after every layer.
         kind_weight: Weight of the kind of answer (span, none, yes, no) in the loss.
         step_tokens: Maximum tokens of a training batch.
-        bf16: Compute in bfloat16 where it is safe; the weights stay fp32.
-        backend: Backend that evaluates the trained reader; see `corag.models.runtime`.
         validate_every: Batches between two validations, after each of which the state is saved.
         validation: Maximum number of held-out questions of each source in a validation.
-        window_tokens: Maximum tokens that the trained reader sees at once.
-        init_from: Adapter folder to start from; empty for the plain encoder.
     """
 
     sources: tuple[ReaderSource, ...]
@@ -223,23 +213,16 @@ class ReaderTraining(AdapterTraining):
     learning_rate: float = 8e-4
     warmup_steps: int = 100
     decay: float = 0.3
-    weight_decay: float = 0.01
-    clip: float = 1.0
     average: float = 0.995
-    dropout: float = 0.0
     kind_weight: float = 0.3
     step_tokens: int = 4096
-    bf16: bool = True
-    backend: Backend = "auto"
     validate_every: int = 200
     validation: int = 120
-    window_tokens: int = 288
-    init_from: str = ""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_least(self, 1, "rank", "step_tokens", "validate_every", "validation")
-        for name in ("epochs", "learning_rate", "clip"):
+        for name in ("epochs", "learning_rate"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be above 0, got {getattr(self, name)}")
-        _check_shares(self, "decay", "dropout", "average")
+        _check_shares(self, "decay", "average")

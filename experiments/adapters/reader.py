@@ -38,6 +38,8 @@ from experiments.evaluation.metrics import exact_match, f1
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED, tracked
 
+WINDOW_TOKENS = 288
+"""Tokens that the reader sees at once."""
 LOST = 0.1
 """Share of the answerable held-out questions whose probability is below the threshold of "not found"."""
 
@@ -59,7 +61,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
 
     Raises:
         DataError: A data folder is missing or damaged, or has nothing to learn.
-        ModelError: The encoder, or the adapter in `init_from`, is missing or damaged.
+        ModelError: The encoder is missing or damaged.
     """
     out, started = Path(config.out), time.perf_counter()
     parts, learning = _read_sources(config)
@@ -69,11 +71,11 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     if (finished := finished_report(out, work)) is not None:
         return finished
     tokenizer = load_tokenizer(model_folder() / "tokenizer.json")
-    plain = ReaderSettings(window_tokens=config.window_tokens)
+    plain = ReaderSettings(window_tokens=WINDOW_TOKENS)
     checks = {part.name: gold_cases(part.folder, part.queries[: config.validation]) for part in parts}
 
     def validate(network: SpanNetwork) -> dict[str, float]:
-        reader = SpanReader(engine_of(network, bf16=config.bf16), tokenizer, plain)
+        reader = SpanReader(engine_of(network, bf16=config.precision != "fp32"), tokenizer, plain)
         figures = {name: _figures(read(reader, cases)[1]) for name, cases in checks.items() if cases}
         return {f"{name}_{metric}": found[metric] for name, found in figures.items() for metric in ("f1", "em")}
 
@@ -82,8 +84,7 @@ def train_reader(config: ReaderTraining) -> AdapterReport:
     # What is measured is what is shipped: read back from its file, in its precision, run as users run it.
     save_adapter(out / "draft", tensors, _adapter_config(plain), "")
     draft = load_adapter(out / "draft", FORM)
-    where = place("reader", backend=config.backend, precision="bf16" if config.bf16 else None)
-    settings, found, figures = _measure(span_reader(draft, where), parts, config)
+    settings, found, figures = _measure(span_reader(draft, place("reader")), parts, config)
     facts = {"questions learned from": len(learning), "hours": f"{(time.perf_counter() - started) / 3600:.2f}"}
     card = reader_card(config, settings, facts, figures)
     (out / ADAPTER_DIR / ANSWERABLE_FILE).unlink(missing_ok=True)

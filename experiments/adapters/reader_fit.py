@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
@@ -19,13 +18,10 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from corag.errors import ModelError
 from corag.models.devices import kind_of
 from corag.models.engine import Engine, Float32, Int64, Reduction, torch_forward
 from corag.models.minilm import load_bert
 from corag.models.runtime import BATCH_TOKENS
-from corag.models.trained import load_adapter
-from corag.readers.minilm_reader import FORM
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import END, PAD, START
 from experiments.adapters.config import ReaderTraining
@@ -33,14 +29,16 @@ from experiments.adapters.reader_rows import ReadingExample, ReadingRow, batches
 from experiments.adapters.training import Epoch, fit
 
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+WEIGHT_DECAY, LARGEST_GRADIENT = 0.01, 1.0
+"""Of matrices; the norm that longer gradients are cut to."""
 
 Validate = Callable[[SpanNetwork], dict[str, float]]
 
 
-def build(encoder: Any, rank: int, seed: int, dropout: float) -> SpanNetwork:
+def build(encoder: Any, rank: int, seed: int) -> SpanNetwork:
     """Return the network in which low-rank updates, biases, layer norms, token types and the head are trained.
 
-    The encoder is a BERT without pooler. Dropout is after every layer but the attention, where it takes a CPU too long.
+    The encoder is a BERT without pooler. There is no dropout.
     """
     torch.manual_seed(seed)
     # Backwards through attention, PyTorch's fused kernel takes a CPU longer than the plain products.
@@ -52,9 +50,7 @@ def build(encoder: Any, rank: int, seed: int, dropout: float) -> SpanNetwork:
         parameter.requires_grad_("token_type" in name or "LayerNorm" in name)
     for layer in network.modules():
         if isinstance(layer, torch.nn.Dropout):
-            layer.p = dropout
-    for layer in encoder.encoder.layer:
-        layer.attention.self.dropout.p = 0.0
+            layer.p = 0.0
     return network
 
 
@@ -119,25 +115,8 @@ def export(module: nn.Module) -> dict[str, torch.Tensor]:
     return {_plain(name): value.detach() for name, value in module.named_parameters() if value.requires_grad}
 
 
-def restore(module: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
-    """Set what `export` returned; a missing tensor is a `KeyError`."""
-    with torch.no_grad():
-        for name, value in module.named_parameters():
-            if value.requires_grad:
-                value.copy_(tensors[_plain(name)])
-
-
 def _plain(name: str) -> str:
     return name.replace("parametrizations.", "").replace(".weight.0.", ".weight.")
-
-
-def start_from(network: SpanNetwork, folder: str | Path) -> None:
-    """Set a network to a trained adapter; one of another form or size is a `ModelError`."""
-    adapter = load_adapter(folder, FORM)
-    try:
-        restore(network, {name: torch.from_numpy(tensor).float() for name, tensor in adapter.tensors.items()})
-    except (KeyError, RuntimeError) as error:
-        raise ModelError(f"{folder} cannot be gone on from ({error}); train with its rank, on its encoder") from error
 
 
 def learning_rate(config: ReaderTraining, step: int, num_steps: int) -> float:
@@ -195,15 +174,8 @@ class ReaderModule(pl.LightningModule):  # type: ignore[misc]
 
     def __init__(self, config: ReaderTraining, num_steps: int, validate: Validate) -> None:
         super().__init__()
-        self.network = build(load_bert(), config.rank, config.seed, config.dropout)
-        if config.init_from:
-            start_from(self.network, config.init_from)
-        self.network.train()
+        self.network = build(load_bert(), config.rank, config.seed).train()
         self._config, self._num_steps, self._validate = config, num_steps, validate
-
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
-        """Let dropout depend on the step alone, so that a resumed training ends with the same bits."""
-        torch.manual_seed(self._config.seed * 1_000_003 + self.global_step)
 
     def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
         """Return the loss of a batch."""
@@ -229,7 +201,7 @@ class ReaderModule(pl.LightningModule):  # type: ignore[misc]
         decayed = [value for name, value in values if name.endswith((".down", ".up", "head.weight"))]
         others = [value for name, value in values if not name.endswith((".down", ".up", "head.weight"))]
         groups = [
-            {"params": decayed, "weight_decay": self._config.weight_decay}, {"params": others, "weight_decay": 0.0},
+            {"params": decayed, "weight_decay": WEIGHT_DECAY}, {"params": others, "weight_decay": 0.0},
         ]  # fmt: skip
         optimizer = torch.optim.AdamW(groups, lr=self._config.learning_rate)
         rate = partial(learning_rate, self._config, num_steps=self._num_steps)
@@ -257,8 +229,8 @@ def learn(
         epochs=data.num_stages,
         device=device,
         callbacks=[WeightAveraging(use_buffers=False, avg_fn=average)],
-        gradient_clip_val=config.clip,
-        precision="bf16-mixed" if config.bf16 else "32-true",
+        gradient_clip_val=LARGEST_GRADIENT,
+        precision="32-true" if config.precision == "fp32" else "bf16-mixed",
     )
     network: SpanNetwork = module.network.eval()
     return network

@@ -33,7 +33,7 @@ from corag.rerankers.evidence.signals import (
     read_question,
     signals,
 )
-from corag.rerankers.evidence.values import EvidenceScorer
+from corag.rerankers.evidence.values import EvidenceScorer, Weights
 from corag.text.data import DataFolder
 from corag.text.documents import passage
 from corag.text.units import Unit
@@ -79,7 +79,7 @@ def train_value(config: ValueTraining) -> AdapterReport:
     training = _training_questions(config, encoder, rarity)
     predicted, network = _fitted(config, training)
     order, order_found = _fit_order(config, training)
-    parts = EvidenceParts(config.name, config.max_size, network, rarity, order, config.weights)
+    parts = EvidenceParts(config.name, config.max_size, network, rarity, order, Weights())
     parts, fitted = _calibrated(config, parts, training, predicted)
     described = {**parts.settings(), "sources": settings["sources"], "seed": config.seed}
     # Rounded to half precision.
@@ -97,7 +97,6 @@ def train_value(config: ValueTraining) -> AdapterReport:
 def _fitted(config: ValueTraining, training: Training) -> tuple[list[Hypotheses], Ensemble]:
     """Return what a network that has not seen a question says about it, for each question, and the whole ensemble."""
     tables = [table for _, table in training]
-    # Other weights of a value need no other networks.
     names = ("data", "sources", "max_size", "fit", "folds", "seed")
     described = {name: value for name, value in asdict(config).items() if name in names}
     features = [SINGLES, PAIRS, FLAGS, UNIT_SINGLES, UNIT_PAIRS]
