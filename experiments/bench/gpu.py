@@ -1,4 +1,4 @@
-"""What CORAG does on a GPU, in at most nine minutes: parity with the CPU, speed, searches, labels, trainings, memory.
+"""What CORAG does on a GPU, in at most nine minutes: parity with the CPU, speed, searches, trainings, memory.
 
 Questions and passages are made unless a data folder is named; the cross-encoder is of base size with random weights.
 Needs no index, tracker or network. On a CPU it measures the CPU.
@@ -22,8 +22,7 @@ import agent
 import corag
 import search
 from corag.models.minilm import load_bert, minilm_encoder
-from corag.models.runtime import Precision, current, place
-from corag.naming import PartName
+from corag.models.runtime import Precision, place
 from corag.optional import require
 from corag.rerankers.evidence.passages import PassageReader
 from corag.rerankers.evidence.reranker import EvidenceReranker
@@ -37,9 +36,6 @@ from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraini
 from experiments.adapters.value_fit import Example, fit_networks, hypothesise
 from experiments.agents.train import placed
 from experiments.bench.harness import Timing, perfect_batches, run_batches, save_cross_encoder
-from experiments.data.pools import Pool
-from experiments.labels.config import LabelConfig
-from experiments.labels.question import Labeller
 
 SECONDS = 540.0
 SHIPPED = (
@@ -49,7 +45,7 @@ SHIPPED = (
 BUDGET_TOKENS = 512
 SEED = 0
 ROUNDS = 3
-TITLE = "on a device: parity with fp32 on the CPU, tokens and orders a second, labels, trainings"
+TITLE = "on a device: parity with fp32 on the CPU, tokens and orders a second, trainings"
 COLUMNS = {
     "stage": "stage", "setting": "setting", "precision": "precision", "largest_difference": "largest difference",
     "rank_correlation": "rank corr.", "seconds": "seconds", "per_s": "a second", "unit": "of", "gpu_peak_gb": "GPU, GB",
@@ -62,7 +58,7 @@ class Workload:
     """How much is measured.
 
     Attributes:
-        questions: Questions that are labelled.
+        questions: Questions that a reader answers.
         candidates: Candidates of each.
         compared: Questions whose values are compared with the CPU's; a reranker head learns from six times as many.
         searched: Questions that are searched by each policy.
@@ -296,22 +292,6 @@ def orders(world: World) -> Rows:
             yield {"setting": f"{name}, {policy}", "seconds": spent, "per_s": scored / spent, "unit": "orders"}
 
 
-def label(world: World) -> Rows:
-    """Label questions with the cross-encoder, with the default grid and reader."""
-    reranker = str(PartName("cross-encoder", {"model": world.cross_encoder}))
-    settings = current().runtime_settings
-    labeller = Labeller.of(
-        LabelConfig(out="unused", data="made", rerankers=(reranker,), tokenizer="minilm", quiet=True, **settings)
-    )
-    queries = world.queries[: world.workload.questions]
-    pool = Pool("candidates", {query.id: list(one) for query, one in zip(world.queries, world.pools, strict=True)})
-    started = time.perf_counter()
-    for query in queries:
-        labeller.label(query, pool)
-    spent = time.perf_counter() - started
-    yield {"setting": f"{len(queries)} questions", "seconds": spent, "per_s": len(queries) / spent, "unit": "questions"}
-
-
 def train_agent(world: World) -> Rows:
     """Train agents of the paper's size on made labels, in which directions of the features say what is best."""
     rows, dimension, num_rerankers = world.workload.rows, 384, 6
@@ -370,4 +350,4 @@ def train_value(world: World) -> Rows:
         yield {"setting": device, "seconds": spent, "per_s": done / spent, "unit": "questions"}
 
 
-STAGES: tuple[Callable[[World], Rows], ...] = (parity, speed, orders, label, train_agent, train_value)
+STAGES: tuple[Callable[[World], Rows], ...] = (parity, speed, orders, train_agent, train_value)

@@ -30,7 +30,7 @@ class BenchConfig(Runtime):
     Attributes:
         part: `search`: time of the search core, and optima that each policy finds per scored order. `scoring`: a
             cross-encoder beside the bare model and FlagEmbedding. `selection`: latency and throughput of selectors,
-            cold and warm, beside the bare encoder. `gpu`: parity with the CPU, speed, labels and trainings on
+            cold and warm, beside the bare encoder. `gpu`: parity with the CPU, speed and trainings on
             `--device`, in at most nine minutes.
         rounds: Interleaved runs of each timed setting; the median counts. By default 11 for `search`, else 3.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine, best with one thread.
