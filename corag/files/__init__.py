@@ -4,8 +4,8 @@ Markdown and plain text need no extra package; HTML, PDF and DOCX need the extra
 """
 
 from corag.files.chunks import chunk_file as chunk_file
-from corag.files.find import FoundFiles as FoundFiles
-from corag.files.find import find_files as find_files
+from corag.files.markdown import FileText as FileText
+from corag.files.read import FoundFiles as FoundFiles
 from corag.files.read import UnreadableFileError as UnreadableFileError
+from corag.files.read import find_files as find_files
 from corag.files.read import read_file as read_file
-from corag.files.structure import FileText as FileText

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
-from corag.files.structure import Block, FileText, Section
+from corag.files.markdown import Block, FileText, Section
 from corag.text.chunking import (
     ChunkConfig,
     ChunkMeter,

@@ -10,8 +10,8 @@ from collections import Counter
 from itertools import accumulate
 from typing import Any
 
+from corag.files.markdown import Block, FileText, Heading, letters, sections_of
 from corag.files.read import UnreadableFileError
-from corag.files.structure import Block, FileText, Heading, letters, sections_of
 from corag.optional import require
 
 _REASONS = {"4": "encrypted; save it without a password", "5": "its encryption is not supported"}

@@ -1,4 +1,4 @@
-"""From a file's bytes to its text and structure, by the ending of its name."""
+"""Finding the documents in a folder, and reading a file's text and structure by the ending of its name."""
 
 from __future__ import annotations
 
@@ -6,16 +6,25 @@ import hashlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import stat
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from corag.errors import CoragError, MissingExtraError
-from corag.files.find import TYPES
-from corag.files.markdown import read_markdown
-from corag.files.structure import Block, FileText, sections_of
+from corag.files.markdown import Block, FileText, read_markdown, sections_of
 from corag.optional import load
+
+TYPES: Mapping[str, str] = {
+    ".md": "markdown", ".markdown": "markdown", ".mdx": "markdown",
+    ".txt": "text", ".text": "text", ".rst": "text",
+    ".html": "html", ".htm": "html", ".xhtml": "html",
+    ".pdf": "pdf",
+    ".docx": "docx",
+}  # fmt: skip
+"""Ending of a file's name, in lower case -> how it is read."""
 
 MAX_FILE_BYTES = 256 * 2**20
 """Larger files are not read: one file is in memory as a whole."""
@@ -29,7 +38,7 @@ READER_VERSION = 1
 _READERS = {
     "html": ("corag.files.web:read_html", ("beautifulsoup4", "lxml", "markdownify")),
     "pdf": ("corag.files.pdf:read_pdf", ("pypdfium2",)),
-    "docx": ("corag.files.docx:read_docx", ("mammoth", "beautifulsoup4", "lxml", "markdownify")),
+    "docx": ("corag.files.web:read_docx", ("mammoth", "beautifulsoup4", "lxml", "markdownify")),
 }
 """Type -> function of (bytes, name), and the packages that it needs."""
 
@@ -51,6 +60,71 @@ _GUESSES = ["cp1252", "cp1250", "cp1251", "cp1253", "cp1255", "koi8_r", "cp932",
 
 class UnreadableFileError(CoragError):
     """A file holds no text that can be read; the message is the reason alone, without the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFiles:
+    """The documents of a folder.
+
+    Attributes:
+        root: The folder.
+        paths: Files that can be read, relative to `root` with slashes, in order.
+        unreadable: Path -> why it cannot be read.
+        others: Ending -> number of files of types that are not read.
+    """
+
+    root: Path
+    paths: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def find_files(root: str | Path) -> FoundFiles:
+    """Return the documents under a folder, or the one that `root` names.
+
+    Hidden files and folders are left out. A link to a file counts as a file; a link to a folder is not followed.
+    """
+    folder = Path(root)
+    if folder.is_file():
+        return FoundFiles(folder.parent, (folder.name,))
+    paths: list[str] = []
+    unreadable: dict[str, str] = {}
+    others: Counter[str] = Counter()
+
+    def refused(error: OSError) -> None:
+        unreadable[_shown(Path(error.filename).relative_to(folder))] = f"cannot be listed: {error.strerror}"
+
+    for place, folders, names in os.walk(folder, onerror=refused):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in names:
+            relative = (Path(place) / name).relative_to(folder)
+            if name.startswith("."):
+                continue
+            if relative.suffix.lower() not in TYPES:
+                others[relative.suffix.lower() or "no ending"] += 1
+            elif reason := _refusal(folder / relative):
+                unreadable[_shown(relative)] = reason
+            else:
+                paths.append(relative.as_posix())
+    # Folder by folder, whatever the file system's own order.
+    paths.sort(key=lambda path: path.split("/"))
+    return FoundFiles(folder, tuple(paths), dict(sorted(unreadable.items())), dict(sorted(others.items())))
+
+
+def _refusal(path: Path) -> str:
+    """Return why a file cannot be read, or nothing."""
+    try:
+        path.as_posix().encode()
+        # A pipe would be waited for without end.
+        return "" if stat.S_ISREG(path.stat().st_mode) else "no regular file"
+    except UnicodeEncodeError:
+        return "its name is no valid UTF-8; rename it"
+    except OSError as error:
+        return f"cannot be opened: {error.strerror}"
+
+
+def _shown(path: Path) -> str:
+    return path.as_posix().encode("utf-8", "replace").decode()
 
 
 def read_bytes(path: Path) -> bytes:

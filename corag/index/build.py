@@ -11,8 +11,7 @@ from typing import Any
 
 from corag.errors import DataError, IndexMismatchError
 from corag.files.chunks import chunk_file
-from corag.files.find import TYPES, find_files
-from corag.files.read import UnreadableFileError, read_bytes, read_file, reading_key
+from corag.files.read import TYPES, UnreadableFileError, find_files, read_bytes, read_file, reading_key
 from corag.index.search import ChunkIndex
 from corag.index.write import Source, Written, write_index
 from corag.registry import tokens as make_tokens
