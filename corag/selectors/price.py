@@ -8,17 +8,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from corag.errors import InputError
+from corag.text.units import Unit
 from corag.types import FloatArray, Reranker
 
 REFERENCE_TOKENS = 256
 """lambda is the price of this many tokens."""
 COST_WEIGHT = 0.1
-"""lambda by default."""
+"""lambda by default, for sentences. On 48 training questions of HotpotQA, SQuAD and 2Wiki at 256 tokens it spends 160
+tokens and finds all evidence, answer F1 .703, as the values that charged for length did (154 tokens, .703); at 1,024
+tokens 203 (348) at .733 (.721). 0.2 spends 132 at .741, 0.3 misses some evidence."""
+PASSAGE_COST_WEIGHT = 0.05
+"""The same for passages, of which one more is a larger step: with 0.1 they hold less of the evidence."""
 PREFERENCES: Mapping[str, float] = {"quality": COST_WEIGHT / 2, "balanced": COST_WEIGHT, "tokens": 2 * COST_WEIGHT}
 """Names for values of lambda."""
 FLAT = 1e-6
 """Values of single candidates that differ by no more than this, or this share of the largest, differ by the
 rounding of float32 models: stretched to [0, 1] they would drown what combinations are worth."""
+
+
+def default_cost_weight(unit: Unit) -> float:
+    """Return lambda where none is given."""
+    return PASSAGE_COST_WEIGHT if unit.size is None else COST_WEIGHT
 
 
 def cost_weight_of(prefer: str | float) -> float:

@@ -27,7 +27,7 @@ from corag.selectors.corag.features import agent_features
 from corag.selectors.corag.search import SearchPlan, search_config, search_problems
 from corag.selectors.corag.tuned import Tuned, tuned_folder
 from corag.selectors.corag.tuned_choice import TunedChoice
-from corag.selectors.price import COST_WEIGHT
+from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS
@@ -59,9 +59,9 @@ class Corag(BudgetedSelector):
             `search.SearchConfig`, or one whose fields that differ from its defaults count. By default the policy is
             what the reranker names as its `search_policy`, such as `beam` where values cost next to nothing, else
             `bayesian`, which needs the fewest scored orders for the same value.
-        cost_weight: lambda: what 256 tokens cost, whatever the budget is. The answer is the order of the highest
-            value - lambda * tokens / 256. Values are probabilities where the reranker gives these, else the single
-            candidates of a question span 0 to 1.
+        cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.05. The answer
+            is the order of the highest value - lambda * tokens / 256. Values are probabilities where the reranker gives
+            these, else the single candidates of a question span 0 to 1.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
             Under `forbid`, where the window binds, a cost in the search is the larger share of budget or window.
         agent: The folder of a checkpoint, the name of one that ships, or a loaded agent: it names the configuration for
@@ -125,7 +125,7 @@ class Corag(BudgetedSelector):
     def _plan_for(self, reranker: Reranker, given: Mapping[str, Any], cost_weight: float | None) -> SearchPlan:
         config = search_config(reranker, self.preset, given)
         if cost_weight is None:
-            cost_weight = COST_WEIGHT if self.preset is None else config.cost_weight
+            cost_weight = default_cost_weight(self._unit) if self.preset is None else config.cost_weight
         trace: dict[str, Any] = {}
         if self.preset is not None:
             trace = {"preset": self.preset, "logits": getattr(reranker, "output", None) == "logit"}
