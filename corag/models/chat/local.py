@@ -45,8 +45,7 @@ class LocalSettings(ChatSettings):
 class LocalChat(Chat):
     """A causal language model to chat with; its replies are greedy.
 
-    A model with a chat template is prompted with it. Any other gets the messages as plain text, and its reply ends with
-    its first line. Control tokens in messages are broken up, so that the model reads them as text.
+    Control tokens in messages are broken up, so that the model reads them as text.
 
     Args:
         settings: Model, device, and the like.
@@ -84,6 +83,8 @@ class LocalChat(Chat):
             raise ModelError(
                 f"the model {settings.model!r} lacks weights; use a model that was trained to generate text"
             )
+        if self._tokenizer.chat_template is None:
+            raise ModelError(f"the model {settings.model!r} has no chat template; name one that was trained to chat")
         module.eval()
         # A tokenizer that knows no limit says 1e30.
         limits = (self._tokenizer.model_max_length, getattr(module.config, "max_position_embeddings", None))
@@ -106,7 +107,7 @@ class LocalChat(Chat):
     @cached_property
     def tokens(self) -> TokenCounter:
         """Counts with the model's own tokenizer."""
-        return CallableCounter(lambda text: self._ids([text])[0], name=self.name.partition("/")[2])
+        return CallableCounter(lambda text: self._ids(self._as_text(text)), name=self.name.partition("/")[2])
 
     @property
     def window_tokens(self) -> int | None:
@@ -120,10 +121,7 @@ class LocalChat(Chat):
     def encode(self, messages: Messages) -> list[int]:
         """Return the tokens of the whole prompt; `InputError` for a text that is not valid Unicode."""
         shown = [{**message, "content": self._as_text(message["content"])} for message in messages]
-        if self._chats:
-            return self._ids([self._chat_text(shown)], as_they_are=True)[0]
-        *first, last = [f"Answer: {one['content']}" if one["role"] == "assistant" else one["content"] for one in shown]
-        return self._ids(["\n\n".join([*first, f"{last}\nAnswer:"])], as_they_are=True, add_special_tokens=True)[0]
+        return self._ids(self._chat_text(shown))
 
     def ask_many(self, conversations: Sequence[Messages], *, scored: bool = False) -> list[ChatReply]:
         """Return the greedy reply to each conversation, in batches of prompts of similar length.
@@ -178,10 +176,6 @@ class LocalChat(Chat):
 
     # --- From messages to tokens ---
 
-    @property
-    def _chats(self) -> bool:
-        return self._tokenizer.chat_template is not None
-
     def _chat_text(self, messages: Messages) -> str:
         """Return a chat by the model's template; without a system role the instructions go before the question."""
         from jinja2 import TemplateError
@@ -200,13 +194,10 @@ class LocalChat(Chat):
         """Return a text whose control tokens are broken up."""
         return self._controls.sub(lambda found: f"{found[0][0]} {found[0][1:]}", text)
 
-    def _ids(
-        self, texts: Sequence[str], *, as_they_are: bool = False, add_special_tokens: bool = False
-    ) -> list[list[int]]:
-        shown = list(texts) if as_they_are else list(map(self._as_text, texts))
+    def _ids(self, text: str) -> list[int]:
         try:
             with quiet():
-                return list(self._tokenizer(shown, add_special_tokens=add_special_tokens)["input_ids"])
+                return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
         except (TypeError, UnicodeEncodeError) as error:
             raise InputError(
                 f"a text cannot be tokenised ({error}); decode its source with errors='replace'"
@@ -257,8 +248,6 @@ class LocalChat(Chat):
         mask = torch.tensor(
             [[0] * (longest - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=self._device
         )
-        # A plain model stops at the end of a line; a chat model has its own end token.
-        lines = {} if self._chats else {"stop_strings": ["\n"], "tokenizer": self._tokenizer}
         note(self._ran)
         with quiet(), torch.inference_mode():
             written = self._model.generate(
@@ -266,7 +255,6 @@ class LocalChat(Chat):
                 attention_mask=mask,
                 generation_config=self._generation,
                 logits_processor=[scores],
-                **lines,
                 **settings,
             )
         rows = written[:, longest:].tolist()
@@ -276,13 +264,8 @@ class LocalChat(Chat):
     def _reply(self, row: list[int], scores: list[float], prompt_tokens: int) -> ChatReply:
         ends = set(self._ends)
         length = next((position for position, token in enumerate(row) if token in ends), len(row))
-        ended = length < len(row)
-        decode = partial(self._tokenizer.decode, skip_special_tokens=True)
-        text = decode(row[:length])
-        if not self._chats and "\n" in text:
-            ended, length = True, next(size for size in range(1, length + 1) if "\n" in decode(row[:size]))
-            text = decode(row[:length])
-        cut = not ended and length >= self.max_answer_tokens
+        text = self._tokenizer.decode(row[:length], skip_special_tokens=True)
+        cut = length == len(row) >= self.max_answer_tokens
         return ChatReply(text, tuple(scores[:length]), cut, prompt_tokens, length)
 
     @cached_property

@@ -41,8 +41,8 @@ class Prompt:
     @cached_property
     def _parts(self) -> list[tuple[str, str]]:
         before, *rest = _ROLE.split(self.text)
-        found = [("user", before), *zip(rest[::2], rest[1::2], strict=True)]
-        return [(role, content.strip()) for role, content in found if content.strip()]
+        parts = [("user", before), *zip(rest[::2], rest[1::2], strict=True)]
+        return [(role, content.strip()) for role, content in parts if content.strip()]
 
     @cached_property
     def _tags(self) -> re.Pattern[str]:
@@ -76,32 +76,20 @@ def prompt(name: str, folder: str, *, needs: Collection[str], one_of: Collection
     """
     package, *inside = folder.split("/")
     shipped = files(package).joinpath(*inside)
-    names = sorted(one.name.removesuffix(".txt") for one in shipped.iterdir() if one.name.endswith(".txt"))
+    names = sorted(file.name.removesuffix(".txt") for file in shipped.iterdir() if file.name.endswith(".txt"))
     source = shipped / f"{name}.txt" if name in names else Path(name)
+    rule = " and ".join(f"{{{field}}}" for field in needs)
+    if one_of:
+        rule += " and one of " + ", ".join(f"{{{field}}}" for field in one_of)
     try:
         text = source.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        reason = "is not UTF-8 text" if isinstance(error, ValueError) else "is no file that can be read"
         raise InputError(
-            f"prompt {name!r} {reason}; use one of {', '.join(names)}, or the path of a text file with "
-            f"{_listed(needs, one_of)}"
+            f"prompt {name!r} cannot be read ({error}); use one of {', '.join(names)}, or the path of a UTF-8 text "
+            f"file with {rule}"
         ) from error
-    found = Prompt(name, text)
-    allowed = {*needs, *one_of}
-    if unknown := sorted(found.fields - allowed):
-        raise InputError(f"prompt {name!r} has a field {{{unknown[0]}}}; its fields are {_listed(needs, one_of)}")
-    missing = [field for field in needs if field not in found.fields]
-    if missing or (one_of and len(found.fields.intersection(one_of)) != 1):
-        raise InputError(
-            f"prompt {name!r} must have {_listed(needs, one_of)}, got {_braced(sorted(found.fields)) or 'none'}"
-        )
-    return found
-
-
-def _listed(needs: Collection[str], one_of: Collection[str]) -> str:
-    either = f"one of {_braced(one_of)}" if one_of else ""
-    return " and ".join(filter(None, (_braced(needs), either)))
-
-
-def _braced(names: Collection[str]) -> str:
-    return ", ".join(f"{{{name}}}" for name in names)
+    made = Prompt(name, text)
+    fields = made.fields
+    if not set(needs) <= fields <= {*needs, *one_of} or (one_of and len(fields.intersection(one_of)) != 1):
+        raise InputError(f"prompt {name!r} must have the fields {rule} and no others, got {sorted(fields)}")
+    return made

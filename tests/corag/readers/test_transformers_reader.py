@@ -26,7 +26,6 @@ def folders(tmp_path_factory):
     )
     return {
         "chat": save_causal_lm(folder / "chat"),
-        "plain": save_causal_lm(folder / "plain", chat_template=None),
         "no-system": save_causal_lm(folder / "strict", chat_template=no_system),
     }
 
@@ -68,11 +67,8 @@ def test_a_model_is_asked_in_its_own_way(reader, folders):
     asked = f"<context>\n{CONTEXT}\n</context>\n\nQuestion: {QUESTION}"
     system = reader.asked.messages()[0]["content"]
     assert prompt_of(reader) == f"<|system|>{system}<|end|><|user|>{asked}<|end|><|assistant|>"
-    plain = TransformersReader(model=str(folders["plain"]))
-    assert prompt_of(plain) == f"{system}\n\n{asked}\nAnswer:"
     strict = TransformersReader(model=str(folders["no-system"]))
     assert prompt_of(strict) == f"<|user|>{system}\n\n{asked}"
-    assert "\n" not in plain.answer(QUESTION, CONTEXT).text
 
 
 def test_a_context_cannot_speak_for_the_user(reader):
@@ -90,7 +86,7 @@ def test_a_context_cannot_speak_for_the_user(reader):
 CONTEXTS = [CONTEXT, "", "river " * 90, "Bonn.", "The mayor of Berlin is Anna Weiss. " * 9]
 
 
-@pytest.mark.parametrize("kind", ["chat", "plain", "no-system"])
+@pytest.mark.parametrize("kind", ["chat", "no-system"])
 def test_a_batch_gives_the_answers_of_one_by_one(folders, kind):
     reader = TransformersReader(model=str(folders[kind]), max_answer_tokens=8, batch_tokens=2000)
     queries = [QUESTION, "Who?", "Where is it, and why?", "What?", QUESTION]
@@ -152,6 +148,8 @@ def test_settings_are_checked_before_the_model(settings):
         TransformersReader(**{"model": "no/such-model", **settings})
 
 
-def test_a_model_that_cannot_generate(tmp_path):
+def test_a_model_that_cannot_chat(tmp_path):
     with pytest.raises(ModelError):
         TransformersReader(model=str(save_bert(tmp_path / "bert")))
+    with pytest.raises(ModelError, match="chat template"):
+        TransformersReader(model=str(save_causal_lm(tmp_path / "plain", chat_template=None)))
