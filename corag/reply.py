@@ -238,7 +238,7 @@ def ask(
             with _timed(seconds, "embed"):
                 vector = vectors_by(embedding, [question])[0]
             with _timed(seconds, "retrieve"):
-                how = retrieval or getattr(selecting, "wanted_retrieval", None) or "hybrid"
+                how = retrieval or "hybrid"
                 candidates = source.retrieve(question, vector, num_candidates, how, where)
         elif callable(source):
             with _timed(seconds, "retrieve"):

@@ -37,9 +37,9 @@ from corag.registry import SELECTORS
 from corag.registry import reranker as make_reranker
 from corag.reply import Reply
 from corag.reply import read as read_answer
-from corag.selectors.corag.routing import PRICES, prices_of
+from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.selectors.corag.selector import Corag
-from corag.selectors.corag.tuned import tuned_folder
+from corag.selectors.price import PREFERENCES, cost_weight_of
 from corag.selectors.reranking import default_reranker
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
@@ -63,7 +63,7 @@ class Workbench:
         reader: Answers from a context: name or object.
         tokens: Counts tokens: name or object.
         agent: Agent of method `corag`, as for `corag ask`.
-        prefer: What a checkpoint of `corag tune`, or a router, counts at first.
+        prefer: What method `corag` looks for at first, without an agent: quality, balanced, tokens, or lambda.
         reranker: Reranker that is searched with at first; by default the agent's, else the one that ships.
         budget: Budget at first.
         methods: Methods that are compared.
@@ -88,15 +88,13 @@ class Workbench:
         self.reader: Reader
         self.reader, self.tokens = reader_and_tokens(reader, tokens)
         self.defaults = Settings(budget=budget)
-        self._reranker, self._agent, self._tuned = reranker, agent, tuned_folder(agent) is not None
-        if prefer is not None and not self._tuned:
-            raise InputError(
-                f"prefer is {prefer!r}, but agent {agent!r:.100} is no checkpoint of corag tune or of a router; name "
-                "one as agent, or leave out prefer"
-            )
-        prices_of(prefer)
+        self._reranker, self._agent = reranker, agent
+        self._has_agent = agent not in (DEFAULT_AGENT, NO_AGENT)
+        if prefer is not None and self._has_agent:
+            raise InputError(f"prefer is {prefer!r}, but agent {agent!r:.100} sets the price of tokens; leave one out")
         self._prefer = prefer or ""
-        self.preferences = tuple(dict.fromkeys([self._prefer, *PRICES])) if self._tuned else ()
+        _ = cost_weight_of(prefer or "balanced")
+        self.preferences = () if self._has_agent else tuple(dict.fromkeys([self._prefer, *PREFERENCES]))
         self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS)))
         self.methods = methods
         for method in methods:
@@ -151,7 +149,7 @@ class Workbench:
     def agent(self, question: str, number: int | None, budget: int, prefer: str) -> dict[str, Any]:
         """Return what the agent thinks of a question, and what `corag ask` would do with it.
 
-        `prefer` is what a tuned checkpoint counts; empty for what it counts by itself.
+        `prefer` names lambda; empty for its default.
         """
         with self._asked(question, number) as inquiry:
             selector = self._method("corag", prefer)
@@ -291,9 +289,11 @@ class Workbench:
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
         # An agent names the embedder that it was trained with.
         offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
-        if self._tuned and parse(name).settings:
-            # What a tuned checkpoint chose takes no settings beside it.
-            offered["agent"] = "none"
+        if self._has_agent and parse(name).settings:
+            # What an agent names takes no settings beside it.
+            offered["agent"] = NO_AGENT
+        if prefer and not self._has_agent:
+            offered["cost_weight"] = cost_weight_of(prefer)
         return self._part("method", f"{name} {prefer}", lambda: SELECTORS.offer(name, offered))
 
     def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:

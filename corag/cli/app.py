@@ -26,8 +26,8 @@ class AppConfig(Runtime):
         budget: Token budget of the context at first.
         reranker: Reranker that is searched with at first; by default what the agent says.
         agent: Agent of method `corag`: a checkpoint folder, default or none.
-        prefer: What the choice of a checkpoint of `corag tune`, or of a router, counts at first: quality, balanced,
-            tokens or latency; the page can change it.
+        prefer: What method `corag` looks for at first: quality, balanced, tokens, or lambda itself; the page can
+            change it.
         methods: Methods that are compared, separated by commas; by default all that need no further setting.
         reader: Reader that answers from the context.
         tokenizer: Tokenizer of the answering model; see `corag ask`.

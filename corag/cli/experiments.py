@@ -14,34 +14,20 @@ from corag.errors import InputError
 def label(config: Any) -> None:
     """Measure every configuration on every question."""
     from experiments.labels.label import label
-    from experiments.labels.table import read_table
 
     path = label(config)
     if config.shard and not path.exists():
         say(f"shard {config.shard} is done; the last shard to finish writes {path}")
         return
-    rows, metadata = read_table(path)
-    tokens = metadata["tokens"]
-    say(
-        f"{tokens['spent']:,} tokens read by models for {tokens['configurations']:,} configurations, "
-        f"{tokens['independent_ratio']:.0f} times fewer than by searching each from scratch, "
-        f"{tokens['cross_encoder_ratio']:.0f} times fewer than by reading every scored order as one text"
-    )
-    say(f"{len(rows)} rows in {path}; train an agent with: corag train --labels {path} --out runs/agent")
+    say(f"labels in {path}; train an agent with: corag train --labels {path} --out runs/agent")
 
 
 def tune(config: Any) -> None:
     """Choose a configuration for the user's own questions."""
     from experiments.tune.tune import tune
 
-    found = tune(config)
-    chosen = found.chosen
-    say(
-        f"chosen: {chosen.configuration}"
-        + (f", and a router of {len(chosen.router.kinds)} kinds" if chosen.router else "")
-    )
-    say(found.verdict)
-    say(f"checkpoint and report in {config.out}; {found.usage(config.out)}")
+    tuning = tune(config)
+    say(f"checkpoint and report in {config.out}; {tuning.usage(config.out)}")
 
 
 def train(config: Any) -> None:
@@ -56,22 +42,10 @@ def train(config: Any) -> None:
     say(f"checkpoint in {report.checkpoint}; use it with: corag ask 'your question' --agent {report.checkpoint}")
 
 
-def evaluate_agent(config: Any) -> None:
-    """Compare the agent with what it has to beat."""
-    from experiments.agents.evaluate import evaluate_agent
-
-    evaluate_agent(config)
-    say(f"all figures in {config.out}: report.html, result.md and result.json", stderr())
-
-
 def sweep(config: Any) -> None:
     """Train with every combination of some settings."""
-    from experiments.agents.sweep import PAGE_FILE, SUMMARY_FILE, sweep, write_wandb_sweep
+    from experiments.agents.sweep import PAGE_FILE, SUMMARY_FILE, sweep
 
-    if config.wandb_sweep is not None:
-        write_wandb_sweep(config, config.wandb_sweep)
-        say(f"W&B sweep in {config.wandb_sweep}; start it with: wandb sweep {config.wandb_sweep}")
-        return
     sweep(config)
     say(f"report and figures in {config.base.out}: {PAGE_FILE} and {SUMMARY_FILE}")
 

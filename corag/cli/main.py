@@ -99,13 +99,13 @@ COMMANDS = {
         "choose a configuration for questions of your own",
         "experiments.tune.config:TuneConfig",
         "corag.cli.experiments:tune",
-        "data out budget splits pool reader prefer labels limit device",
+        "data out budget splits pool reader prefer configurations limit device",
     ),
     "label": Command(
         "measure every configuration on every question",
         "experiments.labels.config:LabelConfig",
         "corag.cli.experiments:label",
-        "data splits out budget rerankers reader pool limit unit device",
+        "data splits out budget configurations rerankers reader pool limit device",
     ),
     "train agent": Command(
         "train the agent on label tables",
@@ -125,17 +125,11 @@ COMMANDS = {
         "corag.cli.experiments:train_reader",
         "data out sources rows epochs seed logger device",
     ),
-    "train evaluate": Command(
-        "compare an agent with baselines and the oracle",
-        "experiments.agents.evaluate:EvaluateAgentConfig",
-        "corag.cli.experiments:evaluate_agent",
-        "labels out methods protocols seeds logger",
-    ),
     "sweep": Command(
         "train agents with every combination of some settings",
         "experiments.agents.sweep:SweepConfig",
         "corag.cli.experiments:sweep",
-        "base.labels base.out vary seeds wandb_sweep",
+        "base.labels out vary seeds",
     ),
     "evaluate": Command(
         "compare methods on a data folder",

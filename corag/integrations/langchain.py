@@ -129,7 +129,7 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
                 )
             self._opened = index, embedder
         index, embedder = self._opened
-        retrieval = self.retrieval or getattr(self._chooser.built[0], "wanted_retrieval", None) or "hybrid"
+        retrieval = self.retrieval or "hybrid"
         vector = vectors_by(embedder, [query])[0]
         return index.retrieve(query, vector, self.num_candidates, retrieval, self.where), embedder
 

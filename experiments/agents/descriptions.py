@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.config import setting_of
 from corag.errors import InputError
 from corag.models.vectors import vectors_by
 from corag.naming import parse
@@ -21,7 +22,7 @@ REMEDY = "give one with descriptions: {NAME: text}, or put a model card (README.
 
 @dataclass(frozen=True, eq=False)
 class Descriptions:
-    """Texts by reranker, and their vectors in the same order, `[K, d]`; None where there are none."""
+    """Texts by configuration, and their vectors in the same order, `[K, d]`; None where there are none."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     vectors: Float32 | None = None
@@ -30,11 +31,11 @@ class Descriptions:
 def describe(
     labelled: Sequence[str], extra: Sequence[str], own: Mapping[str, str], features: Sequence[str], embedder: str
 ) -> Descriptions:
-    """Return the descriptions of rerankers; a warning names those labelled that have none.
+    """Return the descriptions of configurations by their rerankers; a warning names those labelled that have none.
 
     Args:
-        labelled: The rerankers of the labels.
-        extra: Rerankers that were never labelled, to be chosen by their description alone.
+        labelled: The configurations of the labels; each names a reranker.
+        extra: Configurations that were never labelled, to be chosen by their description alone.
         own: Descriptions by reranker, in place of those that ship.
         features: Parts of the agent's feature vector.
         embedder: Name of what embedded the questions of the labels.
@@ -49,23 +50,21 @@ def describe(
             f"features is {','.join(features)}, but a description has no candidates to be compared with; set "
             "features=query, or describe=false"
         )
-    given: dict[str, str] = {parse(name): text for name, text in own.items()}
-    _check_names(labelled, extra, given)
+    rerankers = {name: setting_of(name, "reranker") or "" for name in (*labelled, *extra)}
+    given = {str(parse(name)): text for name, text in own.items()}
+    _check_names([rerankers[name] for name in labelled], [rerankers[name] for name in extra], given)
     texts: dict[str, str] = {}
-    for name in (*labelled, *extra):
-        text = given[name] if name in given else description_of(name)
+    for name, reranker in rerankers.items():
+        text = given[reranker] if reranker in given else description_of(reranker)
         if text is not None:
             texts[name] = " ".join(text.split())
         elif name in extra:
-            raise InputError(f"reranker {name!r} has no description, so no agent could choose it; {REMEDY}")
-    if missing := [name for name in labelled if name not in texts]:
+            raise InputError(f"reranker {reranker!r} has no description, so no agent could choose it; {REMEDY}")
+    if missing := [rerankers[name] for name in labelled if name not in texts]:
         logger.warning("no description of %s, so no question is aligned with it; %s", ", ".join(missing), REMEDY)
     if len(missing) == len(labelled):
         if extra:
-            raise InputError(
-                f"none of the labelled rerankers {', '.join(labelled)} has a description, so there is nothing to "
-                f"compare that of {extra[0]!r} with; {REMEDY}"
-            )
+            raise InputError(f"none of the labelled rerankers has a description to compare others with; {REMEDY}")
         return Descriptions()
     return Descriptions(texts, vectors_by(make_embedder(embedder), list(texts.values())))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import time
 from argparse import ArgumentError
 from collections.abc import Mapping, Sequence
@@ -25,13 +24,20 @@ from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
 from corag.text.visible import to_json
-from experiments.agents.sweep_report import METRIC, markdown, page, said, show
 from experiments.agents.train import TrainAgentConfig, sha256, train
-from experiments.labels.arrays import label_paths
+from experiments.labels.table import label_paths
+from experiments.report.difference import Difference, paired_difference
+from experiments.report.drawing import interval_plot
+from experiments.report.page import Figure, Page, Section, Table
 from experiments.run.journal import fingerprint, finished_record, write_atomically
 from experiments.run.track import grouped, noted
 
 RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE, PAGE_FILE = "run.json", "summary.json", "summary.md", "report.html"
+METRIC = "val_regret"
+COLUMNS = {"val_regret": "regret", "val_loss": "loss", "best_epoch": "best epoch", "seconds": "s a run"}
+"""Figures of the tables and their headings; `summary.json` has all."""
+MOST_DRAWN = 24
+"""Combinations in the figure, the best ones."""
 SEED = "training.seed"
 OWN = (SEED, "out", "quiet")
 """What a sweep sets itself, and no setting may vary."""
@@ -46,18 +52,20 @@ class SweepConfig(Runtime):
         vary: Settings by their dotted names, such as `training.lr`, each with the values to try; written in the file.
             A setting that changes the utility, such as `target.metric`, also changes the unit of the regret.
         seeds: Seeds of the training; each combination is trained with each of them.
-        wandb_sweep: Write the sweep as a W&B sweep file of this name instead of running it.
+        out: Folder of the sweep, in place of that of `base`.
         quiet: Show no progress and no table.
     """
 
     base: TrainAgentConfig
     vary: dict[str, list[Any]]
     seeds: tuple[int, ...] = (0, 1, 2)
-    wandb_sweep: str | None = None
+    out: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.out is not None:
+            object.__setattr__(self, "base", replace(self.base, out=self.out))
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds are {list(self.seeds)}; give at least one, and each once")
         for name, values in self.vary.items():
@@ -106,10 +114,11 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
         "rows": ranked(records),
     }
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
-    write_atomically(out / MARKDOWN_FILE, markdown(summary))
-    write_atomically(out / PAGE_FILE, page(summary, out.name))
+    page = sweep_page(summary, out.name)
+    write_atomically(out / MARKDOWN_FILE, page.markdown())
+    write_atomically(out / PAGE_FILE, page.html())
     if not config.quiet:
-        show(summary, out.name)
+        page.show()
     return summary
 
 
@@ -199,44 +208,78 @@ def ranked(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["figures"][METRIC]["mean"] if row["figures"] else np.inf)
 
 
-def wandb_sweep(config: SweepConfig) -> dict[str, Any]:
-    """Return the sweep as W&B has it: a grid over the same values, each run a `corag train` in a folder of its own.
-
-    Format: https://docs.wandb.ai/guides/sweeps/define-sweep-configuration
-    """
-    plan(config)
-    unset = flattened(asdict(TrainAgentConfig(config.base.labels, config.base.out)))
-    flat = flattened(asdict(config.base))
-    shared = {name: value for name, value in flat.items() if value != unset[name]} | {"labels": config.base.labels}
-    shared["training.logger"] = "wandb"
-    # Project and user are the sweep's.
-    place = {name: value for name in ("project", "entity") if (value := shared.pop(f"wandb.{name}", None)) is not None}
-    fixed = {name: value for name, value in shared.items() if name not in (*OWN, *config.vary)}
-    varied = {**config.vary, SEED: list(config.seeds)}
-    return {
-        "name": Path(config.base.out).name,
-        **place,
-        "program": "corag",
-        # W&B gives a run's name to the process and not to the command, so a shell puts it in.
-        "command": [
-            "${env}", "sh", "-c",
-            f'exec "$0" train --out={shlex.quote(config.base.out)}/"$WANDB_RUN_ID" --quiet=true "$@"',
-            "${program}", "${args}",
-        ],
-        "method": "grid",
-        "metric": {"name": METRIC, "goal": "minimize"},
-        "parameters": {
-            **{name: {"value": list(value) if isinstance(value, tuple) else value} for name, value in fixed.items()},
-            **{name: {"values": values} for name, values in varied.items()},
-        },
-    }  # fmt: skip
+def sweep_page(summary: Mapping[str, Any], title: str) -> Page:
+    """Return the page of a sweep: how sure its best combination is, and a line for each."""
+    rows = summary["rows"]
+    drawn = [row for row in rows if row["figures"]][:MOST_DRAWN]
+    blocks: list[Any] = [
+        Table(["settings", "runs", *COLUMNS.values(), "behind the best"], [_line(rows, row) for row in rows])
+    ]
+    if drawn:
+        plot = interval_plot(
+            [said(row["settings"], short=True) for row in drawn],
+            [row["figures"][METRIC]["mean"] for row in drawn],
+            [_interval(row) for row in drawn],
+            "validation regret",
+        )
+        blocks.append(Figure(plot, "Validation regret", "Means over seeds with 95% intervals; left is better."))
+    for row in rows:
+        if row["errors"]:
+            failed = f"{len(row['errors'])} of {row['runs']} runs with {said(row['settings'])} could not be trained"
+            blocks.append(f"{failed}; the first: {row['errors'][0]}")
+    if any(name.startswith("target.") for name in summary["vary"]):
+        blocks.append("A setting of the target changes what regret is measured in; compare within one value of it.")
+    about = (
+        f"{len(rows)} combinations of {', '.join(summary['vary']) or 'nothing'}, seeds "
+        f"{', '.join(map(str, summary['seeds']))}. Regret is the utility that is lost to the best measured "
+        "configuration of each validation question."
+    )
+    return Page(f"Sweep {title}", _verdict(rows), [Section("Each combination, best first", blocks)], about)
 
 
-def write_wandb_sweep(config: SweepConfig, path: str) -> None:
-    """Write the sweep as a W&B sweep file."""
-    import yaml  # type: ignore[import-untyped]
+def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return in a sentence which combination is best, and how many others are worse beyond chance."""
+    if not rows[0]["figures"]:
+        return "No run could be trained."
+    regret, number = rows[0]["figures"][METRIC], len(rows[0]["by_seed"])
+    first = f"{said(rows[0]['settings'])} has the lowest validation regret, {regret['mean']:.4f}"
+    if number < 2:
+        return f"{first}, with one seed, which tells nothing about chance."
+    worse = sum(gap is not None and gap.low > 0 for gap in (_behind(rows[0], row) for row in rows[1:]))
+    return (
+        f"{first} ± {regret['sd']:.4f} over {number} seeds; {worse} of {len(rows) - 1} others are worse beyond chance."
+    )
 
-    write_atomically(Path(path), yaml.safe_dump(wandb_sweep(config), sort_keys=False, allow_unicode=True))
+
+def _behind(best: Mapping[str, Any], row: Mapping[str, Any]) -> Difference | None:
+    """Return how much higher a combination's regret is than the best one's, over the seeds that both have."""
+    pairs = [(row["by_seed"][seed], best["by_seed"][seed]) for seed in row["by_seed"] if seed in best["by_seed"]]
+    return paired_difference(*map(list, zip(*pairs, strict=True))) if len(pairs) > 1 else None
+
+
+def _interval(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """Return the 95% interval of a mean over seeds; None for a single one."""
+    values = list(row["by_seed"].values())
+    if len(values) < 2:
+        return None
+    mean = paired_difference(values)
+    return mean.low, mean.high
+
+
+def _line(rows: Sequence[Mapping[str, Any]], row: Mapping[str, Any]) -> list[str]:
+    cells = []
+    for name in COLUMNS:
+        spread, digits = row["figures"].get(name), 4 if name.startswith("val_") else 1
+        cells.append("-" if spread is None else f"{spread['mean']:.{digits}f} ± {spread['sd']:.{digits}f}")
+    runs = f"{row['runs']}, {len(row['errors'])} failed" if row["errors"] else str(row["runs"])
+    gap = None if row is rows[0] or not row["figures"] else _behind(rows[0], row)
+    return [said(row["settings"]), runs, *cells, "-" if gap is None else str(gap)]
+
+
+def said(settings: Mapping[str, Any], *, short: bool = False) -> str:
+    """Return settings as a text; in `short` each by the last part of its name."""
+    names = {name: name.rpartition(".")[2] if short else name for name in settings}
+    return ", ".join(f"{names[name]}={value}" for name, value in settings.items()) or "these settings"
 
 
 def _trained(run: Run) -> dict[str, Any]:

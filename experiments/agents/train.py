@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import agent
+from agent.checkpoint import CARD_FILE
+from agent.config import setting_of
 from corag.checks import check_choice, check_count
 from corag.cli.console import progress
 from corag.errors import DataError, InputError
@@ -21,23 +22,28 @@ from corag.models.ran import ran_in_all
 from corag.models.runtime import Runtime, current, in_runtime
 from corag.naming import Spellings, split_parts
 from corag.selectors.corag.features import check_recipe, feature_dim
+from experiments.agents.compare import Division, comparison
 from experiments.agents.descriptions import Descriptions, describe
 from experiments.agents.recipes import Recipe, departures, left_open
 from experiments.agents.targets import TargetConfig, best_single, learnt_targets, make_targets, utility
 from experiments.data.config import comma_separated
 from experiments.data.splits import divide
-from experiments.labels.arrays import LabelArrays, label_paths, read_labels
+from experiments.labels.table import Labels, fallback_of, label_paths, read_labels
+from experiments.run.journal import write_atomically
 from experiments.run.track import Tracking, tracked
 from experiments.run.track import Wandb as Wandb
 
 logger = logging.getLogger(__name__)
 
 TRAIN, VAL, TEST = 0, 1, 2
+PAGE_FILE = "report.html"
 
 
 @dataclass(frozen=True)
-class AgentSettings(Runtime, Tracking):
-    """What an agent learns from, and its architecture.
+class TrainAgentConfig(Runtime, Tracking):
+    """Train the configuration agent on label tables, into `out`: `checkpoint/`, a page, logs.
+
+    The page, and the checkpoint's card, compare the agent with baselines on questions that it has not seen.
 
     Attributes:
         labels: Tables of `corag label`, separated by commas; those of several readers are averaged.
@@ -45,17 +51,23 @@ class AgentSettings(Runtime, Tracking):
         shares: Shares of the questions for training, choosing the best epoch, and testing; questions that share
             documents stay together.
         split_seed: Seed of that split.
+        train_split: Split to learn from; by default the questions are split by `shares`.
+        val_split: Split that chooses the best epoch, with `train_split`; empty for none. The other splits are for
+            testing.
         recipe: Named settings, which those set beside it override: `paper` trains the agent of the CORAG paper; see
             `experiments.agents.recipes`.
         features: Parts of the feature vector, separated by commas: query, candidates, curve.
         hidden: Sizes of the hidden layers.
         map_dim: Size of the feature map.
-        min_lead: Lead in probability, from 0 to 1, that another reranker needs over that of the best single
-            configuration for the agent to depart from it. 0 follows the prediction, 1 never departs.
+        min_lead: Lead in probability, from 0 to 1, that another configuration needs over the best single one for the
+            agent to depart from it. 0 follows the prediction, 1 never departs.
         target: What makes one configuration better than another.
         describe: Embed descriptions of the rerankers and bring questions near that of their best one; needs `query` as
             the only feature. By default as the recipe has it: false, in the paper's true.
         descriptions: Descriptions by name of the reranker, in place of those that ship; needs `describe`.
+        extra_rerankers: Rerankers that the labels do not have, separated by commas, which the agent chooses by their
+            description alone; needs `describe`.
+        training: Settings of the training.
         quiet: Show no progress and no table.
     """
 
@@ -63,6 +75,8 @@ class AgentSettings(Runtime, Tracking):
     out: str
     shares: tuple[float, float, float] = (0.6, 0.1, 0.3)
     split_seed: int = 0
+    train_split: str = ""
+    val_split: str = ""
     recipe: Recipe = "default"
     features: str = "query"
     hidden: tuple[int, ...] = (512, 256)
@@ -71,6 +85,8 @@ class AgentSettings(Runtime, Tracking):
     target: TargetConfig = field(default_factory=TargetConfig)
     describe: bool | None = None
     descriptions: dict[str, str] = field(default_factory=dict)
+    extra_rerankers: Spellings = ""
+    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
     quiet: bool = False
 
     @property
@@ -88,6 +104,12 @@ class AgentSettings(Runtime, Tracking):
         check_count("split_seed", self.split_seed, "0 is usual", least=0)
         check_choice("recipe", self.recipe, Recipe)
         _ = self.parts
+        if self.val_split and not self.train_split:
+            raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
+        described = left_open(self, self.recipe).get("describe", self.describe)
+        if not described and (self.descriptions or split_parts(self.extra_rerankers)):
+            name = "descriptions" if self.descriptions else "extra_rerankers"
+            raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
 
     def settled(self) -> Self:
         """Return the settings with what they leave open as the recipe has it."""
@@ -99,77 +121,106 @@ class AgentSettings(Runtime, Tracking):
         return replace(self, **open_) if open_ else self
 
 
-@dataclass(frozen=True)
-class TrainAgentConfig(AgentSettings):
-    """Train the configuration agent on label tables, into `out`: `checkpoint/`, logs, the state of a training.
-
-    Attributes:
-        train_split: Split to learn from; by default the questions are split by `shares`.
-        val_split: Split that chooses the best epoch, with `train_split`; empty for none.
-        extra_rerankers: Rerankers that the labels do not have, separated by commas, which the agent chooses by their
-            description alone; needs `describe`.
-        training: Settings of the training.
-    """
-
-    train_split: str = ""
-    val_split: str = ""
-    extra_rerankers: Spellings = ""
-    training: agent.TrainConfig = field(default_factory=lambda: agent.TrainConfig(logger="wandb"))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.val_split and not self.train_split:
-            raise InputError(f"val_split is {self.val_split!r} and train_split is empty; name both, or neither")
-        describe = left_open(self, self.recipe).get("describe", self.describe)
-        if not describe and (self.descriptions or split_parts(self.extra_rerankers)):
-            name = "descriptions" if self.descriptions else "extra_rerankers"
-            raise InputError(f"{name} is set, but the agent learns no descriptions; set describe=true or recipe=paper")
-
-
 @tracked
 @in_runtime
 def train(config: TrainAgentConfig) -> agent.TrainReport:
-    """Train an agent and save its checkpoint; an interrupted training is resumed.
+    """Train an agent, save its checkpoint and compare it with baselines; an interrupted training is resumed.
 
-    A damaged table or a missing split is a `DataError`, an unknown figure an `InputError`, too little to learn from an
+    A damaged table or a missing split is a `DataError`, an unknown measure an `InputError`, too little to learn from an
     `agent.AgentError`.
     """
     config = config.settled()
-    arrays = read_labels(config.labels).having(config.target.metrics)
-    if len(arrays.budgets) > 1:
-        budgets = ", ".join(map(str, arrays.budgets))
+    labels = read_labels(config.labels).having(config.target.metrics)
+    if len(labels.budgets) > 1:
+        budgets = ", ".join(map(str, labels.budgets))
         logger.warning("the labels mix the budgets %s, so what is learnt is best on their mean only", budgets)
-    if config.recipe == "paper" and arrays.choice == "value":
-        logger.warning(
-            "the labels' answers were picked by value, where lambda decides nothing; label again for a lambda that acts"
-        )
-    training, validation = _parts(arrays, config)
-    known = np.isin(arrays.ids, training.ids + (() if validation is None else validation.ids))
+    parts = divided(labels, config)
+    training, validation = labels.of(parts == TRAIN), labels.of(parts == VAL) if (parts == VAL).any() else None
     learnt = learnt_targets(training, config.target, config.parts)
-    if len(learnt) < len(training):
-        logger.info("learnt from %s", _said_left(len(learnt), len(training), config.target))
-    descriptions = descriptions_of(arrays, config)
-    agent_config = agent_config_of(arrays.of(known), config, tuple(map(class_of, descriptions.texts)))
+    number = f"all {len(training)} training questions"
+    if config.target.weighting == "rule":
+        number = (
+            f"{len(learnt)} of {len(training)} training questions, on which the best class leads the next by more than "
+            f"{config.target.margin:.0%} of {config.target.metric}"
+        )
+        logger.info("learnt from %s", number)
+    descriptions, agent_config = agent_config_of(labels.of(parts != TEST), config)
     with progress("train", quiet=config.quiet) as report:
-        return agent.fit(
+        trained = agent.fit(
             learnt,
             None if validation is None else make_targets(validation, config.target, config.parts),
             agent_config,
             placed(config.training),
             config.out,
             descriptions=descriptions.vectors,
-            facts=_facts(arrays, agent_config, config, descriptions)
-            | {"questions learnt from": _said_left(len(learnt), len(training), config.target)},
+            facts=_facts(labels, agent_config, config, descriptions) | {"questions learnt from": number},
             progress=report,
         )
+    if (parts == TEST).any():
+        division = Division(training, validation, labels.of(parts == TEST))
+        _add_comparison(trained, division, config)
+    return trained
 
 
-def descriptions_of(arrays: LabelArrays, config: TrainAgentConfig) -> Descriptions:
-    """Return the descriptions of the rerankers that settled settings ask for; see `describe`."""
-    if not config.describe:
-        return Descriptions()
-    extra = split_parts(config.extra_rerankers)
-    return describe(arrays.rerankers, extra, config.descriptions, config.parts, arrays.embedder)
+def _add_comparison(trained: agent.TrainReport, division: Division, config: TrainAgentConfig) -> None:
+    """Write the page, and its figures into the card."""
+    page = comparison(trained.agent, division, config.target, config.parts)
+    card = trained.checkpoint / CARD_FILE
+    heading = "## On questions it has not seen"
+    before = card.read_text(encoding="utf-8").partition(heading)[0].rstrip()
+    body = page.markdown().partition("\n")[2].replace("\n## ", "\n### ").strip()
+    write_atomically(card, f"{before}\n\n{heading}\n\n{body}\n")
+    write_atomically(Path(config.out) / PAGE_FILE, page.html())
+    if not config.quiet:
+        page.show()
+
+
+def divided(labels: Labels, config: TrainAgentConfig) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`; an empty part is a `DataError`."""
+    if config.train_split:
+        for split in filter(None, (config.train_split, config.val_split)):
+            if split not in labels.split:
+                splits = ", ".join(sorted(set(labels.split)))
+                raise DataError(f"{config.labels} has no rows of split {split!r}; its splits are {splits}")
+        return np.select([labels.split == config.train_split, labels.split == config.val_split], [TRAIN, VAL], TEST)
+    parts = divide(labels.data, labels.group, config.shares, config.split_seed)
+    for part, (name, share) in enumerate(zip(("training", "validation", "test"), config.shares, strict=True)):
+        if share > 0 and not (parts == part).any():
+            raise DataError(
+                f"{len(labels)} questions in {len(set(labels.group))} groups leave none for {name}, which should "
+                f"get {share:g} of them; label more questions, or give other shares"
+            )
+    return parts
+
+
+def agent_config_of(known: Labels, config: TrainAgentConfig) -> tuple[Descriptions, agent.AgentConfig]:
+    """Return the configuration of an agent that knows some questions, and the descriptions of its classes."""
+    classes = known.classes()
+    descriptions = Descriptions()
+    if config.describe:
+        rerankers = {name: setting_of(name, "reranker") for name in classes.names}
+        if lacking := [name for name, reranker in rerankers.items() if reranker is None]:
+            raise InputError(f"configuration {lacking[0]} names no reranker to be described; set describe=false")
+        extra = [f"corag(unit=passage, reranker={name})" for name in split_parts(config.extra_rerankers)]
+        descriptions = describe(classes.names, extra, config.descriptions, config.parts, known.embedder)
+    ranges = None
+    if classes.grid is not None:
+        # As spelled: float32 would round a bound such as 0.3.
+        settings = [fallback_of(name).settings for name in known.configurations]
+        ranges = agent.Ranges(*((min(column), max(column)) for column in zip(*settings, strict=True)))
+    best = known.configurations[best_single(known, utility(known, config.target))]
+    return descriptions, agent.AgentConfig(
+        configurations=classes.names,
+        fallback=agent.Fallback(best) if ranges is None else fallback_of(best),
+        feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
+        embedder=known.embedder,
+        features=config.parts,
+        hidden=tuple(config.hidden),
+        map_dim=config.map_dim,
+        ranges=ranges,
+        min_lead=config.min_lead,
+        described=tuple(descriptions.texts),
+    )
 
 
 def placed(training: agent.TrainConfig) -> agent.TrainConfig:
@@ -190,93 +241,31 @@ def placed(training: agent.TrainConfig) -> agent.TrainConfig:
     return replace(training, **changes)
 
 
-def agent_config_of(known: LabelArrays, config: TrainAgentConfig, described: tuple[str, ...] = ()) -> agent.AgentConfig:
-    """Return the configuration of an agent that knows some questions, those for training and for validation.
-
-    `described` are the rerankers whose descriptions it knows.
-    """
-    reranker, iterations, exploration, cost_weight = known.configurations[
-        best_single(known, utility(known, config.target))
-    ]
-    return agent.AgentConfig(
-        feature_dim=feature_dim(config.parts, known.query_vectors.shape[1]),
-        configurations=tuple(map(class_of, known.rerankers)),
-        ranges=known.ranges,
-        embedder=known.embedder,
-        features=config.parts,
-        hidden=tuple(config.hidden),
-        map_dim=config.map_dim,
-        fallback=agent.Fallback(class_of(reranker), iterations, exploration, cost_weight),
-        min_lead=config.min_lead,
-        described=described,
-    )
-
-
-def class_of(reranker: str) -> str:
-    """Return the configuration that stands for a reranker."""
-    return f"corag(unit=passage, reranker={reranker})"
-
-
-def parts_of(arrays: LabelArrays, shares: tuple[float, float, float], seed: int) -> NDArray[np.int64]:
-    """Return the part of each question, `[n]`: `TRAIN`, `VAL` or `TEST`; an empty part is a `DataError`."""
-    parts = divide(arrays.data, arrays.group, shares, seed)
-    for part, (name, share) in enumerate(zip(("training", "validation", "test"), shares, strict=True)):
-        if share > 0 and not (parts == part).any():
-            raise DataError(
-                f"{len(arrays)} questions in {len(set(arrays.group))} groups leave none for {name}, which should "
-                f"get {share:g} of them; label more questions, or give other shares"
-            )
-    return parts
-
-
-def _parts(arrays: LabelArrays, config: TrainAgentConfig) -> tuple[LabelArrays, LabelArrays | None]:
-    if not config.train_split:
-        parts = parts_of(arrays, config.shares, config.split_seed)
-        return arrays.of(parts == TRAIN), arrays.of(parts == VAL) if config.shares[VAL] > 0 else None
-    for split in filter(None, (config.train_split, config.val_split)):
-        if split not in arrays.split:
-            splits = ", ".join(sorted(set(arrays.split)))
-            raise DataError(f"{config.labels} has no rows of split {split!r}; its splits are {splits}")
-    training = arrays.of(arrays.split == config.train_split)
-    return training, arrays.of(arrays.split == config.val_split) if config.val_split else None
-
-
-def _said_left(left: int, total: int, target: TargetConfig) -> str:
-    if target.weighting != "rule":
-        return f"all {total} training questions"
-    return (
-        f"{left} of {total} training questions, on which the best reranker leads the next by more than "
-        f"{target.margin:.0%} of {target.metric}"
-    )
-
-
 def _facts(
-    arrays: LabelArrays, agent_config: agent.AgentConfig, config: TrainAgentConfig, descriptions: Descriptions
+    labels: Labels, agent_config: agent.AgentConfig, config: TrainAgentConfig, descriptions: Descriptions
 ) -> dict[str, Any]:
     changed = ", ".join(f"{name}={value}" for name, value in departures(config, config.recipe).items())
-    counts = ", ".join(f"{name} {(arrays.data == name).sum()}" for name in sorted(set(arrays.data)))
-    readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in arrays.metadata))
-    budgets = ", ".join(map(str, arrays.budgets))
+    counts = ", ".join(f"{name} {(labels.data == name).sum()}" for name in sorted(set(labels.data)))
+    readers = ", ".join(dict.fromkeys(str(metadata["settings"].get("reader")) for metadata in labels.metadata))
+    division = f"shares {config.shares} by document, seed {config.split_seed}"
     if config.train_split:
         division = f"split {config.train_split}" + (f", validation {config.val_split}" if config.val_split else "")
-    else:
-        division = f"shares {config.shares} by document, seed {config.split_seed}"
+    texts = "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.texts.items())
+    models = "; ".join(
+        f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
+        for row in ran_in_all(metadata.get("models", ()) for metadata in labels.metadata)
+    )
     return {
         "recipe": config.recipe + (f" with {changed}" if changed else ""),
-        "labels": f"{len(arrays.configurations)} configurations on {len(arrays)} questions: {counts}",
+        "labels": f"{len(labels.configurations)} configurations on {len(labels)} questions: {counts}",
         "label tables": ", ".join(f"{path.name} (sha256 {sha256(path)[:16]})" for path in label_paths(config.labels)),
         "divided by": division,
-        "label": f"{config.target.metric} of the answer by reader {readers} at {budgets} tokens",
+        "label": f"{config.target.metric} of the answer by reader {readers} at "
+        f"{', '.join(map(str, labels.budgets))} tokens",
         "target": ", ".join(f"{name}={value}" for name, value in vars(config.target).items()),
-        "best single configuration": agent_config.fallback,
         "min_lead": agent_config.min_lead,
-        "descriptions": "; ".join(f"`{name}`: {text.replace('|', '/')}" for name, text in descriptions.texts.items())
-        or "none",
-        "models of the labels": "; ".join(
-            f"{row['model']} on {row['hardware']} ({row['device']}), {row['precision']}, {row['backend']}"
-            for row in ran_in_all(metadata.get("models", ()) for metadata in arrays.metadata)
-        )
-        or "not recorded",
+        "descriptions": texts or "none",
+        "models of the labels": models or "not recorded",
         "commit": commit(),
     }
 

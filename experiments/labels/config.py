@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Literal
 
-from agent.config import Tracker
+from agent.config import Tracker, spelled
 from corag.errors import InputError
 from corag.models.cluster import ClusterSettings
 from corag.models.cluster import Engine as Engine
@@ -14,9 +15,7 @@ from experiments.data.config import CandidateSettings, SelectionSettings, comma_
 from experiments.run.track import Tracking, check_logger
 from experiments.run.track import Wandb as Wandb
 
-Choice = Literal["value", "value-minus-cost"]
-Preset = Literal["paper", "public-code"]
-Part = Literal["training", "held-out", "all"]
+SharePart = Literal["training", "held-out", "all"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class LabelSource(CandidateSettings):
 
     data: str
     split: str = "train"
-    part: Part = "all"
+    part: SharePart = "all"
     held_out: float = 0.2
     with_gold: bool = False
 
@@ -52,50 +51,45 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
     Each source has its own pool, number of candidates, limit and sample, and its corpus is indexed separately.
 
     Attributes:
-        out: File for the table (Parquet), with the questions beside it (`.questions.parquet`). An interrupted run
-            resumes.
+        out: File for the table (Parquet). An interrupted run resumes.
         data: Data folder, by path or name; with sources, the folder that holds theirs, or empty to look up each by its
             own name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.
+        configurations: Selectors to measure, separated by commas; by default the grid of the next four settings.
         rerankers: Separated by commas; by default the best of those that need no download.
-        iterations: Numbers of iterations, separated by commas.
+        iterations: Numbers of iterations of the paper's search, separated by commas.
         explorations: Values of c, separated by commas.
         cost_weights: Values of lambda, separated by commas.
-        preset: `paper` or `public-code`: label with the search of `corag(preset=...)`, on logits where a reranker has
-            them; agents trained on the labels are for the selector with the same preset.
-        choice: Without a preset, what a search's answer maximises: `value-minus-cost`, in which lambda counts, or
-            `value`, where it only guides the search. Agents trained on the labels pick their answers likewise.
-        merge: Finished tables, separated by commas, to merge into `out` instead of labelling.
+        preset: Label the grid with the search of `corag(preset=paper)`, on logits where a reranker has them.
         shard: `i/n` for the i-th of n shards of the questions, so that n processes share the work. Each keeps a journal
             beside `out`, and the last one to finish writes the table. On machines without a shared disk, copy the
             journals into one folder and run the command without `shard`.
-        logger: Where the means of each reranker are logged besides: `wandb`, `csv` or `none`.
+        logger: Where the means of each configuration are logged besides: `wandb`, `csv` or `none`.
     """
 
     out: str
     data: str = ""
     splits: str = "train,dev"
     sources: tuple[LabelSource, ...] = ()
+    configurations: Spellings = ""
     rerankers: Spellings = "minilm-multihop,minilm-factoid,minilm-longform,minilm-softsim,bm25"
     iterations: str = "2,5,10"
     explorations: str = "0.1,0.6"
     cost_weights: str = "0.0,0.3"
-    preset: Preset | None = None
-    choice: Choice = "value-minus-cost"
-    merge: str = ""
+    preset: Literal["paper"] | None = None
     shard: str = ""
     logger: Tracker = "none"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.data and not self.merge and not self.sources:
+        if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
         check_logger(self.logger, self.out)
         self.check_engine()
         self.parsed_shard()
-        if not split_parts(self.rerankers):
+        if not self.configuration_list():
             raise InputError(f"rerankers is {self.rerankers!r}; name at least one")
         if self.sources and self.index is not None:
             raise InputError(f"index is {self.index!r}, but every source has its own corpus; leave out one of both")
@@ -109,27 +103,21 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
             raise InputError(f"shard is {self.shard!r}; write i/n with i from 1 to n, such as 1/2")
         return int(number), int(count)
 
-    def grid(self) -> Grid:
-        """Return the configurations to measure; see `listed`."""
-        return Grid(
-            rerankers=tuple(dict.fromkeys(split_parts(self.rerankers))),
-            iterations=tuple(sorted(listed("iterations", self.iterations, int))),
-            explorations=listed("explorations", self.explorations, float),
-            cost_weights=listed("cost_weights", self.cost_weights, float),
+    def configuration_list(self) -> list[str]:
+        """Return the spellings of what is measured, each once."""
+        if given := split_parts(self.configurations):
+            return list(dict.fromkeys(given))
+        base = "preset=paper" if self.preset else f"unit={self.unit or 'passage'}"
+        names = [f"corag({base}, reranker={name})" for name in dict.fromkeys(split_parts(self.rerankers))]
+        settings = product(
+            listed("explorations", self.explorations, float),
+            listed("cost_weights", self.cost_weights, float),
+            sorted(listed("iterations", self.iterations, int)),
         )
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Configurations: every reranker with every count and weight."""
-
-    rerankers: tuple[str, ...]
-    iterations: tuple[int, ...]
-    explorations: tuple[float, ...]
-    cost_weights: tuple[float, ...]
-
-    def __len__(self) -> int:
-        return len(self.rerankers) * len(self.iterations) * len(self.explorations) * len(self.cost_weights)
+        return [
+            spelled(name, count, exploration, cost_weight)
+            for name, (exploration, cost_weight, count) in product(names, list(settings))
+        ]
 
 
 def listed(name: str, text: str, kind: type) -> tuple[Any, ...]:

@@ -1,102 +1,148 @@
-"""Labels: how well each configuration of the search serves each question.
+"""`corag label`: how well each configuration serves each question.
 
-One row per question and configuration (reranker x iterations x exploration x cost weight). Iterations are
-free: a search reports the best order after each of them, so one run answers for all counts. Values are
-remembered per question and reranker, answers per question and context, the states of passages over all questions.
+Questions are the units of work: a journal keeps finished ones, shards and Ray workers share them.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import search
-from corag.checks import check_budget
 from corag.cli.console import progress
 from corag.errors import DataError
-from corag.models.cluster import CLUSTER
-from corag.models.ran import ran_in_all
+from corag.models.cluster import CLUSTER, cluster_workers
+from corag.models.ran import ran_in_all, recording
 from corag.models.runtime import WHERE, in_runtime
-from experiments.labels.config import LabelConfig, listed
-from experiments.labels.engines import LOCAL_BATCH, Worker, batches_of, label_on_ray
+from experiments.data.pools import Pool
+from experiments.evaluation.config import EvaluateConfig
+from experiments.labels.config import LabelConfig
 from experiments.labels.examples import Example, Examples, read_examples
-from experiments.labels.question import Labeller
-from experiments.labels.table import (
-    FORMAT_VERSION,
-    merge_tables,
-    questions_path,
-    read_table,
-    write_questions,
-    write_table,
-)
-from experiments.labels.work import total
+from experiments.labels.measure import Labeller
+from experiments.labels.table import read_metadata, write_labels
 from experiments.run.journal import TABLE, Journal, fingerprint, output_file, read_units, versions
 from experiments.run.track import UNMEASURED, log_run, means, tracked
 
 logger = logging.getLogger(__name__)
 
-NOT_WORK = ("out", "merge", "shard", "quiet", *CLUSTER, *UNMEASURED, *WHERE)
+NOT_WORK = ("out", "shard", "quiet", *CLUSTER, *UNMEASURED, *WHERE)
 """Settings on which no label depends, but for rounding."""
+LOCAL_BATCH, RAY_BATCH = 64, 8
+"""Questions whose candidates are embedded at a time; questions given to a worker at a time."""
+
+Unit = dict[str, Any]
+"""What the journal keeps of a question: `rows`, one a configuration; `question`, its vectors; `models`, what ran."""
 
 
 @tracked
 @in_runtime
 def label(config: LabelConfig) -> Path:
-    """Write the label table that a config describes, and its questions beside it; return its path.
+    """Write the label table that a config describes; return its path.
 
     With a shard, only its journal until all shards are done.
     """
-    if config.merge:
-        return merge_tables(listed("merge", config.merge, str), config.out)
-    check_budget(config.budget)
-    grid, out, shard = config.grid(), output_file(config.out, TABLE), config.parsed_shard()
+    out, shard = output_file(config.out, TABLE), config.parsed_shard()
     examples = read_examples(config)
     examples.check_pools()
-    for combination in itertools.product(grid.iterations, grid.explorations, grid.cost_weights):
-        search.SearchConfig(*combination)  # refuses what the search would refuse, before hours of work
-    labeller = Labeller.of(config)
-    labeller.budget.check_room([example.query.question for example in examples.examples])
+    worker = Worker(config, examples)
+    worker.labeller.budget.check_room([example.query.question for example in examples.examples])
     settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    work = fingerprint([FORMAT_VERSION, settings, examples.content, versions()])
-    if _is_done(out, work):
+    work = fingerprint([settings, examples.content, versions()])
+    if out.exists():
+        if read_metadata(out).get("work") != work:
+            raise DataError(
+                f"{out} holds labels made with other settings, data or versions; choose another output, or delete it "
+                "to label anew"
+            )
         logger.info("%s is complete already", out)
         return out
     own = out.with_suffix(f".{'' if shard is None else '{}-of-{}.'.format(*shard)}journal.jsonl")
     beside = _units_beside(out, own, work)
     with Journal(own, work) as journal:
         mine = examples.examples if shard is None else examples.of_shard(*shard)
-        _label_missing(examples, [example for example in mine if example.key not in beside], labeller, journal)
+        _label_missing(config, worker, [example for example in mine if example.key not in beside], journal)
         units = {**_units_beside(out, own, work), **journal.units}
         if all(example.key in units for example in examples.examples):
             metadata = {
-                "format_version": FORMAT_VERSION,
                 "work": work,
-                "embedder": labeller.embedder.name,
-                "tokenizer": labeller.tokens.name,
+                "embedder": worker.labeller.embedder.name,
+                "tokenizer": worker.labeller.tokenizer,
                 "settings": settings,
                 "versions": versions(),
-                "models": ran_in_all(units[example.key].get("models", ()) for example in examples.examples),
-                "tokens": total(units[example.key]["work"] for example in examples.examples),
+                "models": ran_in_all(units[example.key]["models"] for example in examples.examples),
             }
-            _write_tables(out, examples.examples, units, metadata)
-            rows = [row for example in examples.examples for row in units[example.key]["rows"]]
-            log_run("label", config.logger, out, out.stem, settings, means(rows, "reranker"))
+            rows = [row for example in examples.examples for row in _rows(example, units[example.key])]
+            write_labels(out, rows, metadata)
+            log_run("label", config.logger, out, out.stem, settings, means(rows, "configuration"))
             for path in _journal_paths(out):
                 path.unlink(missing_ok=True)
     return out
 
 
-def _label_missing(examples: Examples, mine: Sequence[Example], labeller: Labeller, journal: Journal) -> None:
-    config = examples.config
+def _rows(example: Example, unit: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    query = example.query
+    names = {"data": example.data, "query": query.id, "split": query.split, "group": example.group}
+    for number, row in enumerate(unit["rows"]):
+        yield {**names, "question": query.question, **row, **(unit["question"] if number == 0 else {})}
+
+
+class Worker:
+    """Labels questions, and keeps the pools that are made of a whole corpus."""
+
+    def __init__(self, config: LabelConfig, examples: Examples) -> None:
+        self._examples = examples
+        self._pools: dict[int, Pool] = {}
+        configurations = config.configuration_list()
+        settings = EvaluateConfig(
+            data=str(examples.folders[0].path),
+            methods=tuple(configurations),
+            latency_questions=0,
+            budget=config.budget,
+            budget_for=config.budget_for,
+            window=config.window,
+            reader=config.reader,
+            tokenizer=config.tokenizer,
+            embedder=config.embedder,
+        )
+        self.labeller = Labeller(settings, configurations, [example.query for example in examples.examples])
+
+    def prepare(self, sources: Sequence[int], *, quiet: bool) -> None:
+        """Open the indexes of sources, and build those that are not there."""
+        for source in sources:
+            if self._examples.pool_name(source) == "corpus" and source not in self._pools:
+                queries = self._examples.queries(source)
+                self._pools[source] = self._examples.open_pool(source, queries, self.labeller.embedder, quiet=quiet)
+
+    def label(self, examples: Sequence[Example]) -> Iterator[tuple[str, Unit]]:
+        """Yield key and unit of each question, all of one source."""
+        source = examples[0].source
+        documents = self._examples.folders[source].documents
+        # A question depends on what its candidates were embedded with, too.
+        with recording() as before:
+            self.prepare([source], quiet=True)
+            pool = self._pools.get(source)
+            if pool is None:
+                queries = [example.query for example in examples]
+                pool = self._examples.open_pool(source, queries, self.labeller.embedder)
+        for example in examples:
+            candidates = pool.candidates(example.query)
+            with recording() as models:
+                unit = {
+                    "rows": self.labeller.rows(example.query, candidates, documents),
+                    "question": self.labeller.question(example.query, candidates),
+                }
+            yield example.key, {**unit, "models": ran_in_all([before(), models()])}
+
+
+def _label_missing(config: LabelConfig, worker: Worker, mine: Sequence[Example], journal: Journal) -> None:
     missing = [example for example in mine if example.key not in journal.units]
-    worker = Worker(examples, labeller)
-    worker.prepare(sorted({example.source for example in missing}), quiet=config.quiet)
+    if config.engine != "ray":
+        worker.prepare(sorted({example.source for example in missing}), quiet=config.quiet)
     done = len(mine) - len(missing)
     with progress("label", quiet=config.quiet) as report:
         report(done, len(mine))
@@ -106,45 +152,36 @@ def _label_missing(examples: Examples, mine: Sequence[Example], labeller: Labell
             journal.add(key, unit)
             done += 1
             report(done, len(mine))
-            if (error := unit["rows"][0]["error"]) is not None:
+            if (error := next((row["error"] for row in unit["rows"] if row["error"]), None)) is not None:
                 logger.warning("question %s failed: %s", key, error)
 
         if config.engine == "ray" and missing:
-            label_on_ray(config, missing, record)
+            with cluster_workers(config, partial(_labelling, config), most=len(missing)) as workers:
+                for _, units in workers.map(_batches(missing, RAY_BATCH)):
+                    for key, unit in units:
+                        record(key, unit)
         else:
-            for batch in batches_of(missing, LOCAL_BATCH):
+            for batch in _batches(missing, LOCAL_BATCH):
                 for key, unit in worker.label(batch):
                     record(key, unit)
 
 
-def _write_tables(
-    out: Path, examples: Sequence[Example], units: Mapping[str, Mapping[str, Any]], metadata: Mapping[str, Any]
-) -> None:
-    """Write the questions and then the table, so that a table that is there is complete."""
-    questions, rows = [], []
+def _labelling(config: LabelConfig) -> Callable[[Sequence[Example]], list[tuple[str, Unit]]]:
+    """Return what labels questions of one source in a worker of a Ray cluster, with models of its own."""
+    worker = Worker(config, read_examples(config))
+    return lambda examples: list(worker.label(examples))
+
+
+def _batches(examples: Sequence[Example], size: int) -> Iterator[list[Example]]:
+    """Yield neighbours of one source, at most `size` at a time."""
+    batch: list[Example] = []
     for example in examples:
-        query, unit = example.query, units[example.key]
-        names = {"data": example.data, "query": query.id, "split": query.split}
-        questions.append({**names, "group": example.group, "question": query.question, **unit["question"]})
-        rows += [{**names, **row} for row in unit["rows"]]
-    write_questions(out, questions, metadata)
-    write_table(out, rows, metadata)
-
-
-def _is_done(path: Path, work: str) -> bool:
-    """Return whether this very work is done; a whole table of other work is not overwritten: `DataError`."""
-    if not path.exists() or not questions_path(path).exists():
-        return False
-    try:
-        found = read_table(path)[1].get("work")
-    except DataError:
-        return False
-    if found != work:
-        raise DataError(
-            f"{path} holds labels made with other settings, data or versions; choose another output, or delete it to "
-            "label anew"
-        )
-    return True
+        if batch and (len(batch) == size or batch[0].source != example.source):
+            yield batch
+            batch = []
+        batch.append(example)
+    if batch:
+        yield batch
 
 
 def _journal_paths(out: Path) -> list[Path]:

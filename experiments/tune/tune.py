@@ -1,7 +1,11 @@
-"""`corag tune`: from a user's questions to a checkpoint and a page about it."""
+"""`corag tune`: from a user's questions to a checkpoint that names what serves them best, and a page about it.
+
+Letters: `n` questions, `C` configurations.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -9,216 +13,396 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+import agent
 from corag.checks import check_budget
 from corag.cli.console import progress, say
 from corag.errors import DataError, InputError
-from corag.models.cached import CachedEmbedder
 from corag.models.runtime import WHERE, in_runtime
-from corag.selectors.corag.routing import Prices
+from corag.models.trained import shipped_checkpoint
+from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.data import DataFolder, Query
-from experiments.data.config import comma_separated
-from experiments.data.pools import content_hash, drawn, resolve
-from experiments.data.splits import questions_of
-from experiments.protocol.kinds import groups_of, is_sealed, read_kinds, sealed_ids
+from corag.types import FloatArray
+from experiments.data.config import candidate_settings, comma_separated
+from experiments.data.pools import content_hash, drawn, open_pool
+from experiments.data.splits import divide, questions_of
+from experiments.evaluation.config import EvaluateConfig
+from experiments.labels.measure import Labeller
+from experiments.labels.table import PRICED_TOKENS, Labels, read_labels, write_labels
+from experiments.protocol.held_out import groups_of, is_held_out
+from experiments.report.difference import Difference, paired_difference
+from experiments.report.drawing import interval_plot
+from experiments.report.page import Figure, Page, Section, Table
 from experiments.run.journal import Journal, fingerprint, versions
 from experiments.run.track import UNMEASURED, log_run, tracked
-from experiments.tune.checkpoint import write_checkpoint
-from experiments.tune.choose import Chosen, choose, labelled, priors
-from experiments.tune.config import LEAST_QUESTIONS, TuneConfig
-from experiments.tune.configurations import DEFAULT, Configuration, parse_configurations, to_label
-from experiments.tune.dial import DialPoint, dial
-from experiments.tune.router import with_examples
-from experiments.tune.sweep import Labels, Sweep, sweep_settings
-from experiments.tune.table import SHIPPED, read_labels
+from experiments.tune.config import DEFAULT, LEAST_QUESTIONS, TuneConfig
+from experiments.tune.shrinkage import Estimate, estimate, prior_for
 
 SECONDS = 0.25
 """Of one core for a question under one configuration: 20 passages of 150 tokens, and a context read."""
-EMBEDDER = "minilm"
+FOLDS = 5
+LEAST_FOR_A_NETWORK = 60
+"""Different questions with which a network is tried."""
+LEAST_GAIN = 1e-6
+"""A smaller gain is a rounding error."""
+POWER = 1.96 + 0.84
+"""Standard errors that a gain must be for four runs in five to see it at p < .05 (two-sided)."""
+LABELS_FILE, JOURNAL_FILE, PAGE_FILE, WORK_DIR = "labels.parquet", "labels.jsonl", "report.html", "work"
 NOT_WORK = (
-    "out",
-    "splits",
-    "limit",
-    "sample",
-    "configurations",
-    "answer",
-    "evidence_weight",
-    "prefer",
-    "labels",
-    "seed",
-    "quiet",
-    *UNMEASURED,
-    *WHERE,
-)
+    "out", "splits", "limit", "sample", "configurations", "answer", "evidence_weight", "prefer", "seed", "quiet",
+    *UNMEASURED, *WHERE,
+)  # fmt: skip
+"""Settings on which the labels of one question do not depend."""
 
 
 @dataclass(frozen=True)
-class Tuned:
+class Tuning:
     """What a tuning found.
 
     Attributes:
-        chosen: What was chosen, and why.
-        names: The configurations, the default first.
-        means: Mean figures of each configuration.
-        curve: Quality, tokens and time at rising prices.
-        prices: What tokens and time cost.
+        configuration: What serves all questions best.
+        estimates: What is known about each configuration's gain in utility over the default.
+        gain: Gain over the default on questions that took no part in the choice, by cross-validation over documents.
+        network_gain: Gain of a network over the single choice, likewise; None where none was tried.
+        uses_network: Whether the checkpoint has it.
+        means: Mean quality and tokens of each configuration.
         questions: Number of questions.
         groups: Number of groups of questions that share documents.
-        sealed: Number of questions left out because they are sealed.
+        held_out: Number of questions left out because they are held out.
     """
 
-    chosen: Chosen
-    names: Sequence[str]
+    configuration: str
+    estimates: dict[str, Estimate]
+    gain: Difference
+    network_gain: Difference | None
+    uses_network: bool
     means: dict[str, dict[str, float]]
-    curve: Sequence[DialPoint]
-    prices: Prices
     questions: int
     groups: int
-    sealed: int
+    held_out: int
 
     @property
     def keeps_default(self) -> bool:
         """Whether the checkpoint does what `corag` does without one."""
-        return self.chosen.configuration == DEFAULT and self.chosen.router is None
+        return self.configuration == DEFAULT and not self.uses_network
 
     def usage(self, out: str) -> str:
         """Return how the checkpoint in a folder is used."""
         command = f"corag ask 'your question' --agent {out}"
-        if self.keeps_default:
-            return f"corag does the same without it; with a price it can differ: {command} --prefer tokens"
-        return f"use it with: {command}" if self.chosen.lead.mean > 0 else f"to try it all the same: {command}"
+        return "corag does the same without it" if self.keeps_default else f"use it with: {command}"
 
     @property
     def verdict(self) -> str:
         """Whether to use it, in a sentence."""
-        lead = self.chosen.lead
         if self.keeps_default:
-            return "Keep the default: no other configuration is expected to serve these questions better."
-        if lead.low > 0:
-            return f"Use it: questions that took no part gained {lead}."
-        if lead.mean > 0:
-            return f"Probably use it: questions that took no part gained {lead}, which may be chance; more would tell."
-        return f"Keep the default: questions that took no part gained nothing, {lead}."
+            return "No, keep the default: no other configuration is expected to serve these questions better."
+        if self.gain.low > 0:
+            return f"Yes, use it: questions that took no part gained {self.gain}."
+        if self.gain.mean > 0:
+            return f"Probably: questions that took no part gained {self.gain}, which may be chance; more would tell."
+        return f"No, keep the default: questions that took no part gained nothing, {self.gain}."
 
 
 @tracked
 @in_runtime
-def tune(config: TuneConfig) -> Tuned:
+def tune(config: TuneConfig) -> Tuning:
     """Label, choose, and write the checkpoint."""
     check_budget(config.budget)
     folder = DataFolder.open(config.data)
-    queries, sealed = _questions(folder, config)
-    pool = resolve(config.pool, queries, config.index)
-    configurations = _configurations(config, from_corpus=pool == "corpus")
-    groups = groups_of(folder, queries)
-    if not config.quiet:
-        minutes = max(1, round(SECONDS * len(queries) * len(configurations) / 60))
-        say(
-            f"{len(queries)} questions in {len(set(groups))} groups that share documents, {len(configurations)} "
-            f"configurations: about {minutes} minute{'s' * (minutes > 1)} on one core"
-            + (f"; {sealed} sealed ones left out" * bool(sealed))
-        )
+    queries, held_out = _questions(folder, config)
     out = Path(config.out)
     if out.exists() and not out.is_dir():
         raise InputError(f"out is {config.out!r}, which is a file; give a folder")
-    labels, seconds = _labels(folder, queries, configurations, config, out / "labels.jsonl")
-    texts = [query.question for query in queries]
-    vectors = CachedEmbedder(EMBEDDER).vectors(texts)
-    names = list(map(str, configurations))
-    questions = labelled(names, labels, groups, vectors, config.quality, budget=config.budget, seconds=seconds)
-    known = priors(_shipped(config.labels), names, DEFAULT, config.quality)
-    chosen = choose(questions, known, config.prices, seed=config.seed)
-    if chosen.router is not None:
-        chosen = replace(chosen, router=with_examples(chosen.router, vectors, texts))
-    found = Tuned(
-        chosen,
-        names,
-        _means(names, labels),
-        dial(questions, chosen),
-        config.prices,
-        len(queries),
-        len(set(groups)),
-        sealed,
-    )
-    write_checkpoint(out, found, config, _record(config))
-    log_run("tune", config.logger, out, out.name, asdict(config), found.means)
-    return found
-
-
-def _configurations(config: TuneConfig, *, from_corpus: bool) -> tuple[Configuration, ...]:
-    default = Configuration(DEFAULT)
-    given = parse_configurations(config.configurations) or to_label(from_corpus=from_corpus)
-    return tuple(dict.fromkeys((default, *given)))
+    configurations = config.configuration_list()
+    if not config.quiet:
+        minutes = max(1, round(SECONDS * len(queries) * len(configurations) / 60))
+        say(
+            f"{len(queries)} questions, {len(configurations)} configurations: about {minutes} "
+            f"minute{'s' * (minutes > 1)} on one core" + (f"; {held_out} held-out ones left out" * bool(held_out))
+        )
+    labels = _label(folder, queries, configurations, config, out)
+    tuning, trained = choose(labels, config, held_out)
+    page = tuning_page(tuning, labels, config)
+    card = agent.model_card(trained.config, {"questions": len(labels), "versions": versions()}, page.markdown())
+    kept = {name: (out / name).read_bytes() for name in (LABELS_FILE, JOURNAL_FILE)}
+    shutil.rmtree(out / WORK_DIR, ignore_errors=True)
+    agent.save(out, trained, card, {**kept, PAGE_FILE: page.html()})
+    log_run("tune", config.logger, out, out.resolve().name, asdict(config), tuning.means)
+    if not config.quiet:
+        page.show()
+    return tuning
 
 
 def _questions(folder: DataFolder, config: TuneConfig) -> tuple[list[Query], int]:
-    """Return the questions that can be learned from, and how many are sealed; too few are a `DataError`."""
+    """Return the questions that can be learned from, and how many are held out; too few are a `DataError`."""
     splits = comma_separated(config.splits) or ["train"]
     every = [query for split in splits for query in questions_of(folder, split)]
-    kinds, ids = read_kinds().kinds, sealed_ids()
-    open_ = [query for query in every if not is_sealed(query, kinds, ids, folder)]
-    read = config.reader != "none"
-    useful = [query for query in open_ if query.gold or (read and query.answers)]
+    open_ = [query for query in every if not is_held_out(folder, query)]
+    reads = config.reader != "none"
+    useful = [query for query in open_ if query.gold or (reads and query.answers)]
     if open_ and not useful:
-        lack = "gold passages (and with reader none, answers do not count)" if not read else "answers or gold passages"
         raise DataError(
-            f"none of the {len(open_)} questions of {folder.path}, {config.splits}, has {lack}; add them to "
-            "queries.jsonl, or let a reader write answers: corag data references"
+            f"none of the {len(open_)} questions of {folder.path}, {config.splits}, has answers or gold passages that "
+            "count; add them to queries.jsonl, or let a reader write answers: corag data references"
         )
     chosen = drawn(useful[: config.limit], config.sample, config.seed)
-    sealed = len(every) - len(open_)
+    held_out = len(every) - len(open_)
     if len(chosen) < LEAST_QUESTIONS:
-        left_out = f" ({sealed} more are sealed, see docs/experiments.md)" if sealed else ""
+        left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
         raise DataError(
             f"{folder.path}, {config.splits}, has {len(chosen)} questions with answers or gold passages{left_out}; at "
             f"least {LEAST_QUESTIONS} are needed to choose by, and 60 to 500 are usual"
         )
     if repeated := [name for name, number in Counter(query.id for query in chosen).items() if number > 1]:
         raise DataError(f"question {repeated[0]!r} of {folder.path} is in two of the splits {config.splits}; name one")
-    return chosen, sealed
+    return chosen, held_out
 
 
-def _labels(
-    folder: DataFolder,
-    queries: Sequence[Query],
-    configurations: Sequence[Configuration],
-    config: TuneConfig,
-    path: Path,
-) -> tuple[list[Labels], dict[str, float]]:
-    """Return the labels of each question, and the seconds of each configuration."""
-    sweep = Sweep(folder, config, sweep_settings(folder, configurations, config), configurations, config.index)
-    settings = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
-    work = fingerprint([settings, content_hash(folder, folder.queries, config.index), versions()])
-    found = []
-    with Journal(path, work) as journal, progress("label", quiet=config.quiet) as report:
-        for _, labels in sweep.labels(queries, journal):
-            found.append(labels)
-            report(len(found), len(queries))
-        key = f"{config.budget} seconds {fingerprint([[str(one) for one in configurations], len(queries)])}"
-        if key not in journal.units:
-            journal.add(key, sweep.seconds(queries))
-        return found, journal.units[key]
+def _label(
+    folder: DataFolder, queries: Sequence[Query], configurations: Sequence[str], config: TuneConfig, out: Path
+) -> Labels:
+    """Measure what is missing, write the label table and read it."""
+    settings = EvaluateConfig(
+        data=str(folder.path),
+        methods=tuple(configurations),
+        latency_questions=0,
+        budget=config.budget,
+        budget_for="context",
+        reader=config.reader,
+    )
+    labeller = Labeller(settings, configurations, queries)
+    work = {name: value for name, value in asdict(config).items() if name not in NOT_WORK}
+    key = fingerprint([work, content_hash(folder, folder.queries, config.index), versions()])
+    groups = dict(zip((query.id for query in queries), groups_of(folder, queries), strict=True))
+    rows: list[dict[str, Any]] = []
+    with Journal(out / JOURNAL_FILE, key) as journal, progress("label", quiet=config.quiet) as report:
+        known: dict[str, dict[str, Any]] = {query.id: dict(journal.units.get(query.id, {})) for query in queries}
+        lacking = [query for query in queries if set(configurations) - known[query.id].keys()]
+        pool = open_pool(
+            folder, lacking, labeller.embedder, replace(config, **candidate_settings(config)), index=config.index,
+            documents_limit=config.num_candidates, quiet=True,
+        ) if lacking else None  # fmt: skip
+        for number, query in enumerate(queries, start=1):
+            unit = known[query.id]
+            if pool is not None and (missing := [name for name in configurations if name not in unit]):
+                candidates = pool.candidates(query)
+                unit.setdefault("question", labeller.question(query, candidates))
+                unit |= {
+                    row["configuration"]: row for row in labeller.rows(query, candidates, folder.documents, missing)
+                }
+                journal.add(query.id, unit)
+            names = {"data": folder.path.resolve().name, "query": query.id, "split": query.split}
+            names |= {"group": groups[query.id], "question": query.question}
+            for place, name in enumerate(configurations):
+                # A selection that failed found and answered nothing.
+                failed = {"cost_tokens": 0.0, config.answer: 0.0} if unit[name]["error"] else {}
+                failed |= {"evidence_recall": 0.0} if failed and query.gold else {}
+                rows.append({**names, **unit[name], **failed, "error": None, **(unit["question"] if not place else {})})
+            report(number, len(queries))
+    metadata = {"embedder": labeller.embedder.name, "settings": asdict(config), "versions": versions()}
+    write_labels(out / LABELS_FILE, rows, metadata)
+    return read_labels(str(out / LABELS_FILE))
 
 
-def _shipped(path: str | None) -> list[dict[str, Any]]:
-    """Return the rows of the labels over kinds; none where the table does not ship with this copy."""
-    if path is None:
-        return read_labels(SHIPPED) if SHIPPED.is_file() else []
-    return read_labels(path)
+def quality(labels: Labels, config: TuneConfig) -> FloatArray:
+    """Return how well each configuration serves each question, in [0, 1], `[n, C]`.
+
+    It is a weighted mean of answer and evidence recall; a question with one of both counts by that one.
+    """
+    weights = {config.answer: 1 - config.evidence_weight, "evidence_recall": config.evidence_weight}
+    values = [(labels.measures[name], weight) for name, weight in weights.items() if name in labels.measures and weight]
+    if not values:
+        raise DataError("no question has the measures that quality is made of; set another evidence_weight")
+    known = np.sum([weight * np.isfinite(measured) for measured, weight in values], axis=0)
+    total = np.sum([weight * np.nan_to_num(measured) for measured, weight in values], axis=0)
+    return np.asarray(np.divide(total, known, out=np.full(known.shape, np.nan), where=known > 0))
 
 
-def _means(names: Sequence[str], labels: Sequence[Labels]) -> dict[str, dict[str, float]]:
-    figures = dict.fromkeys(figure for of_question in labels for row in of_question.values() for figure in row)
+def choose(labels: Labels, config: TuneConfig, held_out: int = 0) -> tuple[Tuning, agent.ConfigurationAgent]:
+    """Return what serves the questions best, and the agent that names it.
+
+    The single best configuration is chosen by gains shrunk towards the priors of the shipped agent; a network is
+    trained only if cross-validation says that it gains.
+    """
+    values = quality(labels, config)
+    known = np.isfinite(values).all(axis=1)
+    labels, values = labels.of(known), values[known]
+    utility = values - config.price * labels.measures["cost_tokens"] / PRICED_TOKENS
+    groups = labels.group.tolist()
+    estimates = _estimates(utility, labels)
+    chosen = _best(estimates, labels)
+    parts = divide([""] * len(labels), groups, [1.0] * FOLDS, config.seed)
+    single, by_network = np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=np.int64)
+    tries_network = len(np.unique(labels.query_vectors, axis=0)) >= LEAST_FOR_A_NETWORK
+    for fold in np.unique(parts):
+        inside, outside = np.flatnonzero(parts != fold), np.flatnonzero(parts == fold)
+        learned = labels.of(inside)
+        single[outside] = by_network[outside] = _best(_estimates(utility[inside], learned), learned)
+        if tries_network:
+            trained = _network(learned, utility[inside], int(single[outside[0]]), config, f"fold-{fold}")
+            by_network[outside] = _named(trained, labels.of(outside))
+    rows = np.arange(len(labels))
+    gain = paired_difference(utility[rows, single], utility[:, 0], groups=groups, seed=config.seed)
+    network_gain = None
+    if tries_network:
+        network_gain = paired_difference(utility[rows, by_network], utility[rows, single], groups=groups)
+    uses_network = network_gain is not None and network_gain.low > 0
+    if uses_network:
+        gain = paired_difference(utility[rows, by_network], utility[:, 0], groups=groups, seed=config.seed)
+        trained = _network(labels, utility, chosen, config, "all")
+    else:
+        name = labels.configurations[chosen]
+        trained = agent.ConfigurationAgent(agent.AgentConfig((name,), agent.Fallback(name)))
+    means = {
+        name: {"quality": float(values[:, column].mean())}
+        | {one: float(np.nanmean(measured[:, column])) for one, measured in labels.measures.items()}
+        for column, name in enumerate(labels.configurations)
+    }
+    tuning = Tuning(
+        labels.configurations[chosen], estimates, gain, network_gain, uses_network, means, len(labels),
+        len(set(groups)), held_out,
+    )  # fmt: skip
+    return tuning, trained
+
+
+def _estimates(utility: FloatArray, labels: Labels) -> dict[str, Estimate]:
+    """Return what is known about the gain of each configuration but the first, the default."""
+    shipped = shipped_checkpoint(SHIPPED_AGENT)
+    priors = {} if shipped is None else agent.load(shipped).config.priors
+    groups = labels.group.tolist()
     return {
-        name: {
-            figure: float(np.mean(values))
-            for figure in figures
-            if (values := [of_question[name][figure] for of_question in labels if figure in of_question[name]])
-        }
-        for name in names
+        name: estimate(utility[:, column] - utility[:, 0], groups, prior_for(name, priors))
+        for column, name in enumerate(labels.configurations)
+        if column
     }
 
 
-def _record(config: TuneConfig) -> dict[str, Any]:
-    settings = {name: value for name, value in asdict(config).items() if name not in ("out", "quiet", *UNMEASURED)}
-    return {"settings": settings, "versions": versions(), "embedder": EMBEDDER, "features": ["query"]}
+def _best(estimates: dict[str, Estimate], labels: Labels) -> int:
+    """Return the column of the highest gain that can be counted on; the default's unless one gains."""
+    cautious = {name: one.cautious for name, one in estimates.items()}
+    best = max(cautious, key=lambda name: cautious[name], default=None)
+    return labels.configurations.index(best) if best is not None and cautious[best] > LEAST_GAIN else 0
+
+
+def _network(
+    labels: Labels, utility: FloatArray, chosen: int, config: TuneConfig, name: str
+) -> agent.ConfigurationAgent:
+    """Return an agent over whole configurations, trained on the utilities of questions."""
+    best = utility.argmax(axis=1)
+    fallback = agent.Fallback(labels.configurations[chosen])
+    if len(np.unique(best)) < 2:
+        return agent.ConfigurationAgent(agent.AgentConfig((fallback.configuration,), fallback))
+    table = agent.TrainingTable(
+        features=labels.features(("query", "curve")),
+        label=best,
+        weight=np.ones(len(labels), dtype=np.float32),
+        ids=labels.ids,
+        quality=utility.astype(np.float32),
+    )
+    agent_config = agent.AgentConfig(
+        configurations=labels.configurations,
+        fallback=fallback,
+        feature_dim=table.features.shape[1],
+        embedder=labels.embedder,
+        features=("query", "curve"),
+        hidden=(64,),
+        map_dim=32,
+    )
+    training = agent.TrainConfig(
+        epochs=30, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
+        accelerator="cpu", logger="none",
+    )  # fmt: skip
+    return agent.fit(table, None, agent_config, training, Path(config.out) / WORK_DIR / name).agent
+
+
+def _named(trained: agent.ConfigurationAgent, labels: Labels) -> NDArray[np.int64]:
+    predictions = trained.predict(labels.features(("query", "curve")))
+    assert isinstance(predictions, list)
+    return np.array([labels.configurations.index(one.configuration) for one in predictions], dtype=np.int64)
+
+
+def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig) -> Page:
+    """Return the page of a tuning: a verdict, what each configuration gains, and what more questions would tell."""
+    names = sorted(tuning.means, key=lambda name: -_cautious(tuning, name))
+    shown = {"quality": ".3f", "f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
+    columns = [name for name in shown if any(name in of_one for of_one in tuning.means.values())]
+    rows = []
+    for name in names:
+        figures = [format(tuning.means[name][one], shown[one]) for one in columns]
+        one = tuning.estimates.get(name)
+        gains = ["", "", ""] if one is None else [f"{one.own:+.3f}", f"{one.posterior:+.3f}", f"{one.weight:.0%}"]
+        rows.append([f"**{name}**" if name == tuning.configuration else name, *figures, *gains])
+    drawn = [name for name in names if name in tuning.estimates]
+    estimates = [tuning.estimates[name] for name in drawn]
+    plot = interval_plot(
+        drawn,
+        [one.posterior for one in estimates],
+        [(one.posterior - 1.96 * one.spread, one.posterior + 1.96 * one.spread) for one in estimates],
+        f"gain over {DEFAULT}",
+        marked=drawn.index(tuning.configuration) if tuning.configuration in drawn else -1,
+    )
+    answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
+    table = Table(
+        ["configuration", *(name.replace("_", " ") for name in columns), "own gain", "shrunken gain", "own share"],
+        rows,
+        note=f"Quality: {answer} of the answer by {config.reader} and evidence recall, with weights "
+        f"{1 - config.evidence_weight:g} and {config.evidence_weight:g}; 256 tokens cost {config.price:g}. Own gain: "
+        f"mean difference from {DEFAULT} on these questions. Shrunken gain: the same, weighed against other kinds of "
+        "questions; the own share is the weight of yours. Nothing is chosen whose shrunken gain is below its standard "
+        "deviation.",
+    )
+    usage = tuning.usage(config.out)
+    evaluate = (
+        f'corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" --budget {config.budget} '
+        "--out result.json"
+    )
+    held_out = f" {tuning.held_out} held-out questions were left out." if tuning.held_out else ""
+    about = (
+        f"{tuning.questions} questions in {tuning.groups} groups that share documents, {config.budget} tokens of "
+        f"context.{held_out}"
+    )
+    return Page(
+        f"Tuned on {Path(config.data).resolve().name}",
+        f"**{tuning.verdict}** Chosen: {tuning.configuration}.",
+        [
+            Section("Each configuration, best first", [table, Figure(plot, "What each configuration gains")]),
+            Section("What limits this result", _limits(tuning, labels, config)),
+            Section("Use", [f"{usage[0].upper()}{usage[1:]}", f"Compare: {evaluate}"]),
+        ],
+        about,
+    )
+
+
+def _limits(tuning: Tuning, labels: Labels, config: TuneConfig) -> list[str]:
+    """Return what the gain says, and what more questions or other labels would change."""
+    groups = labels.group.tolist()
+    spread = (tuning.gain.high - tuning.gain.low) / 2 / 1.96
+    lines = [
+        f"On questions that took no part in the choice (cross-validation, questions that share documents together): "
+        f"{tuning.gain}. "
+        + (
+            f"Smallest detectable gain (80% power): {POWER * spread:.3f}."
+            if spread
+            else "Every fold chose the default."
+        )
+    ]
+    if tuning.questions < LEAST_FOR_A_NETWORK:
+        lines.append(
+            f"There are {tuning.questions} questions: with at least {LEAST_FOR_A_NETWORK}, better 200, gains half as "
+            "large can be seen, and a network that chooses for each question is tried."
+        )
+    if len(set(groups)) < 2 * FOLDS:
+        lines.append(
+            f"They share {len(set(groups))} documents, so the interval is rough; add questions about other documents."
+        )
+    if tuning.network_gain is not None:
+        word = "gains" if tuning.uses_network else "gains nothing certain"
+        lines.append(f"A network that chooses for each question {word} over one choice for all: {tuning.network_gain}.")
+    if config.answer not in labels.measures:
+        lines.append("No question has an answer, so evidence alone counts.")
+    return lines
+
+
+def _cautious(tuning: Tuning, name: str) -> float:
+    return tuning.estimates[name].cautious if name in tuning.estimates else 0.0

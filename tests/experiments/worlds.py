@@ -12,9 +12,10 @@ import numpy as np
 import agent
 import corag
 from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
+from agent.config import spelled
 from corag.types import Answer
-from experiments.labels.arrays import read_labels
-from experiments.labels.table import FORMAT_VERSION, write_questions, write_table
+from experiments.labels.table import read_labels
+from experiments.labels.table import write_labels as write_table
 from experiments.report.measures import MEASURES
 
 DOCUMENTS = [
@@ -92,22 +93,19 @@ def write_folder(path, documents=DOCUMENTS, queries=QUERIES):
 
 
 def label_row(query, reranker, rougeL, *, iterations=2, exploration=0.1, cost_weight=0.0, **changes):  # noqa: N803
-    """One row of a label table."""
+    """One row of a label table, of a cell of the grid."""
     return {
         "data": "folder",
         "query": query,
         "split": "train",
-        "reranker": reranker,
-        "iterations": iterations,
-        "exploration": exploration,
-        "cost_weight": cost_weight,
+        "configuration": spelled(f"corag(unit=passage, reranker={reranker})", iterations, exploration, cost_weight),
         "budget_tokens": 64,
         "rougeL": rougeL,
         "f1": rougeL,
         "evidence_recall": 1.0,
         "cost_tokens": 50,
         "orders_scored": 10 * iterations,
-        "latency_ms": 1.0 * iterations,
+        "seconds": 0.001 * iterations,
         "error": None,
         **changes,
     }
@@ -165,11 +163,18 @@ def training_questions(num_questions=12):
 
 
 def write_labels(path, rows=None, questions=None, **changes):
-    """Write a label table with its questions and return its path."""
+    """Write a label table, the vectors of each question in its first row, and return its path."""
     settings = {"data": "some/folder", "reader": "extractive", "budget": 64, "num_candidates": 6, "max_tokens": 96}
-    metadata = {"format_version": FORMAT_VERSION, "work": "w", "embedder": "minilm", "settings": settings, **changes}
-    write_questions(path, training_questions() if questions is None else questions, metadata)
-    write_table(path, training_rows() if rows is None else rows, metadata)
+    known = {row["query"]: row for row in (training_questions() if questions is None else questions)}
+    written, seen = [], set()
+    for row in training_rows() if rows is None else rows:
+        of_question = dict(known.get(row["query"], {}))
+        for name in ("query_vector", "candidates_vector", "similarities"):
+            if row["query"] in seen:
+                of_question.pop(name, None)
+        seen.add(row["query"])
+        written.append({"group": row["query"], **of_question, **row})
+    write_table(path, written, {"work": "w", "embedder": "minilm", "settings": settings, **changes})
     return path
 
 
@@ -224,7 +229,7 @@ def listing(folder):
 SETTINGS = [(2, 0.1, 0.3), (8, 0.5, 0.0)]
 
 
-def arrays_of(tmp_path, table, **figures):
+def labels_of(tmp_path, table, **figures):
     """Labels from `{query: [a with few, a with many, b with few, b with many]}`, and other figures alike."""
     rows = []
     for query, values in table.items():

@@ -1,197 +1,214 @@
-"""Which agent decides, and which of the rerankers that it knows can be used here."""
+"""The selectors that an agent names: each built once, and which of them a question gets."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agent.config import setting_of
+import numpy as np
+
 from corag.ambient import Ambient
-from corag.errors import CoragError, InputError, MissingExtraError, ModelError
+from corag.errors import InputError, MissingExtraError, ModelError
+from corag.models.cached import CachedEncoder
+from corag.models.minilm import minilm_encoder
 from corag.models.runtime import current, holding
 from corag.models.trained import FOLDER, shipped_checkpoint
-from corag.naming import Spelling, parse
+from corag.naming import parse
 from corag.optional import warn_once
-from corag.registry import EMBEDDERS, RERANKERS, trusted
-from corag.registry import embedder as make_embedder
-from corag.registry import reranker as make_reranker
-from corag.selectors.corag.features import FEATURES
-from corag.types import Embedder, Reranker
+from corag.registry import EMBEDDERS, RERANKERS, SELECTORS, trusted
+from corag.selectors.base import BudgetedSelector, Choice
+from corag.selectors.corag.features import FEATURES, agent_features
+from corag.selectors.problem import SelectionProblem
+from corag.selectors.wrapping import built
+from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
 
 if TYPE_CHECKING:
     from agent import AgentPrediction, ConfigurationAgent
 
 AgentSource: TypeAlias = "str | Path | ConfigurationAgent | None"
-"""A checkpoint folder, a loaded agent, `default` for the one that ships with the project, or `none` or None."""
+"""A checkpoint folder, the name of a checkpoint that ships with the project, a loaded agent, or `none` or None."""
 
 DEFAULT_AGENT, NO_AGENT = "default", "none"
 SHIPPED_AGENT = "agent-minilm"
 """The folder of the agent that ships with the project."""
+SELECTORS_KEPT = 64
+"""Built selectors in memory: where an agent predicts search settings, nearly every question has its own."""
 
 SHARED: Ambient[Mapping[str, Any]] = Ambient(MappingProxyType({}))
 """Settings offered to the rerankers of all selectors that are built in a block, such as one `encoder`."""
 
 
-def load_agent(agent: AgentSource, *, strict: bool = False) -> ConfigurationAgent | None:
-    """Return a loaded agent; None where there is to be none.
-
-    With `strict`, all rerankers that it knows must be known here, and not only one of them.
+def load_agent(agent: AgentSource) -> ConfigurationAgent:
+    """Return a loaded agent.
 
     Raises:
-        InputError: The agent's rerankers are unknown here, it wants other features, or no agent ships with this copy.
+        InputError: It is no agent, it wants features that are unknown here, or no such agent ships with this copy.
         MissingExtraError: A package that reads checkpoints is not installed.
         ModelError: The folder is not a readable checkpoint.
     """
-    if agent is None or agent == NO_AGENT:
-        return None
-    if agent == DEFAULT_AGENT:
-        folder = shipped_checkpoint(SHIPPED_AGENT)
-        if folder is None:
-            raise InputError(
-                f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}, where source tree and wheel have it; install corag "
-                "again, or give the folder of a checkpoint"
-            )
-        agent = folder
-    loaded = agent
-    if isinstance(loaded, str | Path):
+    loaded: Any = agent
+    if isinstance(agent, str | Path):
         try:
             from agent import AgentError, load
         except ImportError as error:
             raise MissingExtraError(str(error)) from error
+        folder = Path(agent)
+        if isinstance(agent, str) and not folder.exists() and len(folder.parts) == 1:
+            folder = shipped_checkpoint(SHIPPED_AGENT if agent == DEFAULT_AGENT else agent) or folder
+        if not folder.exists() and agent == DEFAULT_AGENT:
+            raise InputError(f"the agent {SHIPPED_AGENT!r} is not in {FOLDER}; install corag again, or give a folder")
         try:
-            loaded = load(loaded)
+            loaded = load(folder)
         except AgentError as error:
             raise ModelError(str(error)) from error
     if not hasattr(loaded, "predict") or not hasattr(loaded, "config"):
         raise InputError(f"agent is {agent!r:.100}; give a checkpoint folder, what agent.load returns, or {NO_AGENT!r}")
-    if not set(loaded.config.features) <= set(FEATURES):
+    if loaded.has_network and not set(loaded.config.features) <= set(FEATURES):
         raise InputError(
-            f"the agent {agent!s} wants the features {', '.join(loaded.config.features)}; this version of the selector "
-            f"makes {', '.join(FEATURES)} only: use another checkpoint, or a newer corag"
+            f"the agent {agent!s:.100} wants the features {', '.join(loaded.config.features)}; this version makes "
+            f"{', '.join(FEATURES)}: use another checkpoint, or a newer corag"
         )
-    named = [setting_of(name, "reranker") or "" for name in loaded.config.all_configurations]
-    unknown = [name for name in named if not RERANKERS.knows(name)]
-    if unknown and (strict or len(unknown) == len(named)):
-        raise InputError(
-            f"the agent {agent!s} names the reranker {unknown[0]!r}, which is unknown here; the names "
-            f"are {', '.join(RERANKERS.names)}: register it under that name, or use another checkpoint"
-        )
-    return loaded
+    return loaded  # type: ignore[no-any-return]  # checked above
 
 
-@dataclass(frozen=True, slots=True)
-class Shipped:
-    """The agent that ships with the project and what embeds questions for it, or the reason why it cannot be used."""
+class AgentSelectors:
+    """What an agent names for each question, and the selectors that do it.
 
-    agent: ConfigurationAgent | None = None
-    embedder: Embedder | None = None
-    reason: str = ""
+    Args:
+        agent: A checkpoint or a loaded agent.
+        tokens: Counts tokens as the answering model does.
+        embedder: Embeds questions; by default the one that the agent was trained with.
 
-
-def shipped_agent(embedder: Embedder | None = None, *, strict: bool = False) -> Shipped:
-    """Return the agent that ships with the project, if it can be used here, else the reason why not.
-
-    A warning gives the reason once per process; with `strict` it is raised as `CoragError`. `embedder` embeds
-    questions; by default the one that the agent was trained with.
-    """
-    try:
-        loaded = load_agent(DEFAULT_AGENT, strict=strict)
-        assert loaded is not None
-        return Shipped(loaded, agent_embedder(loaded, embedder))
-    except CoragError as error:
-        if strict:
-            raise
-        warn_once(f"the agent {SHIPPED_AGENT!r} is not used: {error}")
-        return Shipped(reason=str(error))
-
-
-def agent_embedder(agent: ConfigurationAgent, given: Embedder | None = None) -> Embedder:
-    """Return what embeds questions for an agent; `InputError` where another embedder is given than it was trained with.
-
-    For other errors see `corag.embedder`.
-    """
-    wanted = agent.config.embedder
-    if given is None:
-        return make_embedder(trusted(EMBEDDERS, wanted, "the agent"))
-    given = make_embedder(given)
-    if given.name != wanted:
-        raise InputError(
-            f"the agent was trained on embeddings by {wanted!r}, but the embedder given is {given.name!r}; leave it "
-            f"out, or give corag.embedder({wanted!r})"
-        )
-    return given
-
-
-class UsableRerankers:
-    """Rerankers by name, each built once; of those that an agent knows, the most probable that can be used.
-
-    With `strict`, one that cannot be used is an error, instead of a reason to take the next. Those that are built here
-    get the settings `offered` that they take and that their names do not set.
+    Raises:
+        InputError: See `load_agent`; or another embedder is given than the agent was trained with.
+        ModelError: The fallback names a part that cannot be used here. Other configurations that name one are left
+            out, with a warning.
     """
 
-    def __init__(self, *, strict: bool = False, offered: Mapping[str, Any] = MappingProxyType({})) -> None:
-        self._strict = strict
-        self._offered = {**SHARED.get(), **offered}
-        self._runtime = current()
-        self._usable: dict[str, Reranker] = {}
-        self._reasons: dict[str, str] = {}
-        self._lock = threading.Lock()
+    def __init__(self, agent: AgentSource, tokens: TokenCounter, embedder: Embedder | None = None) -> None:
+        self.agent = load_agent(agent)
+        self._source = f"the agent {agent}" if isinstance(agent, str | Path) else "the agent"
+        self._tokens, self._runtime, self._lock = tokens, current(), threading.RLock()
+        self.passed_over: dict[str, str] = {}
+        self._shared: dict[str, Any] = dict(SHARED.get())
+        self._embedder = self._embedder_for(embedder) if self.agent.has_network else None
+        fallback = self.agent.config.fallback.configuration
+        for name in self.agent.config.all_configurations if self.agent.has_network else (fallback,):
+            try:
+                trusted(SELECTORS, name, self._source)
+            except ModelError as error:
+                if name == fallback:
+                    raise
+                self._pass_over(name, error)
+        self._rerankers: dict[str, Reranker] = {}
+        self._predictions: weakref.WeakKeyDictionary[SelectionProblem, AgentPrediction] = weakref.WeakKeyDictionary()
+        self._selector = lru_cache(SELECTORS_KEPT)(self._build)
 
-    def get(self, part: Spelling | Reranker) -> Reranker:
-        """Return a reranker; see `corag.reranker`."""
-        if not isinstance(part, str | Mapping):
-            return make_reranker(part)
-        name = parse(part)
-        if name not in self._usable:
-            with holding(self._runtime):
-                self._usable[name] = RERANKERS.offer(name, self._offered)
-        return self._usable[name]
-
-    def predicted(self, prediction: AgentPrediction, spare: Sequence[str] = ()) -> tuple[Reranker, dict[str, str]]:
-        """Return the predicted reranker, else the most probable that can be used, and why those before it cannot.
-
-        A reranker counts as usable when it can be built and values a word. The first time that one cannot, a warning
-        says so. Equal probabilities stand in label order. When none that the agent knows can be used, one of `spare` is
-        taken.
+    def predict(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
+        """Return what the agent names for questions, among the configurations that can be used here.
 
         Raises:
-            InputError: None can be used.
-            CoragError: With `strict`, the predicted one cannot be used, and how it said so.
+            InputError: None of them can.
         """
-        probabilities = {setting_of(name, "reranker") or "": odds for name, odds in prediction.probabilities.items()}
-        names = sorted(probabilities, key=lambda name: (name != prediction.reranker, -probabilities[name]))
-        passed_over: dict[str, str] = {}
-        for name in dict.fromkeys((*names, *spare)):
-            found = self._tried(name)
-            if found is not None:
-                return found, passed_over
-            passed_over[name] = self._reasons[name]
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in passed_over.items())
-        raise InputError(
-            f"none of the agent's rerankers can be used here ({reasons}); mend one of these, or give another"
-        )
+        config = self.agent.config
+        if not problems:
+            return []
+        features: Any = np.zeros((len(problems), 0))
+        if self._embedder is not None:
+            features = agent_features([one.passages for one in problems], self._embedder, config.features)
+        while True:
+            available = [name for name in config.all_configurations if name not in self.passed_over]
+            if not available:
+                reasons = "; ".join(f"{name}: {reason}" for name, reason in self.passed_over.items())
+                raise InputError(f"no configuration of {self._source} can be used here ({reasons})")
+            predictions = self.agent.predict(features, available)
+            assert isinstance(predictions, list)
+            broken = len(self.passed_over)
+            for prediction in {str(one): one for one in predictions}.values():
+                try:
+                    self._selector(str(prediction))
+                except (InputError, MissingExtraError, ModelError) as error:
+                    self._pass_over(prediction.configuration, error)
+            if len(self.passed_over) == broken:
+                return predictions
 
-    def _tried(self, name: str) -> Reranker | None:
-        with self._lock:
-            if name in self._usable:
-                return self._usable[name]
-            if name in self._reasons:
-                return None
-            try:
-                part = trusted(RERANKERS, name, "the agent")
-                with holding(self._runtime):
-                    built = RERANKERS.offer(part, self._offered)
-                # Some load their model only when they are first asked.
-                built.score("probe", ["probe"])
-            except (InputError, MissingExtraError, ModelError) as error:
-                if self._strict:
-                    raise
-                self._reasons[name] = str(error)
-                warn_once(f"the agent's reranker {name!r} cannot be used here, so the next is taken: {error}")
-                return None
-            self._usable[name] = built
-            return built
+    def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
+        """Return what the selector for a question chooses from."""
+        [prediction] = self.predict([SelectionProblem(query, candidates, self._tokens, budget_tokens)])
+        problem = self._selector(str(prediction)).problem(query, candidates, budget_tokens)
+        self._predictions[problem] = prediction
+        return problem
+
+    def choices(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
+        """Return what the selector for each question chooses; those with one selector are chosen for together."""
+        names = [str(prediction) for prediction in self._predictions_for(problems)]
+        choices: dict[int, Choice] = {}
+        for name in dict.fromkeys(names):
+            rows = [row for row, other in enumerate(names) if other == name]
+            of_rows = self._selector(name)._choose_many([problems[row] for row in rows])
+            choices |= dict(zip(rows, of_rows, strict=True))
+        return [choices[row] for row in range(len(problems))]
+
+    def selection(self, problem: SelectionProblem, choice: Choice | None) -> Selection:
+        """Return the selection of the selector for a question; its trace says which that was, and why."""
+        [prediction] = self._predictions_for([problem])
+        selection = self._selector(str(prediction)).select_from(problem, choice)
+        details = {
+            **selection.trace.details,
+            "configuration": str(prediction),
+            "probabilities": dict(prediction.probabilities),
+            "unsure": prediction.unsure,
+            "because": self._because(prediction),
+            **({"passed_over": dict(self.passed_over)} if self.passed_over else {}),
+        }
+        return replace(selection, trace=replace(selection.trace, details=details))
+
+    def _because(self, prediction: AgentPrediction) -> str:
+        if not self.agent.has_network:
+            return f"{prediction}, named for all questions by {self._source}"
+        share = f"{prediction.probabilities[prediction.configuration]:.0%} sure"
+        if prediction.unsure:
+            return f"{prediction}, the fallback of {self._source}, as nothing else leads by enough ({share})"
+        return f"{prediction}, named by {self._source} ({share})"
+
+    def _predictions_for(self, problems: Sequence[SelectionProblem]) -> list[AgentPrediction]:
+        unknown = [problem for problem in problems if problem not in self._predictions]
+        self._predictions.update(zip(unknown, self.predict(unknown), strict=True))
+        return [self._predictions[problem] for problem in problems]
+
+    def _pass_over(self, configuration: str, error: Exception) -> None:
+        self.passed_over[configuration] = str(error)
+        warn_once(f"{self._source} names {configuration}, which cannot be used here and is left out: {error}")
+
+    def _build(self, configuration: str) -> BudgetedSelector:
+        """Return a selector; its reranker is built once and shares what the embedder encodes."""
+        written = parse(configuration)
+        settings = dict(written.settings)
+        reranker = settings.get("reranker")
+        with self._lock, holding(self._runtime), SHARED.set(self._shared):
+            # A preset says how its reranker is built.
+            if isinstance(reranker, str) and "preset" not in settings:
+                if reranker not in self._rerankers:
+                    self._rerankers[reranker] = RERANKERS.offer(reranker, self._shared)
+                settings["reranker"] = self._rerankers[reranker]
+            return built(written.name, self._tokens, settings)
+
+    def _embedder_for(self, given: Embedder | None) -> Embedder:
+        wanted = self.agent.config.embedder
+        if given is not None:
+            if given.name != wanted:
+                raise InputError(
+                    f"{self._source} was trained on embeddings by {wanted!r}, but the embedder given is "
+                    f"{given.name!r}; leave it out, or give corag.embedder({wanted!r})"
+                )
+            return given
+        trusted(EMBEDDERS, wanted, self._source)
+        if "encoder" in EMBEDDERS.settings(wanted):
+            self._shared.setdefault("encoder", CachedEncoder(minilm_encoder()))
+        return EMBEDDERS.offer(wanted, self._shared)

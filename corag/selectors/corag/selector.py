@@ -3,41 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from agent.config import setting_of
 from corag.checks import check_choice, check_range
 from corag.errors import InputError
 from corag.naming import Spelling
-from corag.registry import RERANKERS, trusted
+from corag.registry import RERANKERS
 from corag.registry import embedder as make_embedder
 from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
-from corag.selectors.corag.agents import (
-    DEFAULT_AGENT,
-    NO_AGENT,
-    AgentSource,
-    UsableRerankers,
-    agent_embedder,
-    load_agent,
-)
-from corag.selectors.corag.features import agent_features
+from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, SHARED, AgentSelectors, AgentSource, load_agent
 from corag.selectors.corag.search import SearchPlan, search_config, search_problems
-from corag.selectors.corag.tuned import Tuned, tuned_folder
-from corag.selectors.corag.tuned_choice import TunedChoice
 from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import default_reranker
 from corag.selectors.units import DEFAULT_MAX_UNITS
-from corag.text.units import PASSAGE
 from corag.types import Candidate, Embedder, Reranker, Selection, TokenCounter
 from search import PRESETS, Preset, SearchConfig
 
 if TYPE_CHECKING:
-    from agent import AgentPrediction
-    from corag.index.search import Retrieval
+    from agent import AgentPrediction, ConfigurationAgent
 
 LOGITS: Mapping[str, Any] = {"output": "logit"}
 """What a preset offers to a reranker that is given by name: its numbers were chosen for logits."""
@@ -101,26 +88,22 @@ class Corag(BudgetedSelector):
         self.window = check_policy(window)
         self.cost_weight = cost_weight
         self._given_search = _as_mapping(search)
-        self._rerankers = UsableRerankers(offered={} if preset is None else LOGITS)
-        self._reranker: Reranker | None = None
-        self._tuned: TunedChoice | None = None
-        self.agent = None
+        self._agent: AgentSelectors | None = None
         if agent is None or agent in (NO_AGENT, DEFAULT_AGENT):
-            self._reranker = self._rerankers.get(default_reranker(self._unit) if reranker is None else reranker)
+            offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
+            self._reranker = RERANKERS.offer(default_reranker(self._unit) if reranker is None else reranker, offered)
             self._plan = self._plan_for(self._reranker, self._given_search, cost_weight)
             return
-        embedder = None if embedder is None else make_embedder(embedder)
         if given:
             raise InputError(
                 f"{given[0]} is given beside agent {str(agent)!r:.100}, which names it for each question; leave one out"
             )
-        if (folder := tuned_folder(agent)) is not None:
-            self._tuned = TunedChoice(Tuned.load(folder), self.tokens, embedder)
-        else:
-            self.agent = load_agent(agent)
-            assert self.agent is not None
-            self.unit, self._unit = "passage", PASSAGE
-            self._embedder = agent_embedder(self.agent, embedder)
+        self._agent = AgentSelectors(agent, self.tokens, None if embedder is None else make_embedder(embedder))
+
+    @property
+    def agent(self) -> ConfigurationAgent | None:
+        """The agent that names a configuration for each question, if there is one."""
+        return None if self._agent is None else self._agent.agent
 
     def _plan_for(self, reranker: Reranker, given: Mapping[str, Any], cost_weight: float | None) -> SearchPlan:
         config = search_config(reranker, self.preset, given)
@@ -140,53 +123,28 @@ class Corag(BudgetedSelector):
 
         The candidates stand best first; an agent may look at the question alone.
         """
+        if self._agent is None:
+            return None
         # No prediction depends on the budget.
-        return self._predict_many([SelectionProblem(query, candidates, self.tokens, budget_tokens=1)])[0]
-
-    @property
-    def wanted_retrieval(self) -> Retrieval | None:
-        """How candidates are best found in an index, where a checkpoint says so."""
-        return None if self._tuned is None else self._tuned.retrieval
+        return self._agent.predict([SelectionProblem(query, candidates, self.tokens, budget_tokens=1)])[0]
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what is chosen from; see `BudgetedSelector`."""
-        if self._tuned is not None:
-            return self._tuned.problem(query, candidates, budget_tokens)
+        if self._agent is not None:
+            return self._agent.problem(query, candidates, budget_tokens)
         return super().problem(query, candidates, budget_tokens)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
-        return super().select_from(problem, choice) if self._tuned is None else self._tuned.selection(problem, choice)
+        return super().select_from(problem, choice) if self._agent is None else self._agent.selection(problem, choice)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
 
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
-        if self._tuned is not None:
-            return self._tuned.choices(problems)
-        plans = [
-            self._plan if prediction is None else self._predicted_plan(prediction)
-            for prediction in self._predict_many(problems)
-        ]
-        return [searched.choice() for searched in search_problems(problems, plans)]
-
-    def _predict_many(self, problems: Sequence[SelectionProblem]) -> Sequence[AgentPrediction | None]:
-        if self.agent is None or not problems:
-            return [None] * len(problems)
-        predictions = self.agent.predict(
-            agent_features([problem.passages for problem in problems], self._embedder, self.agent.config.features)
-        )
-        assert isinstance(predictions, list)
-        return predictions
-
-    def _predicted_plan(self, prediction: AgentPrediction) -> SearchPlan:
-        reranker, passed_over = self._rerankers.predicted(prediction)
-        found = {"policy": "paper", "iterations": prediction.iterations, "exploration": prediction.exploration}
-        plan = self._plan_for(reranker, found, prediction.cost_weight)
-        trace = {"probabilities": dict(prediction.probabilities)} | (
-            {"passed_over": passed_over} if passed_over else {}
-        )
-        return replace(plan, trace={**plan.trace, **trace})
+        if self._agent is not None:
+            return self._agent.choices(problems)
+        return [searched.choice() for searched in search_problems(problems, [self._plan] * len(problems))]
 
 
 def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -206,34 +164,17 @@ class _FixedCorag(Corag):
     name = "corag-fixed"
 
 
-def corag_fixed(
-    *,
-    agent: AgentSource,
-    window: WindowPolicy = DEFAULT_POLICY,
-    tokens: Spelling | TokenCounter | None = None,
-) -> Corag:
-    """Return `corag` with the best single setting that an agent's checkpoint records: what the agent has to beat.
+def corag_fixed(*, agent: AgentSource, tokens: Spelling | TokenCounter | None = None) -> Corag:
+    """Return `corag` with the best single configuration that a checkpoint records, which its agent has to beat.
 
     For the settings see `Corag`.
 
     Raises:
-        InputError: There is no agent, or its checkpoint records no such setting.
+        InputError: There is no agent.
     """
-    loaded = load_agent(agent)
-    if loaded is None:
+    if agent is None or agent == NO_AGENT:
         raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one with --agent")
-    fixed = loaded.config.fallback
-    reranker = setting_of(fixed.configuration, "reranker")
-    if reranker is None:
-        raise InputError(
-            f"the checkpoint {agent!s} records no best single setting; train it again with `corag train`, "
-            "or use method 'corag'"
-        )
-    return _FixedCorag(
-        unit="passage",
-        reranker=trusted(RERANKERS, reranker, f"the checkpoint {agent!s}"),
-        search={"policy": "paper", "iterations": fixed.iterations, "exploration": fixed.exploration},
-        cost_weight=fixed.cost_weight,
-        window=window,
-        tokens=tokens,
-    )
+    from agent import AgentConfig, ConfigurationAgent, Fallback
+
+    best = str(load_agent(agent).config.fallback)
+    return _FixedCorag(agent=ConfigurationAgent(AgentConfig((best,), Fallback(best))), tokens=tokens)

@@ -2,20 +2,17 @@
 
 import json
 import re
-import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-import yaml
 
 import agent
 from agent import AgentError
 from corag.cli.main import MISTAKE, main, make_parser
 from corag.errors import DataError, InputError
 from experiments.agents import sweep as module
-from experiments.agents.sweep import SweepConfig, flattened, markdown, plan, ranked, sweep, wandb_sweep, with_settings
-from experiments.agents.sweep_report import page, verdict
+from experiments.agents.sweep import SweepConfig, flattened, plan, ranked, sweep, sweep_page, with_settings
 from experiments.agents.train import TrainAgentConfig, train
 from tests.experiments.worlds import training_rows, write_labels
 from tests.paths import ROOT
@@ -153,7 +150,7 @@ def test_a_sweep_trains_all_and_says_which_is_best(labels, tmp_path, trained):
     means = [row["figures"]["val_regret"]["mean"] for row in summary["rows"]]
     assert means == sorted(means)
     assert json.loads((tmp_path / "lr" / "summary.json").read_text()) == json.loads(json.dumps(summary))
-    assert (tmp_path / "lr" / "summary.md").read_text() == markdown(summary)
+    assert (tmp_path / "lr" / "summary.md").read_text() == sweep_page(summary, "lr").markdown()
 
 
 @pytest.mark.slow
@@ -209,7 +206,7 @@ def test_a_run_that_cannot_be_trained_is_noted_and_the_others_go_on(labels, tmp_
         said = " ".join(capsys.readouterr().out.split())
         assert "2 of 2 runs with map_dim=0 could not be trained; the first: map_dim must be an integer" in said
     assert len(trained) == 4
-    assert "| 0 | 2, 2 failed | - | - | - | - |" in markdown(summary)
+    assert "map_dim=0 | 2, 2 failed | - | - | - | - |" in sweep_page(summary, "lr").markdown()
 
 
 def test_labels_that_are_not_there_stop_the_sweep(tmp_path):
@@ -240,15 +237,6 @@ def test_ranked_by_mean_regret_then_by_the_file():
     assert rows[1]["figures"]["val_regret"]["sd"] == pytest.approx(0.02**0.5)
 
 
-def test_the_table_in_markdown():
-    rows = ranked([record(0.1, a=[1, 2]), record(0.3, 1, a=[1, 2])])
-    assert markdown({"vary": {"a": []}, "rows": rows}) == (
-        "| `a` | runs | regret | loss | best epoch | s a run |\n"
-        "| --- | --- | --- | --- | --- | --- |\n"
-        "| [1, 2] | 2 | 0.2000 ± 0.1414 | - | 2.0 ± 0.0 | 1.5 |\n"
-    )
-
-
 # --- On the command line, and for W&B ---
 
 
@@ -262,11 +250,6 @@ def test_every_shipped_ablation_is_a_grid_that_can_be(path, parse):
     defaults = flattened(json.loads(json.dumps(asdict(TrainAgentConfig("labels", "out")))))
     if path.stem != "loss_weights":
         assert all(defaults[name] in values for name, values in config.vary.items())
-
-
-def test_there_is_an_ablation_of_each_part():
-    names = {path.stem for path in ABLATIONS}
-    assert {"margin", "width", "depth", "loss_weights", "lr", "features"} <= names
 
 
 def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, monkeypatch):
@@ -284,48 +267,6 @@ def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, 
     assert "'training.speed' is no setting" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_the_wandb_file_runs_the_same_trainings(tmp_path, capsys, parse):
-    """What W&B's own code makes of the file is read by our own parser."""
-    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
-
-    base = replace(BASE, out="runs/my sweeps/lr", features="query,curve")
-    config = SweepConfig(base, {"training.lr": [0.1, 0.2], "hidden": [[8, 4], []]}, seeds=(5, 7))
-    path = tmp_path / "w.yaml"
-    (tmp_path / "s.yaml").write_text(
-        yaml.safe_dump({**json.loads(json.dumps(asdict(config))), "wandb_sweep": str(path)})
-    )
-    assert main(["sweep", "--config", str(tmp_path / "s.yaml")]) == 0
-    assert f"start it with: wandb sweep {path}" in capsys.readouterr().out
-    written = yaml.safe_load(path.read_text())
-    assert written == wandb_sweep(config)
-    assert (written["method"], written["metric"]) == ("grid", {"name": "val_regret", "goal": "minimize"})
-    parameters = written["parameters"]
-    assert parameters["training.seed"] == {"values": [5, 7]} and parameters["hidden"] == {"values": [[8, 4], []]}
-    for number in (0, 1):
-        chosen = {
-            name: {"value": of_name["value"] if "value" in of_name else of_name["values"][number]}
-            for name, of_name in parameters.items()
-        }
-        arguments = create_sweep_command_args({"args": chosen})["args"]
-        training = replace(base.training, lr=[0.1, 0.2][number], seed=[5, 7][number], logger="wandb")
-        expected = replace(base, out="x", hidden=[(8, 4), ()][number], training=training)
-        assert TrainAgentConfig(**parse("train", "--out=x", *arguments)) == expected
-    command = create_sweep_command(list(written["command"]))
-    assert command[:3] == ["${env}", "sh", "-c"] and command[4:] == ["${program}", "${args}"]
-
-
-@pytest.mark.slow
-def test_the_wandb_command_gives_each_run_a_folder_of_its_own():
-    command = wandb_sweep(SweepConfig(replace(BASE, out="runs/my sweeps"), {}))["command"]
-    filled = ["echo" if part == "${program}" else part for part in command[1:-1]]
-    done = subprocess.run(
-        [*filled, "--training.lr=0.1", "--hidden=[8, 4]"],
-        env={"WANDB_RUN_ID": "r1", "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "train --out=runs/my sweeps/r1 --quiet=true --training.lr=0.1 --hidden=[8, 4]\n"
-
-
 # --- What it says ---
 
 
@@ -334,28 +275,3 @@ def summary_of(*regrets_of_each, **vary):
     places = enumerate(regrets_of_each)
     records = [record(regret, seed, a=place) for place, regrets in places for seed, regret in enumerate(regrets)]
     return {"seeds": [0, 1, 2], "vary": vary or {"a": [0, 1]}, "rows": ranked(records)}
-
-
-@pytest.mark.parametrize(
-    ("regrets", "expected"),
-    [
-        ([(0.1,), (0.2,)], "with one seed, which tells nothing about chance"),
-        ([(0.1, 0.2, 0.3)], "there is no other combination"),
-        ([(0.1, 0.2, 0.3), (0.301, 0.4, 0.5)], "of the 1 other, 1 is worse beyond chance"),
-        ([(0.1, 0.2, 0.3), (0.1, 0.3, 0.25)], "of the 1 other, 0 are worse beyond chance"),
-        # p = .03 of each would do alone, and does not for three.
-        ([(0.1, 0.2, 0.3)] + 3 * [(0.2, 0.4, 0.45)], "of the 3 others, 0 are worse"),
-    ],
-)
-def test_the_verdict_of_a_sweep_counts_what_is_worse_beyond_chance(regrets, expected):
-    assert expected in verdict(summary_of(*regrets))
-
-
-def test_a_page_of_a_sweep_leads_with_its_verdict_and_has_a_line_for_each_combination():
-    summary = summary_of((0.1, 0.2, 0.3), (0.301, 0.4, 0.5))
-    html = page(summary, "<lr>")
-    assert html.startswith("<!doctype html>") and "<h1>Sweep &lt;lr&gt;</h1>" in html
-    assert f'<p class="verdict">{verdict(summary)}</p>' in html
-    assert html.count("<svg") == 1 and "0.2000 (" in html and "+0.2003" in html
-    lost = {**summary, "rows": ranked([{"settings": {"a": 1}, "seed": 0, "error": "no <labels>"}])}
-    assert "No run could be trained." in page(lost, "x") and "no &lt;labels&gt;" in page(lost, "x")

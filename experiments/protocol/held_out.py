@@ -1,0 +1,90 @@
+"""The held-out list, and a register of every look at it.
+
+`sealed.txt` lists questions, a kind and an id a line, that nothing learns from and nothing is chosen by; no line of it
+may change. `look` is the only way to get them: it appends date, commit and reason to `register.jsonl`, so that everyone
+can count how often a result was tried.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from corag.errors import DataError, InputError
+from corag.text.data import DataFolder, Query, passage_of
+from corag.text.visible import to_json
+from experiments.agents.train import commit
+from experiments.data.splits import document_groups
+
+HELD_OUT_FILE = Path(__file__).with_name("sealed.txt")
+REGISTER = Path(__file__).with_name("register.jsonl")
+WHOLE = ("medquad", "halueval_sample")
+"""Data folders of which no question is learned from."""
+FOLDERS = {"manual": "demo"}
+"""Data folders of kinds that have another name."""
+
+
+@cache
+def held_out_ids(path: Path = HELD_OUT_FILE) -> Mapping[str, frozenset[str]]:
+    """Return the ids of the held-out questions by data folder."""
+    ids: dict[str, set[str]] = {}
+    if path.is_file():
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            kind, _, name = line.partition(" ")
+            if kind.startswith("#") or not line:
+                continue
+            if not name:
+                raise DataError(f"{path}, line {number}: {line!r} is no kind and question; write them with a space")
+            ids.setdefault(FOLDERS.get(kind, kind), set()).add(name)
+    return {folder: frozenset(names) for folder, names in ids.items()}
+
+
+def is_held_out(folder: DataFolder, query: Query) -> bool:
+    """Return whether nothing may learn from a question of a folder."""
+    names = {folder.path.name, folder.path.resolve().name}
+    return any(name in WHOLE or query.id in held_out_ids().get(name, ()) for name in names)
+
+
+def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]:
+    """Return the held-out questions of a folder, and record the look.
+
+    Args:
+        folder: The data folder.
+        why: What the look is for, in a few words.
+        register: File that the look is appended to.
+
+    Raises:
+        InputError: There is no reason.
+        DataError: The folder has no held-out question.
+    """
+    if not why.strip():
+        raise InputError("why is empty; say in a few words what this look at held-out questions is for")
+    ids = held_out_ids().get(folder.path.resolve().name, frozenset())
+    queries = [query for query in folder.queries if query.id in ids]
+    if not queries:
+        raise DataError(f"{folder.path} has no held-out questions")
+    entry = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "why": why.strip(),
+        "data": folder.path.resolve().name,
+        "questions": len(queries),
+    }
+    with register.open("a", encoding="utf-8") as file:
+        file.write(to_json(entry) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return queries
+
+
+def groups_of(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
+    """Return the name of each question's group: those that share documents, or spans of them, have the same."""
+    whole = [
+        replace(query, gold=tuple(passage_of(name, folder.documents) or name for name in query.gold))
+        for query in queries
+    ]
+    return document_groups(folder, whole)

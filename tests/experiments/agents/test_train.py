@@ -1,0 +1,234 @@
+"""From a label table to a checkpoint: recipes, divisions, descriptions, and the comparison with baselines."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import agent
+import corag
+from agent import AgentError
+from corag.errors import DataError, InputError
+from corag.rerankers.descriptions import description_of
+from corag.selectors.corag.features import curve_statistics
+from experiments.agents.compare import AGENT, BASE, CEILING, Division, comparison
+from experiments.agents.recipes import RECIPES, departures
+from experiments.agents.targets import PAPER, TargetConfig, learnt_targets
+from experiments.agents.train import TEST, TRAIN, VAL, TrainAgentConfig, commit, divided, train
+from experiments.labels.table import read_labels
+from tests.experiments.worlds import (
+    label_row,
+    question_row,
+    training_question,
+    training_questions,
+    training_rows,
+    write_labels,
+)
+
+QUICK = agent.TrainConfig(logger="none", epochs=2, accelerator="cpu")
+BM25, MAXSIM = "corag(unit=passage, reranker=bm25)", "corag(unit=passage, reranker=minilm-maxsim)"
+
+
+def config_of(labels, out, **settings):
+    given = {"train_split": "train", "val_split": "dev", "training": QUICK, "quiet": True, **settings}
+    return TrainAgentConfig(labels=str(labels), out=str(out), **given)
+
+
+@pytest.fixture
+def table(tmp_path):
+    return write_labels(tmp_path / "labels.parquet")
+
+
+def test_from_a_table_to_a_checkpoint_that_predicts(tmp_path, table):
+    report = train(config_of(table, tmp_path / "out"))
+    loaded = agent.load(tmp_path / "out" / "checkpoint")
+    assert loaded.config.configurations == (BM25, MAXSIM)
+    assert loaded.config.ranges == agent.Ranges(iterations=(2, 8), exploration=(0.1, 0.1), cost_weight=(0.0, 0.0))
+    # On the training questions each reranker is right about half the time; with 8 iterations it gains most.
+    assert loaded.config.fallback == agent.Fallback(BM25, 8, 0.1, 0.0)
+    assert (loaded.config.embedder, loaded.config.feature_dim) == ("minilm", 384)
+    prediction = loaded.predict(corag.embedder().embed(["how many of item 0?"])[0])
+    card = (report.checkpoint / "README.md").read_text()
+    assert "4 configurations on 12 questions: folder 12" in card and str(tmp_path) not in card
+    selector = corag.selector("corag", agent=report.checkpoint)
+    assert selector.predict("how many of item 0?") == prediction
+    # The same table gives the same bits.
+    again = train(config_of(table, tmp_path / "again")).checkpoint / "model.safetensors"
+    assert again.read_bytes() == (report.checkpoint / "model.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_agent_learns_what_the_table_says(tmp_path, table):
+    report = train(config_of(table, tmp_path / "out", training=replace(QUICK, epochs=25, batch_size=6)))
+    predictions = report.agent.predict(corag.embedder().embed([training_question(number) for number in range(12)]))
+    assert [prediction.configuration for prediction in predictions] == [BM25, MAXSIM] * 6
+
+
+def test_whole_configurations_are_classes_of_their_own(tmp_path):
+    rows = [{**row, "configuration": "top-k" if "bm25" in row["configuration"] else "corag"} for row in training_rows()]
+    rows = [row for row in rows if row["orders_scored"] == 80]
+    config = train(config_of(write_labels(tmp_path / "l.parquet", rows), tmp_path / "out")).agent.config
+    assert (config.configurations, config.ranges, config.fallback) == (
+        ("top-k", "corag"),
+        None,
+        agent.Fallback("top-k"),
+    )
+
+
+def test_the_questions_are_divided_by_group(tmp_path):
+    questions = [{**row, "group": f"folder/{number // 2}"} for number, row in enumerate(training_questions())]
+    labels = write_labels(tmp_path / "labels.parquet", questions=questions)
+    config = config_of(labels, tmp_path / "out", train_split="", val_split="", shares=(0.5, 0.25, 0.25))
+    report = train(config)
+    assert report.monitor == "val_regret"
+    card = (report.checkpoint / "README.md").read_text()
+    assert re.search(r"training questions\D*6 ", card) and "by document, seed 0" in card
+    # What is left is for the comparison, in the card and on a page.
+    assert "oracle" in card and "oracle" in (tmp_path / "out" / "report.html").read_text()
+    parts, known = divided(read_labels(str(labels)), config), read_labels(str(labels))
+    groups = [set(known.group[parts == part]) for part in (TRAIN, VAL, TEST)]
+    assert not groups[0] & groups[1] and not groups[0] & groups[2] and not groups[1] & groups[2]
+    with pytest.raises(DataError, match="validation"):
+        train(replace(config, shares=(0.5, 0.01, 0.49)))
+
+
+def test_a_comparison_worked_by_hand(tmp_path):
+    # Items are counted by a, pictures described by b: what is asked decides.
+    vectors = [[1.0, 0.05 * number] if number % 2 else [0.05 * number, 1.0] for number in range(12)]
+    rows = [
+        label_row(f"q{number}", name, float((name == "a") == bool(number % 2)), cost_tokens=10 + (name == "b"))
+        for number in range(12)
+        for name in "ab"
+    ]
+    questions = [question_row(f"q{number}", "?", vector) for number, vector in enumerate(vectors)]
+    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, questions)))
+    division = Division(labels.of(range(6)), labels.of(range(6, 8)), labels.of(range(8, 12)))
+    target = TargetConfig(metric="f1", weighting="equal", noise=0.0)
+    config = agent.AgentConfig(
+        labels.configurations, agent.Fallback(labels.configurations[0]), 2, "toy", hidden=(), map_dim=2
+    )
+    weights = {name: np.zeros(shape, np.float32) for name, shape in config.tensor_shapes.items()}
+    weights["encoder.0.weight"] = weights["choice.weight"] = np.eye(2, dtype=np.float32)
+    page = comparison(agent.ConfigurationAgent(config, weights), division, target, ("query",))
+    [table] = page.sections[0].blocks
+    lines = {row[0].strip("*"): row[1:] for row in table.rows}
+    assert [lines[name][0] for name in (BASE, "majority class", AGENT, CEILING)] == [
+        "0.5000",
+        "0.5000",
+        *["1.0000"] * 2,
+    ]
+    assert lines["k-nearest neighbours"][0] in ("0.5000", "1.0000") and lines["logistic regression"][0] == "1.0000"
+    assert lines[CEILING][1] == "+1.00" and lines[AGENT][1].startswith("+1.00") and lines[AGENT][3] == "10.5"
+    [confusion] = page.sections[1].blocks
+    assert [row[1:] for row in confusion.rows] == [["2", "0"], ["0", "2"]]
+    assert "+0.500" in page.lead
+
+
+@pytest.mark.parametrize("features", ["query,curve", "candidates,query"])
+def test_candidates_are_features_in_training_and_in_use(tmp_path, table, features):
+    report = train(config_of(table, tmp_path / "out", features=features))
+    selector = corag.selector("corag", agent=report.checkpoint)
+    candidates = [
+        corag.Candidate(corag.Chunk(str(number), text), similarity)
+        for number, (text, similarity) in enumerate([("a red boat", 0.7), ("the moon", 0.4), ("nine eggs", 0.1)])
+    ]
+    question, embedder = "how many eggs are there?", corag.embedder()
+    vectors = embedder.embed([question, *(candidate.chunk.text for candidate in candidates)])
+    parts = {"query": vectors[0], "candidates": vectors[1:].mean(axis=0), "curve": curve_statistics([0.7, 0.4, 0.1])}
+    expected = report.agent.predict(np.concatenate([parts[name] for name in features.split(",")]))
+    assert selector.predict(question, candidates).probabilities == pytest.approx(expected.probabilities, abs=1e-5)
+
+
+def test_what_cannot_be_learnt_from_is_said(tmp_path, table, caplog):
+    one_class = [row for row in training_rows() if int(row["query"][1:]) % 2]
+    with pytest.raises(AgentError, match="at least 2"):
+        train(config_of(write_labels(tmp_path / "one.parquet", one_class), tmp_path / "out"))
+    with pytest.raises(DataError, match="test"):
+        train(config_of(table, tmp_path / "out", train_split="test"))
+    with pytest.raises(InputError, match="beauty"):
+        train(config_of(table, tmp_path / "out", target=TargetConfig(metric="beauty")))
+    assert train(config_of(table, tmp_path / "out", val_split="")).monitor == "train_loss"
+    lacking = [{**row, "f1": None if row["query"] == "q0" else row["f1"]} for row in training_rows()]
+    train(config_of(write_labels(tmp_path / "lacking.parquet", lacking), tmp_path / "lacking"))
+    assert "1 of 12 questions have no f1" in caplog.text
+    mixed = [{**row, "budget_tokens": 32 if row["query"] == "q0" else 64} for row in training_rows()]
+    train(config_of(write_labels(tmp_path / "mixed.parquet", mixed), tmp_path / "mixed"))
+    assert "mix the budgets 32, 64" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"shares": (0.0, 0.5, 0.5)}, "shares"),
+        ({"split_seed": -1}, "split_seed"),
+        ({"recipe": "cake"}, "recipe"),
+        ({"features": "query,query"}, "features"),
+        ({"train_split": "", "val_split": "dev"}, "val_split"),
+        ({"descriptions": {"bm25": "words"}}, "descriptions"),
+        ({"extra_rerankers": "minilm-softsim"}, "extra_rerankers"),
+    ],
+)
+def test_settings_that_cannot_be(settings, name):
+    with pytest.raises(InputError, match=name):
+        config_of("labels", "out", **settings)
+
+
+# The paper's agent.
+
+
+def test_the_paper_by_name_has_all_its_settings():
+    config = TrainAgentConfig(labels="l", out="o", recipe="paper").settled()
+    assert departures(config, "paper") == {}
+    assert (config.parts, config.hidden, config.map_dim, config.min_lead) == (("query",), (512, 256), 128, 0.0)
+    assert config.target == PAPER and config.describe
+    training = config.training
+    assert (training.lr, training.batch_size, training.epochs, training.margin) == (1e-3, 32, 60, 1.0)
+    assert (training.optimizer, training.keep, training.patience) == ("adam", "last", None)
+    assert RECIPES["paper"].keys() >= RECIPES["default"].keys()
+
+
+def test_what_is_set_beside_a_recipe_wins():
+    target = TargetConfig(metric="f1", noise=0.02)
+    training = agent.TrainConfig(keep="best", epochs=5)
+    config = TrainAgentConfig("l", "o", recipe="paper", target=target, training=training, describe=False).settled()
+    assert (config.target.metric, config.target.noise, config.target.weighting) == ("f1", 0.02, "rule")
+    assert departures(config, "paper").keys() == {
+        "target.metric",
+        "target.noise",
+        "describe",
+        "training.epochs",
+        "training.keep",
+    }
+
+
+def test_questions_that_are_not_clear_are_left_out(tmp_path):
+    rows = [row if row["query"] != "q0" else {**row, "rougeL": 0.5} for row in training_rows()]
+    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows)))
+    assert "folder/q0" not in learnt_targets(labels, PAPER, ("query",)).ids
+    with pytest.raises(AgentError, match="margin"):
+        learnt_targets(labels, replace(PAPER, margin=9.0), ("query",))
+
+
+def test_descriptions_are_embedded_as_the_questions_were(tmp_path, table):
+    own = {"bm25": "Counts and numbers of items."}
+    extra = "minilm-softsim"
+    report = train(config_of(table, tmp_path / "out", recipe="paper", descriptions=own, extra_rerankers=extra))
+    config = report.agent.config
+    assert config.described == (BM25, MAXSIM, f"corag(unit=passage, reranker={extra})")
+    texts = [own["bm25"], description_of("minilm-maxsim"), description_of(extra)]
+    expected = corag.embedder().embed([" ".join(text.split()) for text in texts])
+    np.testing.assert_allclose(report.agent.weights["descriptions"], expected, atol=1e-6)
+    assert config.unlabelled == (f"corag(unit=passage, reranker={extra})",)
+    for settings, name in (
+        ({"descriptions": {"nobody": "x"}}, "nobody"),
+        ({"descriptions": {"bm25": " "}}, "bm25"),
+        ({"extra_rerankers": "bm25"}, "bm25"),
+        ({"features": "query,curve"}, "features"),
+    ):
+        with pytest.raises(InputError, match=name):
+            train(config_of(table, tmp_path / "no", recipe="paper", **settings))
+
+
+def test_the_commit_is_named():
+    assert re.fullmatch(r"[0-9a-f]{12}(-dirty)?|unknown", commit())

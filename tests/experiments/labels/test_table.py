@@ -1,0 +1,114 @@
+"""The label table: its columns, its reader, and what it refuses."""
+
+import json
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from corag.errors import DataError, InputError
+from experiments.labels.table import fallback_of, read_labels, read_metadata
+from tests.experiments.worlds import label_row, question_row, write_labels
+
+ROWS = [
+    label_row("q1", "a", 0.5),
+    label_row("q1", "b", 0.25, iterations=5, cost_tokens=32),
+    label_row("q2", "a", 0.0),
+    label_row("q2", "b", 1.0, iterations=5),
+]
+QUESTIONS = [question_row("q1", "one?", [1.0, 0.0]), question_row("q2", "two?", [0.0, 1.0], split="dev")]
+
+
+def test_a_table_becomes_arrays(tmp_path):
+    labels = read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)))
+    assert labels.ids == ("folder/q1", "folder/q2")
+    assert labels.split.tolist() == ["train", "train"] and labels.questions.tolist() == ["one?", "two?"]
+    assert labels.measures["f1"].tolist() == [[0.5, 0.25], [0.0, 1.0]]
+    assert labels.measures["cost_tokens"].tolist() == [[50, 32], [50, 50]]
+    assert labels.query_vectors.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    assert labels.features(("query", "curve")).shape == (2, 14)
+    assert labels.of([1]).ids == ("folder/q2",)
+    assert labels.budgets == (64,)
+
+
+def test_a_grid_becomes_classes_and_settings(tmp_path):
+    rows = [label_row("q1", name, 0.5, iterations=count) for name in ("a", "b") for count in (2, 5)]
+    classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
+    assert classes.names == ("corag(unit=passage, reranker=a)", "corag(unit=passage, reranker=b)")
+    assert classes.label.tolist() == [0, 0, 1, 1]
+    assert classes.grid.settings[:, 0].tolist() == [2, 5, 2, 5]
+    assert str(fallback_of(rows[1]["configuration"])) == rows[1]["configuration"]
+
+
+def test_other_configurations_are_classes_of_their_own(tmp_path):
+    rows = [label_row("q1", "a", 0.5, configuration=name) for name in ("corag", "top-k(k=3)")]
+    classes = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS[:1]))).classes()
+    assert (classes.names, classes.grid) == (("corag", "top-k(k=3)"), None)
+    # One cell a reranker has nothing for a second head to predict.
+    assert read_labels(str(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))).classes().grid is None
+
+
+def test_readers_are_averaged_and_other_questions_added(tmp_path):
+    write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)
+    write_labels(tmp_path / "b.parquet", [{**row, "f1": 1.0} for row in ROWS[:2]], QUESTIONS)
+    labels = read_labels(f"{tmp_path / 'a.parquet'},{tmp_path / 'b.parquet'}")
+    assert labels.measures["f1"].tolist() == [[0.75, 0.625], [0.0, 1.0]]
+
+
+def test_questions_that_failed_or_lack_a_measure_are_left_out_with_a_warning(tmp_path, caplog):
+    rows = [*ROWS[:3], {**ROWS[3], "error": "lost"}]
+    assert read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS))).ids == ("folder/q1",)
+    assert "lost" in caplog.text
+    rows = [*ROWS[:3], {**ROWS[3], "rougeL": None}]
+    labels = read_labels(str(write_labels(tmp_path / "l.parquet", rows, QUESTIONS)))
+    assert np.isnan(labels.measures["rougeL"][1, 1]) and labels.having(["rougeL"]).ids == ("folder/q1",)
+    with pytest.raises(InputError, match="beauty"):
+        labels.having(["beauty"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: [{**row, "f1": float("nan")} for row in rows],
+        lambda rows: [{**row, "budget_tokens": 0} for row in rows],
+        lambda rows: [{**row, "group": None} for row in rows],
+        lambda rows: [{**row, "error": "lost"} for row in rows],
+        lambda rows: [],
+    ],
+)
+def test_tables_that_cannot_be_learned_from(tmp_path, change):
+    with pytest.raises(DataError):
+        read_labels(str(write_labels(tmp_path / "l.parquet", change(ROWS), QUESTIONS)))
+
+
+def test_tables_that_do_not_go_together(tmp_path):
+    write_labels(tmp_path / "a.parquet", ROWS, QUESTIONS)
+    for changes in ({"embedder": "other"}, {"rows": [row for row in ROWS if "=a," in row["configuration"]]}):
+        second = write_labels(tmp_path / "b.parquet", **{"rows": ROWS, "questions": QUESTIONS, **changes})
+        with pytest.raises(DataError):
+            read_labels(f"{tmp_path / 'a.parquet'},{second}")
+    for paths in ("", f"{second},{second}"):
+        with pytest.raises(InputError, match="labels"):
+            read_labels(paths)
+
+
+def test_files_that_are_no_label_tables(tmp_path):
+    (tmp_path / "no.parquet").write_bytes(b"PAR1 not")
+    pyarrow.parquet.write_table(pyarrow.table({"x": [1]}), tmp_path / "other.parquet")
+    for name in ("nowhere.parquet", "no.parquet", "other.parquet"):
+        with pytest.raises(DataError, match=name.partition(".")[0]):
+            read_metadata(tmp_path / name)
+    path = write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS)
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.drop_columns(["configuration"]), path)
+    with pytest.raises(DataError, match="configuration"):
+        read_labels(str(path))
+
+
+def test_other_programs_read_the_table(tmp_path):
+    table = pyarrow.parquet.read_table(write_labels(tmp_path / "l.parquet", ROWS, QUESTIONS))
+    assert json.loads(table.schema.metadata[b"corag"])["embedder"] == "minilm"
+    assert table["f1"].to_pylist() == [0.5, 0.25, 0.0, 1.0]
+    # What belongs to the question stands in its first row.
+    assert [row is None for row in table["query_vector"].to_pylist()] == [False, True, False, True]

@@ -1,0 +1,59 @@
+"""The held-out list and its look counter."""
+
+import json
+
+import pytest
+
+from corag.errors import DataError, InputError
+from corag.text.data import DataFolder
+from experiments.protocol import held_out as module
+from experiments.protocol.held_out import groups_of, held_out_ids, is_held_out, look
+from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "list.txt").write_text("# comment\nisland q2\nisland q6\n")
+    monkeypatch.setattr(module, "held_out_ids", lambda: held_out_ids(tmp_path / "list.txt"))
+    return DataFolder.open(write_folder(tmp_path / "island"))
+
+
+def test_each_look_is_registered(folder, tmp_path):
+    register = tmp_path / "register.jsonl"
+    for why in ("first", "with\na line break"):
+        assert [query.id for query in look(folder, why, register)] == ["q2", "q6"]
+    rows = [json.loads(line) for line in register.read_text().splitlines()]
+    assert [row["why"] for row in rows] == ["first", "with\na line break"]
+    assert rows[0].keys() == {"date", "commit", "why", "data", "questions"} and rows[0]["questions"] == 2
+
+
+def test_nothing_is_looked_at_without_a_reason(folder, tmp_path):
+    with pytest.raises(InputError, match="why"):
+        look(folder, " ", tmp_path / "register.jsonl")
+    with pytest.raises(DataError):
+        look(DataFolder.open(write_folder(tmp_path / "other")), "why", tmp_path / "register.jsonl")
+    assert not (tmp_path / "register.jsonl").exists()
+
+
+def test_what_is_held_out(folder, tmp_path):
+    assert [query.id for query in folder.queries if is_held_out(folder, query)] == ["q2", "q6"]
+    whole = DataFolder.open(write_folder(tmp_path / "medquad"))
+    assert all(is_held_out(whole, query) for query in whole.queries)
+
+
+def test_the_list_that_ships():
+    ids = held_out_ids()
+    assert sum(map(len, ids.values())) == 1304 and {"squad", "demo", "policyqa"} <= ids.keys()
+
+
+def test_a_damaged_list(tmp_path):
+    (tmp_path / "list.txt").write_text("alone\n")
+    with pytest.raises(DataError, match="line 1"):
+        held_out_ids(tmp_path / "list.txt")
+
+
+def test_questions_that_share_documents_are_one_group(tmp_path):
+    queries = [{**QUERIES[0], "gold": ["varn#0-5"]}, {**QUERIES[10], "gold": ["varn"]}, QUERIES[3]]
+    folder = DataFolder.open(write_folder(tmp_path / "a", DOCUMENTS, queries))
+    first, second, third = groups_of(folder, folder.queries)
+    assert first == second != third
