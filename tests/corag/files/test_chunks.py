@@ -63,14 +63,6 @@ def test_short_sections_are_joined_under_the_heading_they_share():
     ]
 
 
-def test_sections_of_different_parts_are_not_joined():
-    chunks = chunks_of("# One\n\na\n\n# Two\n\nb\n\n# One\n\nc\n", 48)
-    # All stand in the file `a`.
-    assert [chunk.metadata["headings"] for chunk in chunks] == [["a"]]
-    file = read_markdown("x\n\n# One\n\na\n", "notes")
-    assert [chunk.metadata["title"] for chunk in chunk_file("n.md", file, WORDS, ChunkConfig(48))] == ["notes", "One"]
-
-
 def test_code_stays_whole_where_it_fits():
     code = "```\nx = 1\n\ny = 2\n```"
     text = f"{sentences('A', 'B')}\n\n{code}\n\n{sentences('C')}"
@@ -115,20 +107,6 @@ def spans(chunk) -> tuple[int, int]:
     return chunk.metadata["start"], chunk.metadata["end"]
 
 
-def test_a_header_that_takes_half_a_chunk_is_not_repeated():
-    header = f"| {' '.join(f'c{number}' for number in range(12))} |\n|---|\n"
-    rows = [f"| r{number} |\n" for number in range(6)]
-    chunks = chunks_of(header + "".join(rows), 20)
-    assert "".join(body(chunk) + "\n" for chunk in chunks) == header + "".join(rows)
-
-
-def test_list_items_stay_whole():
-    text = "\n".join(f"- item {number} of the list without stop" for number in range(4))
-    assert [body(chunk) for chunk in chunks_of(text, 18)] == [
-        "\n".join(text.split("\n")[:2]), "\n".join(text.split("\n")[2:]),
-    ]  # fmt: skip
-
-
 def test_overlap_repeats_sentences_of_the_section():
     chunks = chunks_of(f"# G\n\n{sentences('A', 'B', 'C')}\n\n## H\n\n{sentences('D')}", 20, 8)
     assert [body(chunk) for chunk in chunks] == [sentences("A", "B"), sentences("B", "C"), sentences("D")]
@@ -148,12 +126,6 @@ def test_overlap_repeats_sentences_of_the_section():
 )
 def test_a_long_title_loses_its_middle_first(headings: list[str], limit: int, title: str):
     assert fitting_title(headings, WORDS, limit) == title
-
-
-def test_the_whole_path_stays_in_the_metadata():
-    [chunk] = chunks_of("# A\n\n## A long heading of more words than fit\n\nText.", 16)
-    assert chunk.metadata["title"] == "A long heading of"
-    assert citation(chunk) == "a.md, line 5: A > A long heading of more words than fit"
 
 
 def test_chunks_of_a_pdf_know_their_pages():

@@ -73,12 +73,6 @@ def test_exact_search_equals_numpy(index: ChunkIndex, chunks: list[Chunk], seed:
     )
 
 
-def test_search_many_equals_single_searches(index: ChunkIndex):
-    vectors = np.random.default_rng(0).normal(size=(70, 8)).astype(np.float32)
-    assert index.search_many(vectors, 5) == [index.search(vector, 5) for vector in vectors]
-    assert index.search_many(np.empty((0, 8)), 5) == []
-
-
 def test_ties_stand_in_the_given_order_even_where_k_cuts_them(tmp_path: Path):
     chunks = [Chunk(f"c{i}", "amber words" if i % 2 else f"other {i}") for i in range(40)]
     index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=7)
@@ -114,11 +108,6 @@ def test_no_character_of_a_text_query_has_a_meaning(index: ChunkIndex, wrapping:
     found = index.search_text(wrapping.format(query), 4)
     assert len(found) <= 4
     assert all(np.isfinite(candidate.similarity) and candidate.similarity > 0 for candidate in found)
-
-
-@pytest.mark.parametrize("query", ["", " ", "the", "?!", "\0", "😀", "\ud800", "unheard"])
-def test_text_search_may_find_nothing(index: ChunkIndex, query: str):
-    assert index.search_text(query, 3) == []
 
 
 # --- Both ---
@@ -298,14 +287,6 @@ def test_a_killed_replacement_leaves_the_old_index_readable_and_goes_on(tmp_path
     assert list(index.chunks()) == chunks
 
 
-def test_an_abandoned_replacement_is_replaced_in_turn(tmp_path: Path, chunks: list[Chunk]):
-    ChunkIndex.build(tmp_path, [Chunk("old", "an old text")], HashingEmbedder())
-    with pytest.raises(RuntimeError):
-        ChunkIndex.build(tmp_path, chunks, BrokenEmbedder(20, RuntimeError()), batch_size=10, overwrite=True)
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder(dimension=4), overwrite=True)
-    assert index.dimension == 4
-
-
 def test_overwrite_embeds_a_complete_index_anew(tmp_path: Path, chunks: list[Chunk]):
     ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
     embedder = HashingEmbedder()
@@ -360,15 +341,6 @@ def test_a_filter_that_leaves_few_chunks_of_a_large_index_finds_them_all(partiti
     left = rows[500:507]
     few = ChunkIndex.open(index.uri, probes=1)
     assert recall(few, left, 10, {"number": {">=": 500, "<": 507}}) == 1
-
-
-def test_equal_vectors_need_no_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 300)
-    monkeypatch.setattr(nearest, "_CHUNKS_PER_PARTITION", 10)
-    chunks = [Chunk(f"c{number}", "the same text") for number in range(300)]
-    index = ChunkIndex.build(tmp_path, chunks, HashingEmbedder())
-    [vector] = HashingEmbedder().embed(["the same text"])
-    assert [one.chunk.id for one in index.search(vector, 3)] == ["c0", "c1", "c2"]
 
 
 # --- What is refused ---
@@ -452,11 +424,6 @@ def test_chunks_that_cannot_be_stored_are_refused_before_anything_is_written(tmp
     assert not (tmp_path / "new").exists()
 
 
-def test_batch_size_below_one_is_refused(tmp_path: Path, chunks: list[Chunk]):
-    with pytest.raises(InputError, match="batch_size"):
-        ChunkIndex.build(tmp_path, chunks, HashingEmbedder(), batch_size=0)
-
-
 @pytest.mark.parametrize("vectors", [np.zeros((60, 8)), np.full((60, 8), np.nan), np.ones((60, 4)) / 2, np.eye(8)])
 def test_an_embedder_that_breaks_its_promise_is_refused(tmp_path: Path, chunks: list[Chunk], vectors: np.ndarray):
     class Lying(HashingEmbedder):
@@ -504,14 +471,6 @@ def test_a_refused_write_keeps_what_is_stored(tmp_path: Path):
     assert "File too large" in message
     assert ".rs:" not in message
     assert outcome == "20 True"
-
-
-def test_a_file_in_the_way_is_a_clear_error(tmp_path: Path, chunks: list[Chunk]):
-    (tmp_path / "file").touch()
-    with pytest.raises(CoragError, match="file"):
-        ChunkIndex.build(tmp_path / "file", chunks, HashingEmbedder())
-    with pytest.raises(IndexMismatchError):
-        ChunkIndex.open(tmp_path / "file")
 
 
 @pytest.mark.parametrize(("uri", "message"), [("", "index path is empty"), ("ftp://host/index", "'ftp://host/index'")])

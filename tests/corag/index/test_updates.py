@@ -238,12 +238,6 @@ def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
     assert len(update(other, uri, overwrite=True).index) == 1
 
 
-def test_a_moved_folder_with_the_same_content_keeps_its_index(folder: Path, tmp_path: Path):
-    update(folder, tmp_path / "index")
-    moved = folder.rename(tmp_path / "moved")
-    assert chunks_of(update(moved, tmp_path / "index").written) == (0, 0)
-
-
 # --- Files that cannot be read ---
 
 
@@ -308,14 +302,6 @@ def test_a_folder_with_nothing_to_index_is_refused(tmp_path: Path, files: dict):
         update(tmp_path / "docs", tmp_path / "index")
     with pytest.raises(IndexMismatchError):
         ChunkIndex.open(tmp_path / "index")
-
-
-def test_a_build_that_stored_nothing_is_no_index_of_something_else(folder: Path, tmp_path: Path):
-    (tmp_path / "blank").mkdir()
-    (tmp_path / "blank" / "a.txt").write_text("\n")
-    with pytest.raises(DataError, match=r"a\.txt"):
-        update(tmp_path / "blank", tmp_path / "index")
-    assert len(update(folder, tmp_path / "index").index) > 0
 
 
 # --- Interruptions and other writers ---

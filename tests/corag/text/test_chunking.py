@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import corag
 from corag.errors import InputError
 from corag.text.chunking import ChunkConfig, chunk_document, chunk_documents, sentence_spans
-from corag.text.documents import Document, passage, with_title
+from corag.text.documents import Document, with_title
 from corag.text.tokens import CallableCounter
 from tests.corag.worlds import CHARACTERS
 
@@ -76,11 +76,6 @@ def test_sentences_worked_out_by_hand(sentences):
 def test_sentences_cover_the_text(text):
     assert "".join(pieces(text)) == text
     assert all(pieces(text))
-
-
-def test_long_hostile_texts_are_cut():
-    for text in [". " * 100_000, "." * 100_000, ".\n" * 100_000, " " * 100_000, '."' * 50_000, ".\t" + " " * 100_000]:
-        assert "".join(pieces(text)) == text
 
 
 # --- Chunks ---
@@ -161,13 +156,6 @@ def test_many_documents_in_their_order():
         "a#0-14", "a#14-27", "c#0-9",
     ]  # fmt: skip
     assert len(chunk_document(Document("d", "word " * 150), WORDS)) == 2  # 128 tokens unless told
-
-
-def test_a_passage_is_a_whole_document():
-    chunk = passage(Document("d", "Body.", "Title"))
-    assert (chunk.id, chunk.text) == ("d", "Title\nBody.")
-    assert chunk.metadata == {"document": "d", "title": "Title", "start": 0, "end": 5}
-    assert passage(Document("d", "Body.")).text == "Body."
 
 
 # --- Errors ---

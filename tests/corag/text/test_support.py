@@ -5,7 +5,7 @@ import pytest
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import DataFolder, Query
 from corag.text.documents import Document, passage
-from corag.text.support import findable, places, sentences, support_recall, supporting_spans
+from corag.text.support import findable, places, support_recall, supporting_spans
 from corag.text.tokens import CallableCounter
 from corag.text.units import Unit, units
 from corag.types import Chunk
@@ -63,16 +63,6 @@ def test_quoted_sentences_are_found_in_the_gold():
     given = query(supporting_sentences=["Fish live  in it.", "Nobody knows why."])
     assert found(given) == [("Fish live in it.", "fact")]
     assert found(query(supporting_sentences=["Nothing of the kind."])) == [("The lake is 40 metres deep.", "answer")]
-
-
-def test_facts_need_no_answer_in_the_text():
-    for answers in (("yes",), ("60 metres",), ()):
-        assert [known for _, known in found(query(answers, supporting_facts=[["lake", [0]]]))] == ["fact"]
-
-
-def test_an_answer_in_the_title_of_a_fact_is_in_the_fact():
-    given = query(("Lake Oro",), ("lake", "mill"), supporting_facts=[["lake", [1]]])
-    assert found(given) == [("The lake is 40 metres deep.", "fact")]
 
 
 def test_offsets_say_which_sentence_holds_the_answer():
@@ -141,11 +131,6 @@ def test_a_chunk_holds_a_sentence_of_which_it_has_half():
     assert not span.is_held_by(Chunk("x", "", {"document": "lake", "start": 0, "end": middle - 1}))
     assert not span.is_held_by(Chunk("x", "", {"document": "mill", "start": 0, "end": 99}))
     assert span.is_held_by(Chunk("lake", "whole"))
-
-
-def test_a_document_without_words_has_no_sentences():
-    assert sentences(Document("d", " \n", "Title")) == ()
-    assert sentences(Document("d", "")) == ()
 
 
 # --- Real data ---

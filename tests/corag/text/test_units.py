@@ -99,10 +99,6 @@ def test_blocks_of_a_manual():
     assert found[0].id == "m#10-19"
 
 
-def test_all_units_together_are_the_text():
-    assert assemble(units(manual(), SENTENCE))[0] == manual().text
-
-
 def test_units_of_a_document_stand_in_its_order_below_one_title():
     found = units(manual(), SENTENCE)
     text, spans = assemble([found[7], found[4], found[0], found[9]])
@@ -111,12 +107,6 @@ def test_units_of_a_document_stand_in_its_order_below_one_title():
         f"| bolt | 7 |{LINE_GAP}Last words."
     )
     assert [text[start:end] for start, end in spans] == ["| bolt | 7 |", "- press the key", "Start it.", "Last words."]
-
-
-def test_documents_stand_in_the_order_in_which_they_were_chosen():
-    first, second = (units(passage(Document(name, "One. Two.", name.upper())), SENTENCE) for name in "ab")
-    text, _ = assemble([second[1], first[0], second[0], Chunk("c", "Whole.")])
-    assert text == "B\nOne. Two.\n\nA\nOne.\n\nWhole."
 
 
 def test_units_stand_below_the_heading_of_their_own_part():
@@ -243,11 +233,6 @@ def test_what_is_too_long_is_cut_where_it_pauses(text, ends):
     assert len(parts) > 5 and max(map(len, parts)) <= MAX_CHARACTERS
     assert sum(part.endswith(ends) for part in parts) >= len(parts) // 2
     assert "".join("".join(parts).split()) in "".join(text.split())
-
-
-def test_a_long_item_is_cut_into_its_sentences():
-    found = cut("You need:\n- " + "One sentence is here. " * 100)
-    assert found[1:3] == [("- One sentence is here.", ["You need:"]), ("One sentence is here.", ["You need:"])]
 
 
 PARTS = st.sampled_from(
