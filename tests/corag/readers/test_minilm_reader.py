@@ -101,16 +101,6 @@ def test_many_are_read_as_each_alone(reader):
     assert reader.answer_many([], []) == []
 
 
-def test_answers_below_the_least_confidence_are_withheld(reader, tmp_path):
-    given = reader.answer(QUESTION, LONG)
-    careful = MiniLMReader(adapter=tmp_path / "small", backend="torch", min_confidence=given.confidence + 1e-6)
-    withheld = careful.answer(QUESTION, LONG)
-    assert (withheld.text, withheld.spans) == ("", ())
-    assert withheld.confidence == pytest.approx(given.confidence)
-    bold = MiniLMReader(adapter=tmp_path / "small", backend="torch", min_confidence=given.confidence - 1e-6)
-    assert bold.answer(QUESTION, LONG).text == given.text
-
-
 def test_openvino_reads_as_torch_does(reader, tmp_path):
     pytest.importorskip("openvino")
     other = MiniLMReader(adapter=tmp_path / "small", backend="openvino")

@@ -248,14 +248,6 @@ def test_ollama_that_fails_is_counted(reply):
     assert server.host in summary.failure
 
 
-@pytest.mark.parametrize(
-    "named", [{"task": "poem"}, {"max_concurrent": 0}, {"num_ctx": 0}, {"num_ctx": 1200}, {"timeout_s": 0}]
-)
-def test_ollama_settings(named):
-    with pytest.raises(InputError):
-        corag.summarizer("ollama", **named)
-
-
 # --- What never fits, and what is no summary ---
 
 
