@@ -46,7 +46,7 @@ class Corag(BudgetedSelector):
             `search.SearchConfig`, or one whose fields that differ from its defaults count. By default the policy is
             what the reranker names as its `search_policy`, such as `beam` where values cost next to nothing, else
             `bayesian`, which needs the fewest scored orders for the same value.
-        cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.05. The answer
+        cost_weight: lambda: what 256 tokens cost, whatever the budget is; by default 0.1, for passages 0.03. The answer
             is the order of the highest value - lambda * tokens / 256. Values are probabilities where the reranker gives
             these, else the single candidates of a question span 0 to 1.
         window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
