@@ -160,7 +160,7 @@ class _Driver:
             cells = [standins().cell(cell, self._limit) for cell in own]
             measured.remarks += described(own, cells)
         else:
-            check_needs(study, own, own_code=config.trust_remote_code)
+            check_needs(study, own)
             cells = own
         runs = runs_of(cells)
         workshop = Workshop(
@@ -217,7 +217,7 @@ class _Driver:
         cells = self._wanted(cells_of(self._study))
         counted = [standins().cell(cell, 1) for cell in cells] if self._config.standin else cells
         if not self._config.standin:
-            check_needs(self._study, cells, own_code=True)
+            check_needs(self._study, cells)
         else:
             measured.remarks += described(cells, counted)
         measured.lines = count_sets(counted, self._root)

@@ -50,13 +50,11 @@ class Needs:
     Attributes:
         gpu_gb: Gigabytes of GPU memory; 0 where a CPU does.
         hours: Hours of the whole run.
-        measured: Whether the hours were measured, and not estimated.
         machine: What they are for.
     """
 
     gpu_gb: float = 0
     hours: float = 1
-    measured: bool = False
     machine: str = "one GPU"
 
 
