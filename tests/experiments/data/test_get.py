@@ -21,10 +21,9 @@ import pytest
 from corag.cli.main import main
 from corag.errors import DataError, InputError
 from corag.text.data import DataFolder, find_data
-from experiments.data.catalogue import DATA_SETS
 from experiments.data.fetch import Files, Hub, UnfetchedError, Url, read_rows
 from experiments.data.folder import read_source
-from experiments.data.get import GetConfig, ListConfig, get_data, list_data
+from experiments.data.get import GetConfig, get_data
 from tests.experiments.data.source_rows import MUSIQUE, PUBMEDQA, ROWS, SQUAD
 
 CONTENT = b'{"id": 1}\n'
@@ -236,13 +235,6 @@ def test_lone_surrogates_are_replaced_and_repeated_questions_left_out(tmp_path, 
     assert "1 questions" in capsys.readouterr().err
 
 
-def test_files_of_another_form_name_the_source(tmp_path):
-    (tmp_path / "musique_ans_v1.0_train.jsonl").write_text('{"id": "1", "question": "?"}\n')
-    with pytest.raises(DataError, match="github"):
-        got("musique", tmp_path, tmp_path / "out", splits="train")
-    assert not (tmp_path / "out").exists()
-
-
 def test_what_to_bring_if_there_is_no_network(tmp_path):
     for settings in ({}, {"from_": str(tmp_path)}):
         with pytest.raises(DataError) as error:
@@ -349,14 +341,3 @@ def test_mistakes(tmp_path, capsys):
     ):  # fmt: skip
         assert main(["data", *arguments]) == 2
         assert "error:" in capsys.readouterr().err
-
-
-def test_the_list_names_every_set_and_what_is_at_hand(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("CORAG_DATA", str(tmp_path / "mine"))
-    (tmp_path / "mine" / "squad").mkdir(parents=True)
-    list_data(ListConfig())
-    listed = capsys.readouterr().out
-    assert all(name in listed for name in (*DATA_SETS, "beir:NAME"))
-    list_data(ListConfig(at_hand=True))
-    listed = capsys.readouterr().out
-    assert "squad" in listed and "musique" not in listed

@@ -1,10 +1,9 @@
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import corag
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.index import ChunkIndex
 from corag.index.search import reciprocal_rank_fusion
 from corag.text.data import DataFolder
@@ -12,7 +11,6 @@ from experiments.data.config import CandidateSettings
 from experiments.data.pools import (
     Pool,
     content_hash,
-    embed_all,
     open_pool,
     with_documents,
 )
@@ -105,18 +103,6 @@ def test_own_candidates_are_ranked_by_the_words_that_they_share_with_the_questio
     assert [one.chunk.id for one in joined] == reciprocal_rank_fusion(rankings)
 
 
-@pytest.mark.parametrize(("num_texts", "batches"), [(0, []), (1, [1]), (4, [4]), (5, [4, 1]), (9, [4, 4, 1])])
-def test_embedding_in_batches(num_texts, batches):
-    embedder, seen = CountingEmbedder(), []
-    texts = [f"text {number}" for number in range(num_texts)]
-    vectors = embed_all(embedder, texts, lambda done, total: seen.append((done, total)), batch_size=4)
-    assert embedder.batches == batches
-    assert vectors.shape == (num_texts, 384) and vectors.dtype == np.float32
-    if texts:
-        np.testing.assert_allclose(vectors, embedder.embed(texts), atol=1e-5)
-        assert seen[-1] == (num_texts, num_texts)
-
-
 @pytest.mark.slow
 def test_auto_takes_own_candidates_where_all_have_them(folder, small_index):
     def name_of(queries=folder.queries, pool="auto", index=None):
@@ -165,15 +151,6 @@ def test_the_hash_of_the_content_changes_with_all_that_it_depends_on(tmp_path, s
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of() == hashes[0]
-
-
-@pytest.mark.parametrize(
-    ("limit", "num_candidates", "name"), [(0, 1, "limit"), (-1, 1, "limit"), (None, 0, "num_cand")]
-)
-def test_counts_below_one_are_refused(limit, num_candidates, name):
-    CandidateSettings(num_candidates=1)
-    with pytest.raises(InputError, match=name):
-        CandidateSettings(limit=limit, num_candidates=num_candidates)
 
 
 def with_articles(folder):

@@ -101,13 +101,6 @@ def test_splits_and_limit(data):
             write_references(replace(config(data, out=str(data.parent / "other")), **settings), scribe)
 
 
-def test_long_evidence_is_cut_to_the_budget(data):
-    scribe = Scribe()
-    write_references(config(data, budget=12), scribe)
-    assert all(context for _, context in scribe.asked)
-    assert max(len(context) for _, context in scribe.asked) < 80
-
-
 def test_readers_that_answer_many_at_once_are_asked_so(data):
     class Many(Scribe):
         batches = ()
