@@ -1,0 +1,23 @@
+"""Every shipped configuration is one that its command takes; studies of papers have tests of their own."""
+
+import pytest
+
+from corag.cli.main import COMMANDS, make_parser
+from corag.optional import load
+from tests.paths import ROOT
+
+CONFIGS = ROOT / "experiments" / "configs"
+FILES = [path for folder in ("", "ablations", "adapters") for path in sorted((CONFIGS / folder).glob("*.yaml"))]
+OTHERS = {"labels": "label", "agent": "train agent", "reader": "train reader"}
+OF_FOLDER = {"ablations": "sweep", "adapters": "train value"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_configuration_is_valid(path):
+    if path.stem == "search":
+        return  # studies for `corag reproduce`
+    command = OTHERS.get(path.stem) or OF_FOLDER.get(path.parent.name, "evaluate")
+    parser = make_parser(command)
+    values = vars(parser.instantiate(parser.parse_args(["--config", str(path)])))
+    values.pop("config", None)
+    assert load(COMMANDS[command].settings)(**values)
