@@ -4,6 +4,9 @@ The command line prints these without a traceback and exits with status 2. Anyth
 escapes is a bug in CORAG and keeps its traceback.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from corag.redaction import hide_secrets
 
 
@@ -19,6 +22,17 @@ class CoragError(Exception):
 
 class InputError(CoragError, ValueError):
     """A value given by the user breaks a rule: an empty question, a budget of 0, a broken line."""
+
+
+@contextmanager
+def search_errors() -> Iterator[None]:
+    """Raise what `search` says of its settings and values as `InputError`."""
+    from search import SearchError
+
+    try:
+        yield
+    except SearchError as error:
+        raise InputError(str(error)) from error
 
 
 class DataError(InputError):

@@ -208,9 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except RecursionError as error:
             raise InputError("the settings are nested too deeply; write them out") from error
         settings_type, run = load(COMMANDS[name].settings), load(COMMANDS[name].run)
-        values = parser.instantiate(_hidden(parsed))
-        values.pop("config", None)
-        run(settings_type(**vars(values)))
+        values = {name: hidden(value) for name, value in vars(parser.instantiate(parsed)).items() if name != "config"}
+        # Parts that hold secrets are `PartName`s from here on, so that no record of the settings shows them.
+        run(settings_type(**values))
         sys.stdout.flush()
     except KeyboardInterrupt:
         say("stopped; run the same command again to resume", stderr())
@@ -335,15 +335,6 @@ def _multiply_on_one_thread() -> None:
     """
     if not {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"} & os.environ.keys():
         ThreadpoolController().select(internal_api="openblas").limit(limits=1)
-
-
-def _hidden(parsed: Any) -> Any:
-    """Return the settings with each part that holds a secret as a `PartName`, so that no record of them shows it."""
-    from jsonargparse import Namespace
-
-    for name, value in vars(parsed).items():
-        setattr(parsed, name, _hidden(value) if isinstance(value, Namespace) else hidden(value))
-    return parsed
 
 
 def _message(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import search
+from corag.errors import search_errors
 from corag.models.trained import FOLDER, shipped_checkpoint
 from corag.naming import Spelling
 from corag.optional import warn_once
@@ -121,7 +122,7 @@ class Upper(RerankingSelector):
     def _choose(self, problem: SelectionProblem) -> Choice:
         scorer = self._scorer(problem)
         limits = problem.limits(scorer)
-        with step(f"{self.name}, orders") as report:
+        with step(f"{self.name}, orders") as report, search_errors():
             result = search.exhaustive(
                 limits.costs, partial(_values, scorer), limits.budget, self.max_length,
                 max_orders=self.max_orders, ordered=scorer.order_matters, report=report,

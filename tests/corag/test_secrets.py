@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 import corag
 from corag import registry
+from corag.cli.main import main
 from corag.errors import InputError
 from corag.naming import PartName, hidden, parse, split_parts, without_secrets
 from corag.redaction import hide_secrets
 from corag.registry import READERS
+from tests.chat_server import ChatServer, Reply
+from tests.experiments.worlds import QUERIES, write_folder
 
 KEY = "sk-PLANTED"
 URL = f"http://user:{KEY}@127.0.0.1:1/v1"
@@ -95,3 +98,50 @@ def test_other_texts_stay(text):
 def test_hidden_settings_of_a_table_are_those_of_the_environment(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     assert READERS.make("openai(model=gpt-4o, api_key=***)").api_key is None
+
+
+@pytest.mark.slow
+def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
+    """Every file that commands write, their names, and what they print, with a key in each kind of part."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.chdir(tmp_path)
+    data = write_folder(tmp_path / "data", queries=[*QUERIES[:2], *QUERIES[5:7]])
+    many = [{**QUERIES[number % 8], "id": f"q{number}", "split": "train"} for number in range(24)]
+    write_folder(tmp_path / "many", queries=many)
+    write_folder(tmp_path / "unanswered", queries=[{**query, "answers": []} for query in QUERIES[:2]])
+    with ChatServer(Reply("310 metres")) as server:
+        url = server.base_url.replace("://", f"://user:{KEY}@")
+        part = f"openai(model=llama3.1:8b, base_url={url}, api_key={KEY}, max_answer_tokens=20)"
+        routed, digest = f"self-route(reader={part})", f"crag(summarizer={part})"
+        nested = f"reorder(selector=self-route(part=crag(summarizer={part})))"
+        evaluate = ["evaluate", "--data", str(data), "--split", "train", "--limit", "1", "--reader", part, "--quiet"]
+        commands = [
+            [*evaluate, "--methods", f"top-k, {routed}, {digest}, {nested}", "--out", "r.json", "--logger", "csv"],
+            [*evaluate, "--methods", f"top-k, {routed}", "--out", "w.json", "--logger", "wandb", "--runs", "runs"],
+            ["report", "--results", "r.json", "--out", "r.html"],
+            ["tune", "--data", "many", "--configurations", f"top-k(k=1), {routed}", "--out", "tuned", "--quiet"],
+            ["data", "references", "--data", "unanswered", "--reader", part, "--out", "references", "--quiet"],
+            [
+                "label",
+                "--data",
+                str(data),
+                "--rerankers",
+                "bm25",
+                "--reader",
+                part,
+                "--out",
+                "l.parquet",
+                "--limit",
+                "2",
+            ],
+            ["evaluate", "--data", str(data), "--methods", f"nope(reader={part})"],
+            ["evaluate", "--data", str(data), "--methods", f"top-k(k=3, reader={part}"],
+        ]
+        statuses = [main(command) for command in commands]
+    said = capfd.readouterr()
+    assert statuses == [0, 0, 0, 0, 0, 0, 2, 2], said.err
+    assert KEY not in said.out + said.err
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) > 20 and "***" in (tmp_path / "r.json").read_text()
+    leaks = [path for path in files if KEY.encode() in path.read_bytes() or KEY in str(path)]
+    assert not leaks

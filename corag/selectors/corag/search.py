@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import search
-from corag.errors import InputError
+from corag.errors import InputError, search_errors
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Choice
@@ -34,7 +34,7 @@ def search_config(
 
     Raises:
         InputError: A field is unknown, is the price of tokens, or has no use under the policy.
-        search.SearchError: A setting breaks a rule.
+        InputError: A setting breaks a rule.
     """
     given = dict(given or {})
     base: Mapping[str, Any] = {} if preset is None else search.PRESETS[preset]
@@ -165,7 +165,8 @@ def search_problems(
 
     knapsacks = [(of_one.costs, of_one.budget) for of_one in limits]
     configs = [plan.config_for(problem) for plan, problem in zip(plans, problems, strict=True)]
-    results = search.search_many(knapsacks, score, configs)
+    with search_errors():
+        results = search.search_many(knapsacks, score, configs)
     return [Searched(*one) for one in zip(problems, plans, scorers, limits, scalings, results, strict=True)]
 
 
