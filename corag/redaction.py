@@ -15,7 +15,7 @@ SECRETS = {"api_key", "token", "password", "headers"}
 """Names of secret settings; those that a part lists in its `secrets` are added."""
 
 _USERINFO = re.compile(r"://[^\s/?#]*@")
-_VALUE = r"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|\{.*\}|\[.*\]|[^,()\s'"][^,()'"]*)"""
+_VALUE = r"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{\[].*|[^,()\s'"][^,()'"]*)"""
 
 
 def hide_secrets(text: str) -> str:
