@@ -101,6 +101,7 @@ def test_hidden_settings_of_a_table_are_those_of_the_environment(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
 def test_no_command_writes_or_prints_a_key(tmp_path, capfd, monkeypatch):
     """Every file that commands write, their names, and what they print, with a key in each kind of part."""
     monkeypatch.setenv("WANDB_MODE", "offline")
