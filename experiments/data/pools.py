@@ -67,14 +67,15 @@ class Pool:
         ids = list(dict.fromkeys(name for query in queries for name in query.candidates or ()))
         chunks = {name: passage(folder.documents[name]) for name in ids}
         vectors = dict(zip(ids, embed_all(embedder, [chunk.text for chunk in chunks.values()], report), strict=True))
+        questions = embed_all(embedder, [query.question for query in queries])
         candidates = {}
-        for query, question in zip(queries, _embed_questions(embedder, queries), strict=True):
+        for query, question in zip(queries, questions, strict=True):
             names = query.candidates or ()
             cosines = [float(vectors[name] @ question) for name in names]
             ranking = sorted(range(len(names)), key=lambda i: (-cosines[i], i))
             if retrieval != "vector":
                 scores = Bm25().scorer(query.question, [chunks[name] for name in names])([(i,) for i in ranking])
-                by_text = [ranking[place] for place in np.argsort(-scores, kind="stable")]
+                by_text = [ranking[row] for row in np.argsort(-scores, kind="stable")]
                 ranking = by_text if retrieval == "text" else reciprocal_rank_fusion([ranking, by_text])
             candidates[query.id] = [
                 Candidate(
@@ -86,20 +87,6 @@ class Pool:
                 for rank, i in enumerate(ranking[:num_candidates])
             ]
         return cls(name, candidates)
-
-    @classmethod
-    def of_index(
-        cls,
-        index: ChunkIndex,
-        queries: Sequence[Query],
-        embedder: Embedder,
-        num_candidates: int,
-        retrieval: Retrieval | None = None,
-    ) -> Pool:
-        """Return a pool of the best chunks of an index; see `ChunkIndex.retrieve`."""
-        vectors, texts = _embed_questions(embedder, queries), [query.question for query in queries]
-        found = index.retrieve_many(texts, vectors, num_candidates, retrieval or "hybrid")
-        return cls("corpus", {query.id: pool for query, pool in zip(queries, found, strict=True)})
 
     @classmethod
     def of_run(cls, run: str | Path, folder: DataFolder, queries: Sequence[Query], num_candidates: int) -> Pool:
@@ -139,10 +126,6 @@ class Pool:
         return self.by_query[query.id]
 
 
-def _embed_questions(embedder: Embedder, queries: Sequence[Query]) -> NDArray[np.float32]:
-    return embed_all(embedder, [query.question for query in queries])
-
-
 def _check_lists(folder: DataFolder, queries: Sequence[Query]) -> None:
     for query in queries:
         if query.candidates is None:
@@ -158,7 +141,7 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
     titles_of: list[list[str]] = []
     for query in queries:
         gold = [name for entry in query.gold if (name := passage_of(entry, folder.documents)) is not None]
-        titles = list(dict.fromkeys(folder.documents[place].title for place in gold))
+        titles = list(dict.fromkeys(folder.documents[name].title for name in gold))
         if not titles or "" in titles:
             raise DataError(
                 f"question {query.id!r} of {folder.path} has no evidence in a passage with a title, so its "
@@ -170,7 +153,7 @@ def with_documents(folder: DataFolder, queries: Sequence[Query]) -> list[Query]:
         if document.title in by_title:
             by_title[document.title].append(document.id)
     return [
-        replace(query, candidates=tuple(place for title in titles for place in by_title[title]))
+        replace(query, candidates=tuple(name for title in titles for name in by_title[title]))
         for query, titles in zip(queries, titles_of, strict=True)
     ]
 
@@ -182,21 +165,11 @@ def content_hash(
     corpus = hashlib.sha256()
     for document in folder.documents.values():
         corpus.update(fingerprint(asdict(document)).encode())
-    return fingerprint(
-        [
-            [fingerprint(asdict(query)) for query in queries],
-            corpus.hexdigest(),
-            None if index is None else _index_content(index),
-            None if run is None else _file_hash(Path(run)),
-        ]
-    )
-
-
-def _index_content(index: str | Path) -> object:
-    """Return what names the content of an index, and of the tree of summaries beside it."""
-    content = ChunkIndex.open(index).manifest.fingerprint
-    tree = tree_file(index)
-    return content if tree is None else [content, _file_hash(tree)]
+    content: object = None if index is None else ChunkIndex.open(index).manifest.fingerprint
+    if index is not None and (tree := tree_file(index)) is not None:
+        content = [content, _file_hash(tree)]
+    asked = [fingerprint(asdict(query)) for query in queries]
+    return fingerprint([asked, corpus.hexdigest(), content, None if run is None else _file_hash(Path(run))])
 
 
 def _file_hash(path: Path) -> str:
@@ -211,8 +184,8 @@ def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query
     """Return so many questions drawn at random, in their own order; all without a number, or where there are fewer."""
     if number is None or number >= len(queries):
         return list(queries)
-    places = np.random.default_rng(seed).choice(len(queries), number, replace=False)
-    return [queries[place] for place in np.sort(places)]
+    rows = np.random.default_rng(seed).choice(len(queries), number, replace=False)
+    return [queries[row] for row in np.sort(rows)]
 
 
 def embed_all(
@@ -271,20 +244,23 @@ def open_pool(
     if check:
         check_pool(pool, folder, queries)
     if pool != "corpus":
-        queries, most = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
+        queries, limit = (with_documents(folder, queries), documents_limit) if pool == "document" else (queries, None)
         with progress(f"embed {pool.removesuffix('s')}s", quiet=quiet) as report:
             return Pool.of_candidates(
-                folder, queries, embedder, settings.retrieval, num_candidates=most, name=pool, report=report
+                folder, queries, embedder, settings.retrieval, num_candidates=limit, name=pool, report=report
             )
     if index is not None:
         opened = ChunkIndex.open(index, embedder)
     else:
         chunking = chunking or ChunkConfig()
         name = fingerprint([str(folder.path.resolve()), embedder.name, chunking.max_tokens, chunking.overlap_tokens])
-        place = cache_folder() / "indexes" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Only one build may run at a place at a time.
-        lock = require("filelock", "experiments").FileLock(f"{place}.lock")
+        path = cache_folder() / "indexes" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Of two processes, one builds it.
+        lock = require("filelock", "experiments").FileLock(f"{path}.lock")
         with lock, progress("index corpus", quiet=quiet) as report:
-            opened = update_index(folder.path, place, embedder, chunking, report=report, overwrite=True).index
-    return Pool.of_index(opened, queries, embedder, settings.num_candidates, settings.retrieval)
+            opened = update_index(folder.path, path, embedder, chunking, report=report, overwrite=True).index
+    texts = [query.question for query in queries]
+    vectors = embed_all(embedder, texts)
+    pools = opened.retrieve_many(texts, vectors, settings.num_candidates, settings.retrieval or "hybrid")
+    return Pool("corpus", {query.id: pool for query, pool in zip(queries, pools, strict=True)})
