@@ -1,3 +1,0 @@
-"""Moved to `experiments.report.page`."""
-
-from experiments.report.page import markdown_table as markdown_table
