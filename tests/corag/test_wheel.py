@@ -134,22 +134,19 @@ def python(*arguments, path, cwd):
     )
 
 
-PRIORS = "checkpoints/kinds/kinds.parquet"
-"""What `corag tune` starts from."""
 NOTEBOOK = ("experiments/LOG.md", "experiments/protocol/register.jsonl")
-TRAINING_ONLY = ("checkpoints/kinds/kinds.questions.parquet", "checkpoints/kinds/kinds.seconds.json")
 
 
-def test_the_wheel_has_the_data_and_no_labels_but_what_tuning_starts_from(wheel):
+def test_the_wheel_has_the_data_and_no_labels(wheel):
     names = {str(path.relative_to(wheel)) for path in wheel.rglob("*") if path.is_file()}
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     wanted = {
         name for name in tracked
         if name.startswith(("corag/", "search/", "agent/", "experiments/", "checkpoints/"))
         and not name.startswith(("checkpoints/labels/", "experiments/figures/")) and (ROOT / name).is_file()
-    } - {"checkpoints/README.md", *NOTEBOOK, *TRAINING_ONLY}  # fmt: skip
+    } - {"checkpoints/README.md", *NOTEBOOK}  # fmt: skip
     assert wanted <= names
-    assert [name for name in names if name.endswith(".parquet") or name.startswith("tests")] == [PRIORS]
+    assert [name for name in names if name.endswith(".parquet") or name.startswith("tests")] == []
 
 
 def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
