@@ -1,9 +1,10 @@
-"""Selecting from plain texts, mappings and chunks: what makes candidates of them, and `corag.select`."""
+"""Selecting from plain texts, mappings, chunks and retrievers: what makes candidates of them, and `corag.select`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -76,7 +77,8 @@ def select(
     check_query(query)
     check_budget(budget_tokens)
     candidates = as_candidates(texts)
-    if isinstance(method, str) and all(isinstance(value, _PLAIN) for value in settings.values()):
+    # A `PartName` may hold a key that its text does not tell.
+    if type(method) is str and all(isinstance(value, _PLAIN) for value in settings.values()):
         parts = tuple(SELECTORS.parts.values()) + tuple(RERANKERS.parts.values())
         chosen, compares = _kept_selector(
             method, tuple((name, type(value), value) for name, value in settings.items()), current(), parts
@@ -133,3 +135,33 @@ def _candidate(text: Text, place: int) -> Candidate:
 
 def _made_up_id(text: str) -> str:
     return f"text-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+
+
+Retriever: TypeAlias = "Callable[[str, int], Iterable[Text] | Awaitable[Iterable[Text]]]"
+"""Takes a question and the number of texts wanted; returns texts as `corag.select` takes them, best first."""
+
+
+def candidates_of(found: object, k: int) -> list[Candidate]:
+    """Return what a retriever found as at most `k` candidates that keep its ranking.
+
+    Raises:
+        InputError: It returned something other than texts; see `as_candidates`.
+    """
+    if isinstance(found, Awaitable):
+        if isinstance(found, Coroutine):
+            found.close()
+        raise InputError("the retriever is asynchronous; await corag.aask in place of corag.ask")
+    if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
+        raise InputError(
+            f"the retriever returned a {type(found).__name__}; it must return a list of strings, mappings, chunks or "
+            "candidates, best first"
+        )
+    ranked = enumerate(as_candidates(list(found))[:k])
+    return [replace(candidate, rank=rank) for rank, candidate in ranked]
+
+
+def is_async(retriever: Any) -> bool:
+    """Return whether calling the retriever gives something to await."""
+    return inspect.iscoroutinefunction(retriever) or inspect.iscoroutinefunction(
+        getattr(retriever, "__call__", None)  # noqa: B004 - an object whose __call__ is async
+    )

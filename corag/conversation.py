@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from corag.budget import AUTO, reader_and_tokens
-from corag.candidates import Text
+from corag.candidates import Retriever, Text
 from corag.checks import check_budget, check_query
 from corag.index import ChunkIndex
 from corag.models.cached import CachedEmbedder
@@ -20,7 +20,6 @@ from corag.naming import Spelling
 from corag.readers.chat import ChatReader, without_thoughts
 from corag.registry import EMBEDDERS, trusted
 from corag.reply import Reply, ask
-from corag.retrievers import Retriever
 from corag.types import Reader, TokenCounter
 
 HISTORY_SHARE = 0.5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
-from corag.candidates import Text, as_candidates, with_cosines
+from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
 from corag.checks import check_count, check_query
 from corag.errors import IndexMismatchError, InputError
 from corag.index import ChunkIndex, Retrieval, Where
@@ -19,11 +20,9 @@ from corag.models.cached import CachedEmbedder
 from corag.models.ran import recording
 from corag.models.vectors import vectors_by
 from corag.naming import Spelling, spelling
-from corag.quotes import Quote, certainty, quotes
 from corag.readers.context import closest
 from corag.registry import EMBEDDERS, SELECTORS, trusted
 from corag.registry import embedder as make_embedder
-from corag.retrievers import Retriever, candidates_of, is_async
 from corag.selectors.base import ComparingSelector
 from corag.selectors.raptor.tree import tree_setting
 from corag.text.documents import SEPARATOR, citation
@@ -31,6 +30,56 @@ from corag.text.units import assemble
 from corag.types import Answer, Candidate, Embedder, Reader, Selection, Selector, StreamingReader, TokenCounter
 
 DEFAULT_EMBEDDER = "minilm"
+Span = tuple[int, int]
+
+CERTAINTIES = ((0.8, "very likely"), (0.5, "likely"), (0.25, "possibly"), (0.0, "a guess"))
+"""What a confidence is called from which value on."""
+
+_SPACE = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence that an answer rests on.
+
+    Attributes:
+        text: The sentence, on one line.
+        marked: Where the answer stands in it; None where the sentence itself is the answer.
+        place: Where it begins in the context.
+    """
+
+    text: str
+    marked: Span | None
+    place: int
+
+    @property
+    def pieces(self) -> tuple[str, str, str]:
+        """The sentence before the answer, the answer, and the rest."""
+        start, end = self.marked or (0, 0)
+        return self.text[:start], self.text[start:end], self.text[end:]
+
+
+def quotes(answer: Answer, context: str) -> list[Quote]:
+    """Return the sentences that an answer rests on, in the order of the context.
+
+    The answer is marked in a single sentence; several are an explanation, which is the answer itself.
+    """
+    found = []
+    for start, end in answer.sentence_spans:
+        alone = answer.spans if len(answer.sentence_spans) == 1 else ()
+        inside = [span for span in alone if start <= span[0] and span[1] <= end and span != (start, end)]
+        cuts = inside[0] if inside else (start, start)
+        before, said, after = (
+            _SPACE.sub(" ", context[slice(*cut)]) for cut in ((start, cuts[0]), cuts, (cuts[1], end))
+        )
+        marked = (len(before), len(before) + len(said)) if inside else None
+        found.append(Quote(before + said + after, marked, start))
+    return found
+
+
+def certainty(confidence: float | None) -> str | None:
+    """Return a confidence in words; see `CERTAINTIES`."""
+    return None if confidence is None else next(name for least, name in CERTAINTIES if confidence >= least)
 
 
 @dataclass(frozen=True, slots=True)

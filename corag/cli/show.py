@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from corag.cli.console import plain, say, stderr, stdout
-from corag.quotes import Quote
-from corag.reply import Reply
+from corag.reply import Quote, Reply
 from corag.text.documents import SEPARATOR, body, citation
 from corag.text.units import UnitChunk
 from corag.text.visible import visible

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.quotes import Quote, certainty, quotes
 from corag.readers.chat import OllamaReader
 from corag.readers.context import (
     answer_chunk,
@@ -16,7 +15,7 @@ from corag.readers.context import (
     with_sentences,
 )
 from corag.readers.extractive import ExtractiveReader
-from corag.reply import Reply
+from corag.reply import Quote, Reply, certainty, quotes
 from corag.text.documents import SEPARATOR, Document, passage
 from corag.text.units import GAP, LINE_GAP, Unit, assemble, units
 from corag.types import Answer, Selection
