@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,26 +77,6 @@ class CachedEmbedder:
         return [row.copy() for row in vectors_by(self.embedder, texts).astype(np.float64)]
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderCounts:
-    """Work that an encoder was asked for, and work that it did.
-
-    Attributes:
-        tokens_asked: Tokens of all texts, special tokens and cached texts included.
-        tokens_run: Tokens that went through the model.
-        seconds_asked: Seconds that all texts took when they went through the model.
-        seconds_run: Seconds that the texts took that were not cached.
-    """
-
-    tokens_asked: int = 0
-    tokens_run: int = 0
-    seconds_asked: float = 0.0
-    seconds_run: float = 0.0
-
-    def __sub__(self, before: EncoderCounts) -> EncoderCounts:
-        return EncoderCounts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
-
-
 class CachedEncoder:
     """An encoder that runs each text once, for several rerankers, embedders or runs.
 
@@ -110,9 +87,6 @@ class CachedEncoder:
             paragraphs either way). By default 1 on a CPU, and no bound on a GPU.
         cache_mb: Megabytes of states that are kept in RAM (about 200 KB a text); see `cache_capacity`.
         path: SQLite file that keeps them, too, in half precision, which then is the precision of all states.
-
-    Attributes:
-        counts: Work so far.
 
     Raises:
         DataError: The file cannot be used.
@@ -129,10 +103,8 @@ class CachedEncoder:
         self._encoder = encoder
         on_cpu = not isinstance(encoder, MiniLMEncoder) or encoder.place.kind == "cpu"
         self._batch = 1 if batch is None and on_cpu else batch
-        self._dtype = np.dtype("<f4" if path is None else "<f2")
-        self._states: LRU[bytes, tuple[NDArray[np.floating], float]] = LRU(cache_capacity(cache_mb), kind="states")
-        self._file = None if path is None else DiskStore(path, "states")
-        self.counts = EncoderCounts()
+        self._states: LRU[bytes, Float32] = LRU(cache_capacity(cache_mb), kind="states")
+        self._file = None if path is None else DiskStore(path, "token states in half precision")
 
     def tokenize(self, texts: Sequence[str], *, offsets: bool = False) -> Tokens:
         """Return the token ids of each text; see `MiniLMEncoder`."""
@@ -142,40 +114,23 @@ class CachedEncoder:
         """Return the last layer of each text, special tokens included, one read-only `[length + 2, 384]` per text."""
         keys = list(map(states_key, ids))
         rows = dict(zip(keys, ids, strict=True))
-        tokens_run, seconds_run = 0, 0.0
 
-        def run(new: list[bytes]) -> list[tuple[NDArray[np.floating], float]]:
-            nonlocal tokens_run, seconds_run
-            started = perf_counter()
-            found = self._encoder.states([rows[key] for key in new])
-            seconds = perf_counter() - started
-            tokens_run += sum(map(len, found))
-            seconds_run += seconds
-            return [(states.astype(self._dtype, copy=False), seconds / len(found)) for states in found]
+        def run(new: list[bytes]) -> list[Float32]:
+            return self._encoder.states([rows[key] for key in new])
 
-        found = self._states.get_many(keys, partial(self._through_file, run=run), self._batch)
-        self.counts = EncoderCounts(
-            self.counts.tokens_asked + sum(len(states) for states, _ in found),
-            self.counts.tokens_run + tokens_run,
-            self.counts.seconds_asked + sum(seconds for _, seconds in found),
-            self.counts.seconds_run + seconds_run,
-        )
-        asked = [states.astype(np.float32, copy=False) for states, _ in found]
-        for states in asked:
-            states.flags.writeable = False
-        return asked
+        def through_file(new: list[bytes]) -> list[Float32]:
+            if self._file is None:
+                return run(new)
+            stored = self._file.get_many(new, lambda missing: (one.astype("<f2").tobytes() for one in run(missing)))
+            try:
+                return [np.frombuffer(data, "<f2").reshape(-1, DIMENSION).astype(np.float32) for data in stored]
+            except ValueError as error:
+                raise self._file.damaged(f"a value in it is damaged ({error})") from error
 
-    def _through_file(
-        self, keys: list[bytes], run: Callable[[list[bytes]], list[tuple[NDArray[np.floating], float]]]
-    ) -> list[tuple[NDArray[np.floating], float]]:
-        """Return the states of texts that are not in RAM."""
-        if self._file is None:
-            return run(keys)
-        stored = self._file.get_many(keys, lambda new: map(_encode_states, run(new)))
-        try:
-            return list(map(_decode_states, stored))
-        except (ValueError, struct.error) as error:
-            raise self._file.damaged(f"a value in it is damaged ({error})") from error
+        states = self._states.get_many(keys, through_file, self._batch)
+        for of_text in states:
+            of_text.flags.writeable = False
+        return states
 
     def token_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> list[Float32]:
         """Return unit vectors of every token in its context, one `[length, 384]` per text."""
@@ -184,13 +139,3 @@ class CachedEncoder:
     def sentence_embeddings(self, ids: Sequence[NDArray[np.int64]]) -> Float32:
         """Return unit vectors: means of all token embeddings, special tokens included, `[n, 384]`."""
         return unit(np.array([states.mean(axis=0) for states in self.states(ids)]).reshape(len(ids), DIMENSION))
-
-
-def _encode_states(entry: tuple[NDArray[np.floating], float]) -> bytes:
-    states, seconds = entry
-    return struct.pack("<d", seconds) + states.tobytes()
-
-
-def _decode_states(data: bytes) -> tuple[NDArray[np.floating], float]:
-    states = np.frombuffer(data, dtype="<f2", offset=8).reshape(-1, DIMENSION)
-    return states, struct.unpack_from("<d", data)[0]

@@ -59,9 +59,11 @@ class Workers(Generic[Job, Found]):
     """Workers of a Ray cluster; see `cluster_workers`."""
 
     def __init__(self, ray: Any, make: Callable[[], Callable[[Job], Found]], num: int, num_gpus: float) -> None:
-        self._ray, self._num, self._make = ray, num, make
-        self._actor = ray.remote(num_cpus=1, num_gpus=num_gpus)(_Worker)
-        self._workers: list[Any] = []
+        self._ray, self._num = ray, num
+        # Ray itself starts a lost worker anew, and gives it the same work again.
+        again = {"max_restarts": -1, "max_task_retries": MOST_LOSSES - 1}
+        actor = ray.remote(num_cpus=1, num_gpus=num_gpus, **again)(_Worker)
+        self._workers = [actor.remote(make) for _ in range(num)]
 
     def __len__(self) -> int:
         return self._num
@@ -72,42 +74,31 @@ class Workers(Generic[Job, Found]):
             self._ray.kill(worker)
 
     def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Found]]:
-        """Yield the number of each job, from 0, and what it found, in the order in which they are done.
-
-        A job whose worker is lost is given to a new one.
+        """Yield the number of each job, from 0, and what it gave, in the order in which they are done.
 
         Raises:
             CoragError: Several workers were lost over one job, or the cluster itself.
         """
         waiting = enumerate(jobs)
-        running: dict[Any, tuple[int, int, Job, int]] = {}
-
-        def give(place: int, number: int, job: Job, losses: int) -> None:
-            while place >= len(self._workers):
-                self._workers.append(self._actor.remote(self._make))
-            running[self._workers[place].do.remote(job)] = (place, number, job, losses)
-
-        for place, (number, job) in zip(range(self._num), waiting, strict=False):
-            give(place, number, job, 0)
+        running = {
+            worker.do.remote(job): (worker, number)
+            for worker, (number, job) in zip(self._workers, waiting, strict=False)
+        }
         while running:
             (done,), _ = self._ray.wait(list(running))
-            place, number, job, losses = running.pop(done)
+            worker, number = running.pop(done)
             try:
-                found = self._ray.get(done)
+                result = self._ray.get(done)
             except self._ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except self._ray.exceptions.RayError as error:
-                if losses + 1 >= MOST_LOSSES:
-                    raise CoragError(
-                        f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command "
-                        "again, it goes on from here, or leave out --engine ray"
-                    ) from error
-                self._workers[place] = self._actor.remote(self._make)
-                give(place, number, job, losses + 1)
-                continue
+                raise CoragError(
+                    f"{MOST_LOSSES} Ray workers were lost over the same work ({error}); run the same command "
+                    "again, it goes on from here, or leave out --engine ray"
+                ) from error
             if (following := next(waiting, None)) is not None:
-                give(place, *following, 0)
-            yield number, found
+                running[worker.do.remote(following[1])] = (worker, following[0])
+            yield number, result
 
 
 @contextmanager
