@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from corag.checks import check_choice, check_range
@@ -136,7 +136,10 @@ class Corag(BudgetedSelector):
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
         """Choose from a problem that is set up already; see `BudgetedSelector`."""
-        return super().select_from(problem, choice) if self._agent is None else self._agent.selection(problem, choice)
+        if self._agent is None:
+            return super().select_from(problem, choice)
+        # The trace says which selector the agent named.
+        return replace(self._agent.selection(problem, choice), method=self.name)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         return self._choose_many([problem])[0]
