@@ -11,7 +11,7 @@ import agent
 import experiments.demo as demo_data
 from experiments.demo import SPLITS, load
 from experiments.demo.run import METHODS, DemoConfig, demo
-from experiments.labels.table import read_table
+from experiments.labels.table import read_labels
 from tests.offline.sitecustomize import refuse
 
 FEW_TOPICS = [
@@ -120,10 +120,10 @@ def test_the_whole_demo_on_a_few_topics_and_again(tmp_path, monkeypatch, capsys)
     assert all(f'<th scope="col">{method}</th>' in html for method in METHODS.split(","))
     printed = capsys.readouterr().out
     assert "checkpoint in" in printed and "4 test questions, 128 tokens" in printed and "╭─ answer" in printed
-    rows, metadata = read_table(out / "labels.parquet")
-    assert len({row["query"] for row in rows}) == 8 and metadata["settings"]["budget"] == 128
+    labels = read_labels(str(out / "labels.parquet"))
+    assert len(labels) == 8 and labels.metadata[0]["settings"]["budget"] == 128
     loaded = agent.load(out / "agent" / "checkpoint")
-    assert loaded.config.fixed is not None
+    assert loaded.config.fallback.settings[0] is not None
     for budget in (64, 128):
         result = json.loads((out / f"evaluate-{budget}.json").read_text())
         assert result["queries"] == 4 and [row["method"] for row in result["methods"]] == METHODS.split(",")

@@ -12,7 +12,7 @@ from experiments.evaluation.comparison import compare
 from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig, LabelSource
 from experiments.labels.label import label
-from tests.experiments.labels.label_tables import tables
+from tests.experiments.labels.test_label import assert_same
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
 
 pytestmark = [
@@ -55,7 +55,7 @@ def test_label():
     }
     alone = label(LabelConfig(out="alone/labels.parquet", **settings))
     together = label(LabelConfig(out="together/labels.parquet", engine="ray", workers=2, **settings))
-    assert tables(together) == tables(alone)
+    assert_same(together, alone)
     assert sorted(path.name for path in together.parent.iterdir()) == sorted(
         path.name for path in alone.parent.iterdir()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow.parquet as pq
 import pytest
 
 from corag.errors import InputError
@@ -12,7 +13,7 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.labels.table import read_table
+from experiments.labels.table import read_metadata
 from tests.corag.text.tokens.worlds import ChatReader, byte_level
 from tests.experiments.worlds import QUERIES
 
@@ -75,7 +76,8 @@ def labelled(folder, tmp_path, **settings):
         "budget": BUDGET, "limit": 3,
     }  # fmt: skip
     config = LabelConfig(data=str(folder), out=str(tmp_path / "labels.parquet"), quiet=True, **{**given, **settings})
-    return read_table(label(config))
+    path = label(config)
+    return pq.read_table(path).to_pylist(), read_metadata(path)
 
 
 def test_no_prompt_of_a_labelling_exceeds_the_budget(small_data, reader, tmp_path):
