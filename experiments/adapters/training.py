@@ -93,7 +93,7 @@ def fit(
             callbacks=[*callbacks, _Progress(report), keeper],
             logger=tracker or False,
             num_sanity_val_steps=0,
-            log_every_n_steps=10,
+            log_every_n_steps=1,
             reload_dataloaders_every_n_epochs=1,
             default_root_dir=folder,
             enable_model_summary=False,
