@@ -17,7 +17,6 @@ MAX_QUESTION = 4_000
 MAX_BUDGET = 32_768
 MAX_ITERATIONS = 60
 POLICIES = ("paper", "public-code", "bayesian", "beam")
-CHOICES = ("value-minus-cost", "value", "mean", "utility")
 UNITS = ("passage", "sentence")
 RERANKERS = (
     "minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence", "minilm-maxsim", "minilm-softsim",
@@ -38,8 +37,7 @@ class Settings:
         budget: Most tokens of the context.
         unit: `passage` or `sentence`.
         reranker: Name of the reranker.
-        policy: What is scored next; see `search.SearchConfig`, as for the next four.
-        choice: What the answer maximises.
+        policy: What is scored next; see `search.SearchConfig`, as for the next three.
         iterations: Rounds of scoring.
         exploration: c.
         cost_weight: lambda.
@@ -52,7 +50,6 @@ class Settings:
     unit: str = "passage"
     reranker: str = ""
     policy: str = "paper"
-    choice: str = "value-minus-cost"
     iterations: int = 10
     exploration: float = 0.3
     cost_weight: float = 0.1
@@ -61,7 +58,6 @@ class Settings:
         check_app_budget(self.budget)
         check_choice("unit", self.unit, UNITS)
         check_choice("policy", self.policy, POLICIES)
-        check_choice("choice", self.choice, CHOICES)
         check_count("iterations", self.iterations, "10 is usual", most=MAX_ITERATIONS)
         check_range("exploration", self.exploration, 0, 100, "0.3 is usual")
         check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")

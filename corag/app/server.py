@@ -95,12 +95,12 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
 
         return answered
 
-    async def heard(request: Request) -> Response:
+    async def streamed(request: Request) -> Response:
         try:
             given = _arguments(await _body(request), {"question": str, "number": int, "given": dict})
         except InputError as error:
             return Json({"error": str(error)}, 400)
-        return Heard(request, lambda hear: computed(lambda: workbench.answer(**given, hear=hear)))
+        return StreamedAnswer(request, lambda on_token: computed(lambda: workbench.answer(**given, on_token=on_token)))
 
     async def questions(request: Request) -> Response:
         text, start = request.query_params.get("text", ""), request.query_params.get("start", "0")
@@ -120,15 +120,15 @@ def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:
         Route("/api/questions", questions),
         Route("/api/search", posted(workbench.search, given=dict), methods=["POST"]),
         Route("/api/answer", posted(workbench.answer, given=dict), methods=["POST"]),
-        Route("/api/heard", heard, methods=["POST"]),
-        Route("/api/agent", posted(workbench.agent, budget=int, prefer=str), methods=["POST"]),
-        Route("/api/method", posted(workbench.method, budget=int, prefer=str, name=str), methods=["POST"]),
+        Route("/api/stream", streamed, methods=["POST"]),
+        Route("/api/agent", posted(workbench.agent, budget=int), methods=["POST"]),
+        Route("/api/method", posted(workbench.method, budget=int, name=str), methods=["POST"]),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     return Starlette(routes=routes, middleware=[Middleware(Guard, loopback=is_loopback(host))])
 
 
-class Heard(Response):
+class StreamedAnswer(Response):
     """Lines of JSON: the pieces of an answer as they are written, then what `Workbench.answer` returns, or an error.
 
     Args:
@@ -151,7 +151,7 @@ class Heard(Response):
 
         async def piece(text: str) -> None:
             if await self._request.is_disconnected():
-                raise InputError("nobody listens any more")
+                raise InputError("client disconnected")
             await line(bytes(Json({"piece": text}).body), more=True)
 
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})

@@ -16,7 +16,6 @@ from agent.config import setting_of
 from corag.app.found import Found
 from corag.app.inquiry import (
     ALL_METHODS,
-    CHOICES,
     MAX_BUDGET,
     MAX_ITERATIONS,
     MAX_QUESTION,
@@ -39,7 +38,6 @@ from corag.reply import Reply
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.selectors.corag.selector import Corag
-from corag.selectors.price import PREFERENCES, cost_weight_of
 from corag.selectors.reranking import default_reranker
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
@@ -63,7 +61,6 @@ class Workbench:
         reader: Answers from a context: name or object.
         tokens: Counts tokens: name or object.
         agent: Agent of method `corag`, as for `corag ask`.
-        prefer: What method `corag` looks for at first, without an agent: quality, balanced, tokens, or lambda.
         reranker: Reranker that is searched with at first; by default the agent's, else the one that ships.
         budget: Budget at first.
         methods: Methods that are compared.
@@ -79,7 +76,6 @@ class Workbench:
         reader: Spelling = "minilm-reader",
         tokens: Spelling | TokenCounter = AUTO,
         agent: str = "default",
-        prefer: str | None = None,
         reranker: str | None = None,
         budget: int = 256,
         methods: tuple[str, ...] = ALL_METHODS,
@@ -90,11 +86,6 @@ class Workbench:
         self.defaults = Settings(budget=budget)
         self._reranker, self._agent = reranker, agent
         self._has_agent = agent not in (DEFAULT_AGENT, NO_AGENT)
-        if prefer is not None and self._has_agent:
-            raise InputError(f"prefer is {prefer!r}, but agent {agent!r:.100} sets the price of tokens; leave one out")
-        self._prefer = prefer or ""
-        _ = cost_weight_of(prefer or "balanced")
-        self.preferences = () if self._has_agent else tuple(dict.fromkeys([self._prefer, *PREFERENCES]))
         self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS)))
         self.methods = methods
         for method in methods:
@@ -113,10 +104,8 @@ class Workbench:
             "methods": self.methods,
             "policies": POLICIES,
             "tree_policies": TREE_POLICIES,
-            "choices": CHOICES,
             "units": UNITS,
             "streams": isinstance(self.reader, StreamingReader),
-            "preferences": self.preferences,
             "max_question": MAX_QUESTION,
             "max_iterations": MAX_ITERATIONS,
             "max_budget": MAX_BUDGET,
@@ -140,19 +129,16 @@ class Workbench:
         question: str,
         number: int | None,
         given: Mapping[str, Any],
-        hear: Callable[[str], None] | None = None,
+        on_token: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
-        """Return what the reader says about what `search` chose; `hear` is called with each piece as it is written."""
+        """Return what the reader says about what `search` chose; `on_token` gets each piece as it is written."""
         with self._asked(question, number) as inquiry:
-            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection, hear)
+            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection, on_token)
 
-    def agent(self, question: str, number: int | None, budget: int, prefer: str) -> dict[str, Any]:
-        """Return what the agent thinks of a question, and what `corag ask` would do with it.
-
-        `prefer` names lambda; empty for its default.
-        """
+    def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
+        """Return what the agent thinks of a question, and what `corag ask` would do with it."""
         with self._asked(question, number) as inquiry:
-            selector = self._method("corag", prefer)
+            selector = self._method("corag")
             prediction = self._predicted(inquiry)
             selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
             return {
@@ -162,12 +148,12 @@ class Workbench:
                 "method": str(selector),
             }
 
-    def method(self, question: str, number: int | None, budget: int, prefer: str, name: str) -> dict[str, Any]:
+    def method(self, question: str, number: int | None, budget: int, name: str) -> dict[str, Any]:
         """Return what one method chooses, what it costs and what the reader makes of it; or why it cannot be used."""
         check_choice("method", name, self.methods)
         with self._asked(question, number) as inquiry:
             try:
-                selector = self._method(name, prefer)
+                selector = self._method(name)
                 begun_s = time.perf_counter()
                 selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
                 seconds = time.perf_counter() - begun_s
@@ -242,7 +228,7 @@ class Workbench:
             reranker=reranker,
             tokens=self.tokens,
             unit=settings.unit,
-            search={name: getattr(settings, name) for name in ("policy", "choice", "iterations", "exploration")},
+            search={name: getattr(settings, name) for name in ("policy", "iterations", "exploration")},
             cost_weight=settings.cost_weight,
         )
         begun_s = time.perf_counter()
@@ -262,12 +248,12 @@ class Workbench:
         return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
 
     def _read(
-        self, inquiry: Inquiry, selection: Selection, hear: Callable[[str], None] | None = None
+        self, inquiry: Inquiry, selection: Selection, on_token: Callable[[str], None] | None = None
     ) -> dict[str, Any]:
         text, budget = selection.text, Budget(selection.budget_tokens, self.reader, "context")
         if text not in inquiry.answers:
             budget.check_window(inquiry.question, text)
-            inquiry.answers[text] = read_answer(self.reader, inquiry.question, text, hear)
+            inquiry.answers[text] = read_answer(self.reader, inquiry.question, text, on_token)
         answer = inquiry.answers[text]
         reply = Reply(inquiry.question, answer, selection, {}, budget.counts(inquiry.question, text, self.tokens))
         # An explanation is its sentences.
@@ -283,7 +269,7 @@ class Workbench:
             "answer_blocks": blocks(selection, inquiry.evidence, marks),
         }
 
-    def _method(self, name: str, prefer: str = "") -> Selector:
+    def _method(self, name: str) -> Selector:
         # A reranker is chosen in place of an agent, as in `corag ask`.
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
@@ -292,9 +278,7 @@ class Workbench:
         if self._has_agent and parse(name).settings:
             # What an agent names takes no settings beside it.
             offered["agent"] = NO_AGENT
-        if prefer and not self._has_agent:
-            offered["cost_weight"] = cost_weight_of(prefer)
-        return self._part("method", f"{name} {prefer}", lambda: SELECTORS.offer(name, offered))
+        return self._part("method", name, lambda: SELECTORS.offer(name, offered))
 
     def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:
         with self._lock:

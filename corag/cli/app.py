@@ -26,8 +26,6 @@ class AppConfig(Runtime):
         budget: Token budget of the context at first.
         reranker: Reranker that is searched with at first; by default what the agent says.
         agent: Agent of method `corag`: a checkpoint folder, default or none.
-        prefer: What method `corag` looks for at first: quality, balanced, tokens, or lambda itself; the page can
-            change it.
         methods: Methods that are compared, separated by commas; by default all that need no further setting.
         reader: Reader that answers from the context.
         tokenizer: Tokenizer of the answering model; see `corag ask`.
@@ -45,7 +43,6 @@ class AppConfig(Runtime):
     budget: int = 256
     reranker: str | None = None
     agent: str = "default"
-    prefer: str | None = None
     methods: Spellings | None = None
     reader: Spelling = "minilm-reader"
     tokenizer: Spelling = AUTO
@@ -116,7 +113,6 @@ def make_workbench(config: AppConfig) -> Workbench:
         reader=config.reader,
         tokens=config.tokenizer,
         agent=config.agent,
-        prefer=config.prefer,
         reranker=config.reranker,
         budget=config.budget,
         methods=tuple(split_parts(config.methods)) or ALL_METHODS,

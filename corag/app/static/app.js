@@ -1,16 +1,14 @@
 // What people do on the page, and what is asked of the server. The last setting wins; nothing is asked twice at once.
 
 import { byId, called, definitions, element, foreign, number, replaced } from "./dom.js";
-import { showAgent, showAnswer, showCandidates, showContext, showHeard, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
+import { showAgent, showAnswer, showCandidates, showContext, showStreamed, showMeter, showMethods, showRounds, showUnread, showWaiting } from "./parts.js";
 import { forget, goTo, pause, play, redraw, showTree } from "./tree.js";
 
 const SLIDERS = ["budget", "cost_weight", "iterations", "exploration"];
-const SELECTS = ["unit", "reranker", "policy", "choice"];
+const SELECTS = ["unit", "reranker", "policy"];
 const LEAST = 16;
 const LABELS = {
-  passage: "passages", sentence: "sentences", auto: "what the question wants",
-  paper: "paper (tree)", "public-code": "public-code (tree)",
-  "value-minus-cost": "value − λ cost / B", mean: "mean W / n", utility: "utility U",
+  passage: "passages", sentence: "sentences", paper: "paper (tree)", "public-code": "public-code (tree)",
 };
 const READ_AFTER_MS = 250;
 
@@ -36,7 +34,6 @@ function settings() {
   for (const name of SLIDERS.slice(1)) given[name] = Number(byId(name).value);
   for (const name of SELECTS) given[name] = byId(name).value;
   // Policies without a tree count no visits.
-  if (!about.tree_policies.includes(given.policy) && !given.choice.startsWith("value")) given.choice = "value";
   return given;
 }
 
@@ -126,8 +123,8 @@ async function read() {
   const of = found, mine = asked;
   try {
     let text = "";
-    const hear = (piece) => { text += piece; if (of === found) showHeard(text); };
-    const said = await called(about.streams ? "/api/heard" : "/api/answer", { ...mine, given: of.settings }, undefined, hear);
+    const onToken = (piece) => { text += piece; if (of === found) showStreamed(text); };
+    const said = await called(about.streams ? "/api/stream" : "/api/answer", { ...mine, given: of.settings }, undefined, onToken);
     if (of !== found) return;
     showAnswer(said, found);
     showContext(byId("context"), said.answer_blocks, found.order);
@@ -141,10 +138,10 @@ async function read() {
 }
 
 async function think() {
-  const mine = asked, prefer = byId("prefer").value;
+  const mine = asked;
   try {
-    const agent = await called("/api/agent", { ...mine, budget: found.settings.budget, prefer });
-    if (mine === asked && prefer === byId("prefer").value) showAgent(agent);
+    const agent = await called("/api/agent", { ...mine, budget: found.settings.budget });
+    if (mine === asked) showAgent(agent);
   } catch (error) {
     if (mine === asked) complain(error);
   }
@@ -162,7 +159,7 @@ async function compare() {
     showMethods(compared, budget, `${at - 1} of ${about.methods.length} methods`);
     let row;
     try {
-      row = await called("/api/method", { ...of, budget, prefer: byId("prefer").value, name: compared[at].method });
+      row = await called("/api/method", { ...of, budget, name: compared[at].method });
     } catch (error) {
       row = { method: compared[at].method, error: error.message };
     }
@@ -207,13 +204,10 @@ function submit(event) {
 
 async function begin() {
   about = await called("/api/about");
-  const options = { unit: about.units, reranker: about.rerankers, policy: about.policies, choice: about.choices };
+  const options = { unit: about.units, reranker: about.rerankers, policy: about.policies };
   for (const [name, values] of Object.entries(options)) {
     replaced(byId(name), values.map((value) => element("option", { value }, LABELS[value] ?? value)));
   }
-  byId("dial").hidden = !about.preferences.length;
-  replaced(byId("prefer"), about.preferences.map((value) => element("option", { value }, value || "as it was tuned")));
-  byId("prefer").addEventListener("change", () => { if (found) think(); });
   byId("iterations").max = about.max_iterations;
   const sources = [about.index && `index ${about.index.name}, ${about.index.chunks.toLocaleString("en")} chunks`,
     about.data && `data ${about.data.name}, ${about.data.passages.toLocaleString("en")} passages`];

@@ -40,8 +40,8 @@ export function definitions(list, pairs) {
   replaced(list, pairs.map(([name, value]) => [element("dt", {}, name), foreign(value, "dd")]).flat());
 }
 
-// With `hear`, an answer may come in lines: pieces, which it is called with, and in the last line the whole.
-export async function called(path, body, signal, hear) {
+// With `onToken`, an answer may come in lines: pieces, which it is called with, and in the last line the whole.
+export async function called(path, body, signal, onToken) {
   const settings = { signal };
   if (body !== undefined) {
     Object.assign(settings, {
@@ -56,12 +56,12 @@ export async function called(path, body, signal, hear) {
     throw new Error("The server does not answer; is corag app still running?");
   }
   const inLines = response.headers.get("content-type").includes("ndjson");
-  const answer = inLines ? await lastLine(response, hear) : await response.json();
+  const answer = inLines ? await lastLine(response, onToken) : await response.json();
   if (!response.ok || answer.error) throw new Error(answer.error);
   return answer;
 }
 
-async function lastLine(response, hear) {
+async function lastLine(response, onToken) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "", last = null;
   for (;;) {
@@ -70,7 +70,7 @@ async function lastLine(response, hear) {
     const lines = (text + value).split("\n");
     text = lines.pop();
     for (const one of lines.filter(Boolean).map((line) => JSON.parse(line))) {
-      if ("piece" in one) hear(one.piece);
+      if ("piece" in one) onToken(one.piece);
       else last = one;
     }
   }

@@ -25,7 +25,7 @@ export function showWaiting(kept) {
 }
 
 // What a language model has written so far.
-export const showHeard = (text) => replaced(byId("said"), element("p", { class: "said waiting" }, foreign(text)));
+export const showStreamed = (text) => replaced(byId("said"), element("p", { class: "said waiting" }, foreign(text)));
 
 export const showUnread = (why) => replaced(byId("said"), element("p", { class: "said" }, "The reader could not answer."), foreign(why, "p"));
 

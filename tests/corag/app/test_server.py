@@ -186,7 +186,7 @@ class Writer(FirstWords):
 
 def heard(page, question):
     body = {"question": question, "number": None, "given": {"budget": 40}}
-    with page.stream("POST", "/api/heard", json=body) as answer:
+    with page.stream("POST", "/api/stream", json=body) as answer:
         return answer, [json.loads(line) for line in answer.iter_lines()]
 
 
@@ -209,4 +209,4 @@ def test_what_goes_wrong_while_an_answer_is_written_is_its_last_line(small_data,
         _, lines = heard(page, "broken sea?")
         assert lines == [{"piece": "The "}, {"error": "the server went away"}]
         assert heard(page, " ")[1][0]["error"]
-        assert page.post("/api/heard", json={"question": "sea"}).status_code == 400
+        assert page.post("/api/stream", json={"question": "sea"}).status_code == 400

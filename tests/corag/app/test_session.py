@@ -186,7 +186,7 @@ def test_sentences_certainty_and_what_is_not_found(small_data):
 
 def test_methods_stand_side_by_side(bench):
     question = bench.source.queries[0].question
-    rows = {name: bench.method(question, 0, 60, "", name) for name in bench.methods}
+    rows = {name: bench.method(question, 0, 60, name) for name in bench.methods}
     assert rows["full"]["tokens"] <= 60 and rows["full"]["gold"] == 2
     assert rows["naive"]["sources"]
     assert "max_orders" in rows["upper(max_orders=1)"]["error"]
@@ -245,12 +245,3 @@ def test_two_people_get_their_own_answers(small_data):
     ]
     expected = [{name: value for name, value in alone[n].items() if name not in ("seconds", "trace")} for n in found]
     assert timeless == expected
-
-
-# --- The dial ---
-
-
-def test_a_preference_needs_a_checkpoint_that_knows_costs(bench, small_data):
-    assert bench.about()["preferences"] == ()
-    with pytest.raises(InputError, match="prefer is 'tokens', but agent 'none' is no checkpoint"):
-        make_workbench(small_data, prefer="tokens")
