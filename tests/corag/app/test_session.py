@@ -93,8 +93,7 @@ def test_a_price_of_tokens_buys_fewer(bench):
 def verdicts(budget, order, *texts, weight=0.0):
     problem = SelectionProblem("a b", offer(*texts), CHARACTERS, budget)
     scorer = problem.scorer(Counting())
-    config = SearchConfig(policy="paper", choice="value-minus-cost", cost_weight=weight)
-    return Verdicts(problem, scorer, CHARACTERS, order, config, 7).of_all()
+    return Verdicts(problem, scorer, CHARACTERS, order, weight, 7).of_all()
 
 
 class Counting(HashReranker):
