@@ -17,7 +17,7 @@ from corag.files.markdown import Block, FileText, Section
 from corag.text.chunking import (
     ChunkConfig,
     ChunkMeter,
-    Piece,
+    SizedSpan,
     Span,
     cut_to_tokens,
     fitting_pieces,
@@ -131,7 +131,7 @@ def _cut(
 ) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and repeated table header of each chunk of a section, without white space around it."""
     meter = ChunkMeter(path, text, title, tokens, config.max_tokens)
-    pieces: list[Piece] = []
+    pieces: list[SizedSpan] = []
     for block, (start, end) in zip(blocks, pairwise([*(block.start for block in blocks), span[1]]), strict=True):
         stripped = (start, start + len(text[start:end].rstrip()))
         if block.kind == "table" and not meter.fits(*stripped):

@@ -273,7 +273,7 @@ class ChunkIndex:
         return found
 
     def chunks(self) -> Iterator[Chunk]:
-        """Iterate over all chunks as stored: in the order in which they were given, those of updates last."""
+        """Iterate over all chunks as stored: in the order given; after an update, in any order."""
         with accessing(self.uri, "read"):
             for batch in self._table.search().select(CHUNK_COLUMNS).to_batches():
                 yield from map(to_chunk, batch.to_pylist())

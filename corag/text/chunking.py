@@ -23,7 +23,7 @@ DEFAULT_BUDGET = 1024
 Span = tuple[int, int]
 """Character offsets `(start, end)` of a piece of text, end exclusive."""
 
-Piece = tuple[Span, int]
+SizedSpan = tuple[Span, int]
 """A span that fits a chunk, and its tokens."""
 
 _COUNTED_AT_ONCE = 1024
@@ -128,7 +128,7 @@ class ChunkMeter:
         return self.sizes([(start, end)])[0] <= self.capacity
 
 
-def pack(pieces: Sequence[Piece], meter: ChunkMeter, overlap_tokens: int) -> Iterator[Span]:
+def pack(pieces: Sequence[SizedSpan], meter: ChunkMeter, overlap_tokens: int) -> Iterator[Span]:
     """Fill chunks with whole pieces, greedily; yield spans that fit."""
     spans = [span for span, _ in pieces]
     sizes = [size for _, size in pieces]
@@ -162,7 +162,7 @@ def words_of(text: str, span: Span) -> list[Span]:
 
 def fitting_pieces(
     spans: Sequence[Span], meter: ChunkMeter, finer: Sequence[Callable[[str, Span], list[Span]]] = (words_of,)
-) -> Iterator[Piece]:
+) -> Iterator[SizedSpan]:
     """Yield spans and their sizes; what does not fit a chunk is cut by the first of `finer`, then by the next.
 
     What no function can cut so that it fits is cut between characters. The pieces cover what the spans cover.

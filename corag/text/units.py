@@ -210,7 +210,7 @@ def _has_place(chunk: Chunk) -> bool:
     return isinstance(chunk.metadata.get("start"), int) and "document" in chunk.metadata
 
 
-class Piece(NamedTuple):
+class _UnitSpan(NamedTuple):
     """Where a unit stands, what has to stand before it, and whether it is a part of something longer."""
 
     span: Span
@@ -218,12 +218,12 @@ class Piece(NamedTuple):
     cut: bool = False
 
 
-def _pieces(text: str, body: int) -> tuple[Piece, ...]:
+def _pieces(text: str, body: int) -> tuple[_UnitSpan, ...]:
     """Return the smallest units of a text from `body` on."""
     return _PIECES.get_many([(text, body)], lambda keys: [_cut_up(*key) for key in keys])[0]
 
 
-def _cut_up(text: str, body: int) -> tuple[Piece, ...]:
+def _cut_up(text: str, body: int) -> tuple[_UnitSpan, ...]:
     blocks = _Blocks(text)
     for match in _LINE.finditer(text, body):
         blocks.read(match.start(), match.end())
@@ -231,7 +231,7 @@ def _cut_up(text: str, body: int) -> tuple[Piece, ...]:
     return tuple(piece for piece in blocks.found if piece.span[0] < piece.span[1])
 
 
-_PIECES: LRU[tuple[str, int], tuple[Piece, ...]] = LRU(16 * 10**6, kind="units")
+_PIECES: LRU[tuple[str, int], tuple[_UnitSpan, ...]] = LRU(16 * 10**6, kind="units")
 """About 5,000 texts of 128 tokens."""
 
 
@@ -239,7 +239,7 @@ class _Blocks:
     """Reads a text line by line: paragraphs, lists, tables and fenced code."""
 
     def __init__(self, text: str) -> None:
-        self.found: list[Piece] = []
+        self.found: list[_UnitSpan] = []
         self._text = text
         self._prose: Span | None = None
         self._header: Span | None = None
@@ -320,7 +320,7 @@ class _Blocks:
     def _add(self, span: Span, *leads: Span, breaks: Sequence[re.Pattern[str]] = (_CLAUSE, _SPACE)) -> None:
         borders = _cuts(self._text, span, breaks)
         parts = [_stripped(self._text, *part) for part in pairwise(borders)]
-        self.found += [Piece(part, leads, len(parts) > 1) for part in parts]
+        self.found += [_UnitSpan(part, leads, len(parts) > 1) for part in parts]
 
 
 def _is_labelled(row: str) -> bool:
