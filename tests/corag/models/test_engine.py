@@ -13,8 +13,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
 from corag.models import openvino
-from corag.models.engine import MAX_PADDING, EncoderSource, Engine, pack, pad, run_packed
-from corag.models.minilm import minilm_encoder
+from corag.models.engine import MAX_PADDING, EncoderSource, pack, pad, run_packed
 from corag.models.runtime import place
 from corag.rerankers.cosine import MiniLMCosine
 
@@ -46,23 +45,6 @@ def test_packing_and_padding_by_hand():
     assert pack([], 20) == []
     padded, mask = pad([np.array([7, 8, 9]), np.array([5])], 1)
     assert (padded.tolist(), mask.tolist()) == ([[7, 8, 9], [5, 1, 1]], [[1, 1, 1], [1, 0, 0]])
-
-
-def add(inputs, reduction=None):
-    """A model of which the answer is known: sums of ids and of token types over the mask."""
-    ids, mask = inputs["input_ids"], inputs["attention_mask"]
-    types = inputs.get("token_type_ids", np.zeros_like(ids))
-    return np.stack([(ids * mask).sum(axis=1), types.sum(axis=1)], axis=1)
-
-
-@given(st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=30), max_size=20), st.booleans())
-def test_the_engine_gives_each_row_its_own(rows, with_types):
-    ids = [np.array(row) for row in rows]
-    found = np.full((len(rows), 2), -1)
-    for batch in Engine(add, 3, 64).run(ids, [row % 2 for row in ids] if with_types else None):
-        found[batch.rows] = batch.output
-    assert found[:, 0].tolist() == [sum(row) for row in rows]
-    assert found[:, 1].tolist() == [sum(number % 2 for number in row) if with_types else 0 for row in rows]
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_a_single_row_is_an_error():
@@ -121,14 +103,6 @@ def test_backends_value_and_select_alike(backend, precision):
             corag.selector("naive", reranker=one).select(question, candidates, 40).ids for one in (reranker, exact)
         ]
         assert chosen[0] == chosen[1]
-
-
-@pytest.mark.slow
-def test_precisions_are_kept_apart():
-    one, other = minilm_encoder("torch", "fp32"), minilm_encoder("torch", "bf16")
-    assert [encoder.place.values_depend_on for encoder in (one, other)] == ["torch fp32 cpu", "torch bf16 cpu"]
-    ids = one.tokenize(["Berlin"]).ids
-    assert 0 < np.abs(one.sentence_embeddings(ids) - other.sentence_embeddings(ids)).max() < 0.02
 
 
 @pytest.mark.slow

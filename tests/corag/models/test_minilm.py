@@ -4,7 +4,6 @@ import logging
 import shutil
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -96,14 +95,6 @@ def test_neighbours_and_order_do_not_matter(encoder):
     np.testing.assert_allclose(encoder.token_embeddings(tokens[2:3])[0], encoder.token_embeddings(tokens)[2], atol=1e-5)
 
 
-def test_threads_share_an_encoder():
-    encoder = minilm_encoder("openvino")
-    with ThreadPoolExecutor(4) as pool:
-        results = list(pool.map(lambda _: embed(encoder, TEXTS[:5] * 4), range(8)))
-    for vectors in results:
-        np.testing.assert_allclose(vectors, results[0], atol=1e-6)
-
-
 # --- Tokens ---
 
 
@@ -145,17 +136,6 @@ def test_the_weights_are_the_published_ones(tmp_path):
         check_weights(copy)
     with pytest.raises(ModelError, match="nothing"):
         check_weights(tmp_path / "nothing.safetensors")
-
-
-def test_the_cache_folder_can_be_chosen(monkeypatch, tmp_path):
-    monkeypatch.setenv("CORAG_CACHE", str(tmp_path / "mine"))
-    assert cache_folder() == tmp_path / "mine"
-    monkeypatch.setenv("CORAG_CACHE", "")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "corag"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "corag"
 
 
 def test_a_cached_model_needs_neither_torch_nor_transformers(cached):

@@ -18,7 +18,7 @@ import corag  # noqa: E402
 from corag.errors import InputError, ModelError  # noqa: E402
 from corag.models.embedders import MiniLMEmbedder, SentenceTransformerEmbedder, bge_m3  # noqa: E402
 from corag.models.engine import quiet  # noqa: E402
-from corag.models.known import KNOWN_RERANKERS, ModelCard, announce  # noqa: E402
+from corag.models.known import KNOWN_RERANKERS, announce  # noqa: E402
 from corag.rerankers.cross_encoder import CrossEncoder  # noqa: E402
 from corag.text.tokens import model_folder  # noqa: E402
 from corag.types import Embedder  # noqa: E402
@@ -98,21 +98,6 @@ def test_any_name_with_a_slash_and_any_folder_is_a_cross_encoder(models):
     assert (by_name.card.window_tokens, by_name.card.licence) == (512, "not known here")
 
 
-@pytest.mark.parametrize("name", ["bge-reranker", "", "Cross-Encoder"])
-def test_an_unknown_name_lists_names_and_known_models(name):
-    with pytest.raises(InputError) as caught:
-        corag.reranker(name)
-    assert all(known in str(caught.value) for known in (*corag.RERANKERS.names, *KNOWN_RERANKERS, repr(name)))
-
-
-def test_the_card_can_narrow_the_window(models, monkeypatch):
-    name = "BAAI/bge-reranker-base"
-    monkeypatch.setitem(KNOWN_RERANKERS, name, ModelCard(name, window_tokens=40))
-    assert corag.reranker(name).max_tokens == 40
-    with pytest.raises(InputError, match="max_tokens is 41"):
-        corag.reranker(name, max_tokens=41)
-
-
 def test_window_and_licence_are_logged_once(models, caplog):
     announce.cache_clear()
     caplog.set_level(logging.INFO, logger="corag")
@@ -140,13 +125,6 @@ def test_code_in_a_folder_runs_only_when_allowed(models, no_code_yet, tmp_path, 
     expected = by_transformers(models / "bert", PASSAGES, sign=-1.0)
     values = CrossEncoder(model=folder, trust_remote_code=True).score(QUESTION, PASSAGES)
     assert values == pytest.approx(expected, abs=1e-5)
-
-
-def test_code_for_another_transformers_says_so(models, tmp_path):
-    folder = save_own_code(tmp_path / "own")
-    (folder / "own_reranker.py").write_text("from transformers import NoSuchThing\n")
-    with pytest.raises(ModelError, match="NoSuchThing"):
-        CrossEncoder(model=folder, trust_remote_code=True)
 
 
 def remove(*names):
@@ -212,14 +190,6 @@ def test_one_unit_vector_per_text_whatever_stands_beside_it(embedder):
     assert (nothing.shape, nothing.dtype) == ((0, embedder.dimension), np.float32)
 
 
-def test_minilm_is_the_default():
-    assert (corag.embedder().name, corag.embedder().dimension) == ("minilm", 384)
-    with pytest.raises(InputError, match="backend"):
-        corag.embedder("minilm", backend="cuda")
-    with pytest.raises(InputError, match="embedder ''"):
-        corag.embedder("")
-
-
 def test_a_folder_is_loaded_by_its_path(models):
     import sentence_transformers
 
@@ -252,15 +222,3 @@ def test_bge_m3_is_the_first_state_of_its_encoder_and_no_pickle(models):
     for size in (2, 63):
         with pytest.raises(InputError, match=f"max_tokens is {size}"):
             bge_m3(max_tokens=size)
-
-
-@pytest.mark.parametrize("kept_bytes", [0, 1000])
-def test_damaged_weights_are_a_model_error(models, tmp_path, kept_bytes):
-    copy = shutil.copytree(models / "mean" / "whole", tmp_path / "damaged")
-    weights = copy / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:kept_bytes])
-    with pytest.raises(ModelError, match="damaged"):
-        SentenceTransformerEmbedder(model=copy)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match="empty"):
-        corag.embedder(str(tmp_path / "empty"))

@@ -115,19 +115,6 @@ def test_blocks_nest_and_end():
     assert current() == Runtime()
 
 
-def test_threads_that_a_block_starts_see_it_and_blocks_of_theirs_stay_theirs():
-    def inside():
-        before = current()
-        with corag.runtime(precision="bf16"):
-            return before, current()
-
-    with corag.runtime(device="cpu", batch_tokens=5), ThreadPoolExecutor(2) as pool:
-        for before, within in pool.map(lambda _: inside(), range(8)):
-            assert (before.precision, within.precision, within.batch_tokens) == ("auto", "bf16", 5)
-        assert current().device == "cpu"
-    assert ThreadPoolExecutor(1).submit(current).result() == Runtime()
-
-
 def test_settings_of_a_command_hold_while_it_runs_and_its_defaults_change_nothing():
     @dataclass(frozen=True)
     class Settings(Runtime):

@@ -5,7 +5,6 @@ import pytest
 
 import corag
 from corag.errors import ModelError
-from corag.models.vectors import vectors_by
 from tests.corag.worlds import EMBEDDING
 
 TEXTS = ["The lake is 310 metres deep.", "It is salty.", "Kell is a village.", "The Oro is a river."]
@@ -53,9 +52,3 @@ def test_every_selector_says_what_is_wrong_with_an_embedder(method, kind):
     with pytest.raises(ModelError, match="embedder 'spoilt' must return finite unit vectors of shape") as caught:
         corag.selector(method, embedder=Embedder(spoil)).select("How deep is it?", candidates, 100)
     assert "\n" not in str(caught.value) and (said in str(caught.value) or kind == "ragged")
-
-
-def test_half_precision_and_no_texts():
-    half = vectors_by(Embedder(lambda vectors: vectors.astype(np.float16)), TEXTS)
-    assert half.dtype == np.float32 and half.shape == (4, 4)
-    assert vectors_by(Embedder(SPOILT["too wide"][0]), []).shape == (0, 4)

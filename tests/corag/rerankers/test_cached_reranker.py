@@ -1,14 +1,11 @@
 """Values of rerankers on disk: found again, kept apart, only finite ones."""
 
-import numpy as np
 import pytest
 
-import corag
-from corag import Candidate, Chunk
+from corag import Chunk
 from corag.errors import InputError
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cached import CachedReranker
-from corag.rerankers.cosine import MiniLMCosine
 from corag.types import Reranker
 
 TEXTS = ["a", "ab", "b", "c d", ""]
@@ -94,16 +91,3 @@ def test_a_reranker_without_identity_is_refused(tmp_path):
     with pytest.raises(InputError, match="the values of reranker 'bm25' cannot be cached: it has no `identity`"):
         CachedReranker(Bm25(), tmp_path / "values.sqlite")
     assert not (tmp_path / "values.sqlite").exists()
-
-
-def test_a_selector_with_a_stored_reranker(tmp_path):
-    texts = ["Berlin is the capital of Germany.", "The Spree flows through Berlin.", "Bananas are yellow."]
-    candidates = [Candidate(Chunk(str(rank), text), 1 - 0.1 * rank) for rank, text in enumerate(texts)]
-    plain = MiniLMCosine()
-    expected = corag.selector("corag", reranker=plain).select("Which river flows there?", candidates, 20)
-    for _ in range(2):
-        stored = corag.selector("corag", reranker=CachedReranker(plain, tmp_path / "values.sqlite"))
-        selection = stored.select("Which river flows there?", candidates, 20)
-        assert selection.ids == expected.ids
-        assert selection.value == pytest.approx(expected.value, abs=1e-6)
-        assert np.isfinite(selection.value)

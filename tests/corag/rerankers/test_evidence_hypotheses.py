@@ -84,13 +84,6 @@ def test_sets_are_extended_by_each_partner_that_they_lack(world):
     assert [tuple(row) for row in extended(rows, partners, num_candidates).tolist()] == expected
 
 
-def test_probabilities_are_those_of_the_logits():
-    found = weigh(signals_of(3), 1, lambda table: np.array([np.log(2.0), np.log(4.0), np.log(1.0)]))
-    np.testing.assert_allclose(found.probabilities(), [1 / 8, 2 / 8, 4 / 8, 1 / 8])
-    np.testing.assert_allclose(found.probabilities(1e9), 1 / 4, rtol=1e-6)
-    weigh(signals_of(2), 1, lambda table: np.full(len(table), 2000.0)).probabilities()  # no overflow
-
-
 # --- How they are described ---
 
 

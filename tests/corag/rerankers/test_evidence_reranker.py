@@ -1,8 +1,5 @@
 """The reranker as a whole: what search and selectors rely on, and what adapters it takes."""
 
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -11,8 +8,7 @@ from corag.errors import ModelError
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.rerankers.evidence.reranker import FORM, EvidenceParts, EvidenceReranker
 from corag.rerankers.evidence.values import Weights
-from corag.selectors.corag.selector import Corag
-from corag.types import Candidate, Chunk
+from corag.types import Chunk
 from tests.corag.rerankers.evidence_worlds import WordEncoder, linear_parts
 
 QUESTION = "When was the maker of Sky Ark born?"
@@ -54,20 +50,6 @@ def test_what_names_a_chunk_is_read_before_it():
     assert scorer.order_matters
     forward, backward = scorer([(0, 2), (2, 0)])
     assert forward > backward
-
-
-def test_a_search_finds_the_evidence():
-    candidates = [Candidate(chunk, 0.9 - row / 10) for row, chunk in enumerate(CHUNKS)]
-    selection = Corag(reranker=reranker_of()).select(QUESTION, candidates, 64)
-    assert selection.ids == ("0", "2")
-    assert selection.value == pytest.approx(reranker_of().scorer(QUESTION, CHUNKS)([(0, 2)])[0])
-
-
-def test_equal_chunks_are_worth_the_same():
-    scorer = reranker_of(rank=0.0).scorer(QUESTION, [CHUNKS[0], replace(CHUNKS[0], id="twin"), CHUNKS[2]])
-    values = scorer([(0,), (1,), (0, 2), (1, 2)])
-    assert values[0] == pytest.approx(values[1], rel=1e-9)
-    assert values[2] == pytest.approx(values[3], rel=1e-9)
 
 
 def test_empty_texts_and_no_candidates():
@@ -115,13 +97,6 @@ def test_broken_tensors_are_refused(adapter, tmp_path, tensor, value, said):
     save_adapter(tmp_path / "broken", broken, whole.config, "")
     with pytest.raises(ModelError, match=said):
         EvidenceParts.load(tmp_path / "broken")
-
-
-def test_an_adapter_of_another_form_is_refused(adapter):
-    config = json.loads((adapter / "config.json").read_text())
-    (adapter / "config.json").write_text(json.dumps({**config, "form": "something else"}))
-    with pytest.raises(ModelError, match="something else"):
-        corag.reranker("minilm-multihop", adapter=adapter)
 
 
 @pytest.mark.parametrize("name", ["minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence"])

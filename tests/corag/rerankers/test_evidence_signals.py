@@ -64,16 +64,6 @@ def test_a_passage_is_read_into_title_sentences_words_and_names():
     np.testing.assert_allclose(passage.title_vector[[words["sky"], words["ark"], words["film"]]], 0.5)
 
 
-def test_the_reader_remembers_texts_and_reads_repeated_ones_once():
-    encoder = WordEncoder()
-    read = PassageReader(encoder)
-    first = read(["a b", "a b", "c"])
-    assert encoder.texts_encoded == 2
-    assert first[0] is first[1]
-    assert read(["c", "a b"])[1] is first[0]
-    assert encoder.texts_encoded == 2
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -119,11 +109,6 @@ def test_rare_tokens_count_more():
     np.testing.assert_allclose(found.singles[:, SINGLES.index("lexical")], [0.25, 0.75])
 
 
-def test_ranks_follow_the_cosine_and_ties_the_given_order():
-    found = described("a b", ["c", "a b", "d", "a"])
-    np.testing.assert_allclose(found.singles[:, SINGLES.index("rank")], [0.2, 0.0, 0.3, 0.1])
-
-
 # --- Figures of a pair ---
 
 
@@ -167,16 +152,6 @@ def test_texts_and_questions_without_words_have_no_figures():
     assert np.isfinite(blank.singles).all()
     assert np.isfinite(blank.pairs).all()
     assert blank.nearest.shape == (2, 0)
-
-
-@pytest.mark.parametrize(
-    ("question", "compares", "both"),
-    [("Which is older, X or Y?", 1, 0), ("Are both from Rome?", 1, 1), ("Where is Rome?", 0, 0)],
-)
-def test_questions_that_compare_are_marked(question, compares, both):
-    found = described(question, ["a"])
-    assert found.flags[FLAGS.index("compares")] == compares
-    assert found.flags[FLAGS.index("both")] == both
 
 
 # --- Links of many passages ---

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import corag
 from corag import Chunk
-from corag.models.embedders import MiniLMEmbedder
 from corag.models.minilm import minilm_encoder
 from corag.rerankers.bm25 import Bm25
 from corag.rerankers.cosine import MiniLMCosine
@@ -153,21 +152,6 @@ def test_cosine_of_an_order_is_that_of_its_joined_text(batch, permutations, size
     assert scorer(kept) == pytest.approx(reranker.score(QUESTION, joined), abs=1e-5)
 
 
-def test_cosine_is_that_of_the_embeddings():
-    question, *passages = MiniLMEmbedder().embed([QUESTION, *PASSAGES])
-    expected = [max(0.0, float(passage @ question)) for passage in passages]
-    assert MiniLMCosine().score(QUESTION, PASSAGES) == pytest.approx(expected, abs=1e-5)
-
-
-def test_cosine_cuts_at_the_end():
-    scorer = MiniLMCosine().scorer(QUESTION, chunks_of([LONG, "Berlin"]))
-    values = scorer([(0,), (0, 1), (1, 0)])
-    assert values[0] == pytest.approx(values[1], abs=1e-6)
-    assert scorer.num_truncated == 3
-    joined = [LONG, f"{LONG}\n\nBerlin", f"Berlin\n\n{LONG}"]
-    assert values == pytest.approx(MiniLMCosine().score(QUESTION, joined), abs=1e-5)
-
-
 # minilm-maxsim
 
 
@@ -190,16 +174,6 @@ def test_maxsim_equals_the_naive_loop(order, sharpness):
     passages = [*PASSAGES, ""]
     value = MiniLMMaxSim(sharpness=sharpness).scorer(QUESTION, chunks_of(passages))([order])[0]
     assert value == pytest.approx(naive_maxsim(QUESTION, [passages[index] for index in order], sharpness), abs=1e-5)
-
-
-def test_softsim_is_maxsim_with_a_norm_of_order_eight():
-    soft, chunks = corag.reranker("minilm-softsim"), chunks_of(PASSAGES)
-    assert (type(soft), soft.name, soft.search_policy) == (MiniLMMaxSim, "minilm-softsim", "beam")
-    orders = [(0,), (2,), (1, 3), (4, 0, 2)]
-    assert soft.scorer(QUESTION, chunks)(orders) == pytest.approx(
-        MiniLMMaxSim(sharpness=8.0).scorer(QUESTION, chunks)(orders)
-    )
-    assert soft.score(QUESTION, PASSAGES) == pytest.approx(MiniLMMaxSim().score(QUESTION, PASSAGES))
 
 
 def test_maxsim_by_hand():
@@ -251,10 +225,3 @@ def test_bm25_of_a_combination_by_hand():
     # Damping: 1.5 * (0.6 + 0.4 * 2 * 3/4) = 1.8 for length 2, 1.5 * (0.6 + 0.4 * 3 * 3/4) = 2.25 for 3.
     expected = [0.5 * 2 / 3.8, 0.5 * 2 / 4.25 + 0.5 * 1 / 3.25, 0.0]
     assert scorer([(0,), (1, 0), (2,)]) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("b", [0.0, 1.0])
-def test_bm25_of_chunks_without_words(b):
-    scorer = Bm25(b=b).scorer("Berlin", chunks_of(["", "?", "the"]))
-    assert scorer([(0,), (1, 2)]).tolist() == [0.0, 0.0]
-    assert Bm25(b=b).score("Berlin", ["", "Berlin"])[0] == 0.0

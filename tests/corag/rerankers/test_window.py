@@ -7,16 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import corag
 from corag import Chunk
-from corag.errors import InputError
-from corag.models.minilm import MAX_TOKENS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.cosine import MiniLMCosine
 from corag.rerankers.scorers import CachedScorer, score_together
-from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, WindowSpans, window_spans
+from corag.rerankers.window import Window, WindowedScorer, WindowPolicy, window_spans
 from corag.selectors.corag.selector import Corag
-from corag.selectors.problem import combined_limits, knapsack_bound
+from corag.selectors.problem import combined_limits
 from corag.selectors.reranking import Naive, Upper
 from corag.text.documents import SEPARATOR
 from tests.corag.worlds import CHARACTERS, COUNTERS, TEXTS, HashReranker, offer
@@ -128,13 +125,6 @@ def test_a_combined_limit_admits_nothing_that_breaks_either(pairs, budget, windo
         assert admitted == fits
 
 
-@given(sizes, st.integers(0, 30))
-def test_the_bound_is_no_less_than_what_fits(pairs, budget):
-    gains, costs = np.array(pairs).T
-    best = max(int(gains[list(subset)].sum()) for subset in subsets(len(pairs)) if costs[list(subset)].sum() <= budget)
-    assert knapsack_bound(gains, costs, budget) >= best
-
-
 # Selectors
 
 SEARCHING = {"unit": "passage", "search": {"iterations": 20}, "agent": "none"}
@@ -169,26 +159,6 @@ def test_what_is_forbidden_is_neither_scored_nor_chosen(pool, budget, window, su
         assert (selection.trace.window or {"overlong": 0})["overlong"] == 0
     if len(selection):
         assert selection.value == Letters(window).score("who?", [joint.join(c.text for c in selection.chunks)])[0]
-
-
-@settings(max_examples=30)
-@given(
-    pool=letter_pools,
-    budget=st.integers(1, 60),
-    tokens=st.sampled_from(COUNTERS),
-    method=st.sampled_from([Naive, Upper, Corag]),
-)
-def test_a_window_that_does_not_bind_changes_nothing(pool, budget, tokens, method):
-    found = [select_under(p, method, Letters(1000), pool, budget, tokens) for p in ("forbid", "windows", "truncate")]
-    plain = method(reranker=HashReranker(), tokens=tokens, **(SEARCHING if method is Corag else {}))
-    expected = plain.select("who?", pool, budget)
-    for selection in found:
-        assert (selection.ids, selection.value) == (expected.ids, expected.value)
-        assert selection.trace.orders_scored == expected.trace.orders_scored
-        if pool:
-            assert selection.trace.window == {
-                "policy": selection.trace.window["policy"], "tokens": 1000, "binds": False, "overlong": 0,
-            }  # fmt: skip
 
 
 POOL = offer("aaaa", "bbbb", "cccccccccccccccc")
@@ -287,19 +257,3 @@ def test_stored_scorers_share_batches_and_compute_nothing_twice(tmp_path):
     again = scorers[0].score_jointly(list(zip(scorers, asked, strict=True)))
     assert [values.tolist() for values in again] == [values.tolist() for values in found]
     assert len(reranker.seen) == before
-
-
-def test_the_window_of_minilm_cosine():
-    assert corag.reranker("minilm-cosine").max_tokens == MAX_TOKENS
-    assert MiniLMCosine(max_tokens=8).identity != MiniLMCosine().identity
-    long, cut = MiniLMCosine(max_tokens=8).score(QUESTION, ["a " * 9, "a " * 8])
-    assert long == pytest.approx(cut, abs=1e-6)
-    for size in (0, MAX_TOKENS + 1, 2.5):
-        with pytest.raises(InputError, match=rf"max_tokens is {size}; minilm-cosine takes 1 to {MAX_TOKENS}"):
-            MiniLMCosine(max_tokens=size)
-
-
-def test_values_below_zero_are_pooled_like_others():
-    spans = WindowSpans(np.array([0, 0, 2]), [], 3)
-    assert spans.pooled(np.array([-5.0, -3.0, -1.0]), -36.0).tolist() == [-3.0, -36.0, -1.0]
-    assert spans.pooled(np.array([0.25, 0.5, 0.75])).tolist() == [0.5, 0.0, 0.75]
