@@ -135,20 +135,6 @@ def test_settings_that_cannot_be(tmp_path, settings):
         config_of(tmp_path, tmp_path, **settings)
 
 
-@pytest.mark.parametrize("settings", [{"name": "../a"}, {"name": "a", "sample": 0}])
-def test_sets_that_cannot_be(settings):
-    with pytest.raises(InputError):
-        QuestionSet(data="x", **settings)
-
-
-@pytest.mark.parametrize("name", ["comparison", "compare-adapters", "rivals", "tes", "units"])
-def test_the_configs_of_the_project_from_the_command_line(tmp_path, capsys, name):
-    # Each is read as a whole before the data is looked for.
-    config = CONFIGS / f"{name}.yaml"
-    assert main(["evaluate", "--config", str(config), "--data", str(tmp_path / "x"), "--out", str(tmp_path)]) == 2
-    assert "is not a folder" in " ".join(capsys.readouterr().err.split())
-
-
 @pytest.mark.slow
 def test_several_sets_on_a_terminal(tmp_path, small_data, reader, capsys):
     sets = json.dumps([{"name": "one", "data": small_data.name, "split": "dev", "limit": 2}])

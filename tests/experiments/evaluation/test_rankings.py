@@ -7,11 +7,11 @@ import pytest
 
 from corag.types import Chunk
 from experiments.evaluation.comparison import compare, evaluate
-from experiments.evaluation.config import EvaluateConfig, QuestionSet
-from experiments.evaluation.rankings import Measures, ranking_of, write_runs
-from experiments.report.comparison import sets_page, terminal_page
+from experiments.evaluation.config import EvaluateConfig
+from experiments.evaluation.rankings import Measures, ranking_of
+from experiments.report.comparison import terminal_page
 from experiments.report.results import Result
-from tests.corag.text.test_beir import HEADING, write_beir
+from tests.corag.text.test_data import HEADING, write_beir
 from tests.experiments.worlds import DOCUMENTS, QUERIES
 
 ir_measures = pytest.importorskip("ir_measures")
@@ -76,16 +76,6 @@ def test_measures_by_hand():
     assert set(found["q3"].values()) == {0.0}
 
 
-def test_names_of_files_are_safe_and_differ(tmp_path):
-    rankings = {"top-k(k=3)": {"q 1": ["a"]}, "top-k:k=3": {}, "top-k/k=3": {}, "../..": {}}
-    write_runs(tmp_path / "new" / "runs", rankings, {"q 1": {"a": 2}})
-    assert {path.name for path in (tmp_path / "new" / "runs").iterdir()} == {
-        "qrels.txt", "top-k_k=3.run", "top-k_k=3-2.run", "top-k_k=3-3.run", ".._...run",
-    }  # fmt: skip
-    assert (tmp_path / "new" / "runs" / "top-k_k=3.run").read_text() == "q%201 Q0 a 1 1 top-k_k=3\n"
-    assert (tmp_path / "new" / "runs" / "qrels.txt").read_text() == "q%201 0 a 2\n"
-
-
 # --- Runs in and out ---
 
 
@@ -121,22 +111,6 @@ def test_what_is_written_gives_trec_users_the_same_figures(tmp_path, beir):
     # The written run of the retriever gives the same candidates.
     again = evaluate(config_of(beir, methods=methods, run=str(folder / "retriever.run")))
     assert [row["evidence_recall"] for row in again["methods"]] == [row["evidence_recall"] for row in result["methods"]]
-
-
-def test_each_set_may_have_a_run_and_runs_lie_where_they_are_asked_for(tmp_path, beir):
-    run = write_run(tmp_path / "a.run", {"q1": ["varn"], "q2": ["oro"], "q3": ["kell"]})
-    settings = {
-        "data": str(beir.parent),
-        "sets": (QuestionSet("one", "beir", "test", run=str(run)),),
-        "budgets": (50, 100),
-        "runs": str(tmp_path / "runs"),
-    }
-    evaluated = EvaluateConfig(methods="top-k", reader="none", quiet=True, **settings)
-    text = sets_page(compare(evaluated), title="T").markdown()
-    assert "the retriever's 1.0 candidates: evidence recall 0.250, full evidence 0.000, nDCG@10 0.380" in text
-    assert sorted(path.relative_to(tmp_path / "runs").as_posix() for path in (tmp_path / "runs").glob("*/*.run")) == [
-        "one-100/retriever.run", "one-100/top-k.run", "one-50/retriever.run", "one-50/top-k.run",
-    ]  # fmt: skip
 
 
 def test_of_chunks_with_the_same_evidence_the_cheapest_has_to_fit(tmp_path, small_data):

@@ -19,10 +19,8 @@ from experiments.evaluation.verify import (
     majority,
     parse_verdict,
     support,
-    verdict_figures,
 )
 from experiments.report.comparison import terminal_page
-from experiments.report.measures import MEASURES
 from experiments.report.results import Result
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
@@ -82,15 +80,6 @@ def test_words_decide_without_a_model():
     found = verifier.verify(claims, ["Tolmere is old.", "nothing", "Kell is a city.", "Kell."])
     assert [one.choice for one in found] == [1, 0, 0, 1]
     assert found[2].reason == "the context holds 100% of its words"
-
-
-def test_balanced_accuracy_of_verdicts():
-    verdicts = [Verdict(choice) for choice in (0, 0, 1, 1, 0, None)]
-    claims = [Claim("?", ("true", "false"), right) for right in (0, 1, 1, 0, 0, 0)]
-    rows = [verdict_figures(*pair) for pair in zip(claims, verdicts, strict=True)]
-    found = [MEASURES["balanced_accuracy"].summary(some) for some in (rows, rows[:2], rows[3:])]
-    # All; one of each; three that are true.
-    assert found == pytest.approx([0.5, 0.5, 1 / 3])
 
 
 def test_the_prompts_have_all_that_is_known():

@@ -51,16 +51,11 @@ def small(**changes):
     [
         ({"tabel": {}}, "table"),
         ({"table": {"rows": ["bugdet"]}}, "budget"),
-        ({"table": {"row": ["budget"]}}, "rows"),
         ({"baseline": "naive"}, "Naive"),
-        ({"baseline": {"cost_wieght": 0}}, "cost_weight"),
-        ({"baseline": {"cost_weight": 1}}, "cost_weight"),
         ({"baseline": {"cost_weight": 0, "budget": 64}}, "baseline"),
         ({"skip": [{"budget": 65}]}, "budget"),
         ({"published": {"rows": [{"budget": 64, "method": "Top", "values": [1, 2]}]}}, "published"),
-        ({"plot": {"kind": "pie"}}, "plot.kind"),
         ({"axes": {"budget": 64}}, "budget"),
-        ({"axes": {"data": {"a": 3}}}, "data"),
         ({"methods": {}}, "methods"),
     ],
 )
@@ -117,22 +112,6 @@ def test_figures_leads_and_the_papers_own_by_hand():
     assert "| 0 | Naive | .250 |" in text
     # What has no place beside ours stands below.
     assert "The paper's own figures, table 9:" in text and "| 96 | 0 | CORAG | .800 |" in text
-
-
-def test_values_of_an_axis_are_compared_with_one_of_them():
-    both = [
-        found(method, value, [low] * 10) for method in ("CORAG", "Top") for value, low in (("0", 0.5), ("0.3", 0.2))
-    ]
-    measured = Measured(small(baseline={"cost_weight": 0}), False, found=both)
-    lead = measured.lead("evidence_recall", {"budget": "64", "cost_weight": "0.3", "method": "CORAG"})
-    assert lead.mean == pytest.approx(-0.3) and lead.is_certain
-    # Over all methods, each question is paired with itself.
-    assert measured.lead("evidence_recall", {"cost_weight": "0.3"}).mean == pytest.approx(-0.3)
-    assert measured.lead("evidence_recall", {"cost_weight": "0", "method": "CORAG"}) is None
-    text = markdown(measured)
-    assert "| 0.3 | CORAG | .200† |" in text and "| 0 | CORAG | **.500** |" in text
-    assert "Gain over lambda 0, with 95% intervals:" in text and "† differs from lambda 0:" in text
-    assert "| 64 | 0.3 | CORAG | -.300 (-.300 to -.300) |" in text
 
 
 def test_parts_that_ship_stand_in_for_all_others():

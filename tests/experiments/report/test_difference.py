@@ -33,12 +33,6 @@ def test_questions_that_share_a_document_count_as_one():
     assert (grouped.low, grouped.high) == pytest.approx((once.low, once.high))
 
 
-def test_a_statistic_of_several_figures():
-    ours, theirs = np.array([[1.0, 2.0], [0.0, 4.0]]), np.array([[1.0, 1.0], [1.0, 1.0]])
-    found = paired_difference(ours, theirs, statistic=lambda means: means[..., 0] / means[..., 1])
-    assert found.mean == pytest.approx(0.5 / 3 - 1)
-
-
 @given(arrays(float, st.integers(1, 8), elements=st.floats(-1, 1)), st.integers(0, 9))
 def test_equal_seeds_give_equal_intervals(values, seed):
     found = paired_difference(values, seed=seed, resamples=40)

@@ -65,11 +65,6 @@ def test_the_budget_is_counted_anew():
     assert (found["cost_tokens"], found["over_budget"]) == (4, 1)
 
 
-def test_what_went_into_a_summary_is_no_evidence_unless_it_is_there_whole():
-    found = measured(outcome(RANKING[:2], "One to four.\n\nfive six", of=query(gold=("a",))))
-    assert (found["evidence_recall"], found["context_recall"], found["chunks"]) == (0.0, 1.0, 2)
-
-
 def test_what_summarizing_changed():
     whole = outcome([RANKING[1], RANKING[0]], answer="of all", original_answer="of all")
     assert (whole.change_in_tokens, whole.answer_similarity) == (None, None)

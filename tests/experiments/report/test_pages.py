@@ -9,7 +9,7 @@ import pytest
 
 import corag
 from corag.budget import Counts
-from corag.errors import DataError, InputError
+from corag.errors import DataError
 from corag.reply import Reply
 from corag.text.visible import visible
 from corag.types import Answer, Candidate, Chunk
@@ -23,7 +23,6 @@ from experiments.report.comparison import (
     verdict,
     write_report,
 )
-from experiments.report.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
 from experiments.report.page import Column, Figure, Page, Passage, Section, Table
 from experiments.report.results import Result
 from tests.corag.table_reranker import TableReranker
@@ -251,23 +250,6 @@ def test_a_method_of_any_name_is_shown_and_drawn(tmp_path, name):
     ElementTree.fromstring((tmp_path / "r-quality.svg").read_text(encoding="utf-8"))
 
 
-def texts_of(svg):
-    """Return the comments in which matplotlib repeats every text that it draws."""
-    ElementTree.fromstring(svg)  # it is whole
-    return re.findall(r"<!-- (.*?) -->", svg)
-
-
-def test_the_quality_plot_has_a_line_for_each_method_in_any_result():
-    results = [Result(result_of(64)), Result(result_of(128, methods=("top-k", "other")))]
-    texts = texts_of(quality_plot(results, "f1"))
-    assert [name for name in texts if name in ("top-k", "corag", "other")] == ["top-k", "corag", "other"]
-
-
-def test_of_many_children_the_best_are_drawn():
-    texts = texts_of(tree_plot(reply_of(num_candidates=20, iterations=1, budget_tokens=25)))
-    assert {int(text) for text in texts if text.isdigit()} == set(range(21 - MAX_CHILDREN_DRAWN, 21))
-
-
 def test_a_page_with_a_reply_shows_its_tree_and_chunks():
     reply = reply_of()
     checker = parsed(result_page([Result(result_of())], title="T", reply=reply).html())
@@ -328,11 +310,3 @@ def test_what_is_no_result_is_refused(tmp_path, content):
     path.write_text(content)
     with pytest.raises(DataError):
         Result.read(path)
-
-
-def test_no_result_and_no_page_are_refused(tmp_path):
-    with pytest.raises(InputError):
-        report(ReportConfig(" , "))
-    (tmp_path / "r.json").write_text(json.dumps(result_of()))
-    with pytest.raises(DataError):
-        report(ReportConfig(str(tmp_path / "r.json"), out=str(tmp_path)))

@@ -78,17 +78,6 @@ def test_garbage_is_refused_and_left_alone(tmp_path, garbage, line):
     assert path.read_bytes() == garbage
 
 
-def test_remove_deletes_the_file_and_leaving_does_not(tmp_path):
-    path = tmp_path / "journal"
-    with pytest.raises(RuntimeError), Journal(path, "w") as journal:
-        journal.add("one", [1])
-        raise RuntimeError
-    assert units_of(path) == {"one": [1]}
-    with Journal(path, "w") as journal:
-        journal.remove()
-    assert not path.exists()
-
-
 @given(VALUES, VALUES)
 def test_fingerprints_tell_values_apart(one, other):
     assert fingerprint(one) == fingerprint(json.loads(json.dumps(one)))

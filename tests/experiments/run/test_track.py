@@ -4,7 +4,7 @@ import os
 import pytest
 
 from corag.cli.main import COMMANDS, main, make_parser
-from experiments.run.track import VARIABLES, Wandb, noted
+from experiments.run.track import VARIABLES
 from tests.experiments.worlds import write_folder
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
@@ -66,17 +66,6 @@ def test_wandb_gets_project_group_and_tags_of_an_evaluation(tmp_path, capsys, ru
     assert main([*command, "--logger", "wandb", *told]) == 0, capsys.readouterr().err
     assert runs[-1][0] == ("own", "me", "g", ("a", "b", "evaluate"), "kept")
     assert os.environ["WANDB_PROJECT"] == "of the variable" and "WANDB_ENTITY" not in os.environ
-
-
-def test_what_a_block_notes_is_gone_behind_it(monkeypatch):
-    monkeypatch.setenv("WANDB_TAGS", "before")
-    monkeypatch.delenv("WANDB_ENTITY", raising=False)
-    with pytest.raises(ZeroDivisionError), noted(Wandb(tags="inside", entity="me")):
-        with noted(Wandb(entity="you")):
-            assert (os.environ["WANDB_TAGS"], os.environ["WANDB_ENTITY"]) == ("inside", "you")
-        assert os.environ["WANDB_ENTITY"] == "me"
-        _ = 1 / 0
-    assert os.environ["WANDB_TAGS"] == "before" and "WANDB_ENTITY" not in os.environ
 
 
 @pytest.mark.parametrize("command", COMMANDS)
