@@ -23,7 +23,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 from corag.errors import InputError
-from corag.redaction import HIDDEN, SECRETS, hide_secrets
+from corag.redaction import HIDDEN, SECRETS, hide_secrets, shown
 
 Spelling = str | Mapping[str, Any]
 """A part by name: `name(key=value, ...)`, or a mapping from the name to its settings."""
@@ -55,8 +55,8 @@ class PartName(str):
 
     def __new__(cls, name: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """Spell a part."""
-        shown = without_secrets(settings)
-        listed = ", ".join(f"{key}={_written(value)}" for key, value in shown.items())
+        without = without_secrets(settings)
+        listed = ", ".join(f"{key}={_written(value)}" for key, value in without.items())
         shown_name = hide_secrets(name)
         part = super().__new__(cls, f"{shown_name}({listed})" if listed else shown_name)
         part.name, part.settings = name, MappingProxyType(dict(settings))
@@ -82,21 +82,21 @@ def parse(part: Spelling) -> PartName:
     if isinstance(part, Mapping):
         return _from_mapping(part)
     if not isinstance(part, str):
-        raise InputError(f"{part!r:.200} is no name of a part; {_FORM}")
+        raise InputError(f"{shown(part)} is no name of a part; {_FORM}")
     text = part.strip()
     name, opened, rest = text.partition("(")
     if not opened:
         return PartName(text)
     if not name.strip() or not rest.endswith(")"):
-        raise InputError(f"{text!r:.200} is no part with settings; {_FORM}")
+        raise InputError(f"{shown(text)} is no part with settings; {_FORM}")
     settings: dict[str, Any] = {}
     for setting in _split(rest[:-1]):
         key, equals, value = (side.strip() for side in setting.partition("="))
         key = key.replace("-", "_")
         if not key.isidentifier() or not equals or not value:
-            raise InputError(f"{text!r:.200}: {setting!r:.100} is no setting; {_FORM}")
+            raise InputError(f"{shown(text)}: {shown(setting, 100)} is no setting; {_FORM}")
         if key in settings:
-            raise InputError(f"{text!r:.200}: {key!r} is set twice; leave one out")
+            raise InputError(f"{shown(text)}: {key!r} is set twice; leave one out")
         settings[key] = _nested(_value(value))
     return PartName(name.strip(), settings)
 
@@ -124,8 +124,8 @@ def without_secrets(value: Any) -> Any:
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        shown = [without_secrets(inner) for inner in value]
-        return tuple(shown) if type(value) is tuple else shown
+        inner = [without_secrets(one) for one in value]
+        return tuple(inner) if type(value) is tuple else inner
     return value
 
 
@@ -246,7 +246,7 @@ def _split(text: str) -> Iterator[str]:
         if mark["quoted"]:
             continue
         if mark["opened"]:
-            raise InputError(f"{text!r:.200} has a quotation mark without its partner; {_FORM}")
+            raise InputError(f"{shown(text)} has a quotation mark without its partner; {_FORM}")
         depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(mark[0], 0)
         if not 0 <= depth <= MOST_NESTED:
             break
@@ -255,9 +255,9 @@ def _split(text: str) -> Iterator[str]:
                 yield text[begin : mark.start()].strip()
             begin = mark.end()
     if depth > MOST_NESTED:
-        raise InputError(f"{text!r:.200} is nested more than {MOST_NESTED} deep; {_FORM}")
+        raise InputError(f"{shown(text)} is nested more than {MOST_NESTED} deep; {_FORM}")
     if depth:
-        raise InputError(f"{text!r:.200} has a bracket without its partner; {_FORM}")
+        raise InputError(f"{shown(text)} has a bracket without its partner; {_FORM}")
     if text[begin:].strip():
         yield text[begin:].strip()
 
@@ -275,12 +275,12 @@ def _value(text: str) -> Any:
 
 def _from_mapping(part: Mapping[str, Any], depth: int = 1) -> PartName:
     if len(part) != 1:
-        raise InputError(f"{dict(part)!r:.200} has {len(part)} names; a part as a mapping is {{name: {{key: value}}}}")
+        raise InputError(f"{shown(dict(part))} has {len(part)} names; a part as a mapping is {{name: {{key: value}}}}")
     [(name, settings)] = part.items()
     if not isinstance(settings, Mapping | None):
-        raise InputError(f"the settings of {name!r} are {settings!r:.100}; give a mapping, such as {{k: 3}}")
+        raise InputError(f"the settings of {name!r} are {shown(settings, 100)}; give a mapping, such as {{k: 3}}")
     if depth > MOST_NESTED:
-        raise InputError(f"{name!r:.100} is nested more than {MOST_NESTED} deep; write out what you mean")
+        raise InputError(f"{shown(name, 100)} is nested more than {MOST_NESTED} deep; write out what you mean")
     given = {str(key).replace("-", "_"): _nested(value, depth + 1) for key, value in (settings or {}).items()}
     return PartName(str(name), given)
 

@@ -26,6 +26,11 @@ def hide_secrets(text: str) -> str:
     return names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
 
 
+def shown(value: object, most: int = 200) -> str:
+    """Return the beginning of what a value looks like, for an error; hidden first, as half a secret is not known."""
+    return hide_secrets(repr(value))[:most]
+
+
 def without_hidden(value: str) -> str:
     """Return the address in a spelling that hid its userinfo, as it is without any."""
     return value.replace(f"://{HIDDEN}@", "://")

@@ -13,7 +13,7 @@ from corag import registry
 from corag.cli.main import main
 from corag.errors import InputError
 from corag.naming import PartName, hidden, parse, split_parts, without_secrets
-from corag.redaction import hide_secrets
+from corag.redaction import hide_secrets, shown
 from corag.registry import READERS
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES, write_folder
@@ -59,7 +59,7 @@ def test_no_part_nested_three_deep_shows_a_secret(part):
         assert KEY not in json.dumps(without_secrets(given_))
         assert KEY not in "".join(split_parts([given_]))
         assert KEY not in str(hidden([given_])[0])
-        assert KEY not in hide_secrets(raw(part)) and KEY not in str(InputError(f"{given_!r:.500} is wrong"))
+        assert KEY not in hide_secrets(raw(part)) and KEY not in str(InputError(f"{shown(given_, 500)} is wrong"))
 
 
 def test_a_key_is_there_for_who_builds():

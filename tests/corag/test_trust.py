@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from corag.integrations.retrieving import IndexRetriever
 
 import corag
 from corag import registry
+from corag.conversation import Conversation
 from corag.errors import CoragError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
@@ -105,30 +105,34 @@ def test_a_file_may_name_what_is_here(part):
     assert corag.selector(trusted(registry.SELECTORS, part, "FILE")).name
 
 
-@pytest.fixture
-def checkpoint(tmp_path):
-    """Write the shipped checkpoint with another configuration, and return its folder."""
-
-    def write(**settings):
-        copied = tmp_path / "checkpoint"
-        shutil.copytree(CHECKPOINT, copied)
-        record = json.loads((copied / "config.json").read_text())
-        (copied / "config.json").write_text(json.dumps({**record, **settings}))
-        return copied
-
-    return write
+def tampered(path, **settings):
+    """Write the shipped checkpoint with other settings, and return its folder."""
+    shutil.rmtree(path, ignore_errors=True)
+    shutil.copytree(CHECKPOINT, path)
+    record = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**record, **settings}))
+    return path
 
 
-def test_a_checkpoint_that_names_an_embedder_runs_nothing(folder, checkpoint):
-    given = checkpoint(embedder=f'sentence-transformers(model="{folder}", trust_remote_code=true)')
-    with pytest.raises(CoragError):
-        corag.select("Who?", ["a b", "c d"], 20, agent=given)
+def test_a_checkpoint_runs_nothing(folder, tmp_path):
+    record = json.loads((CHECKPOINT / "config.json").read_text())
+    names, fallback = record["configurations"], record["fallback"]
+    texts = ["Berlin is in Germany.", "Paris is in France."]
+    embedder = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
+    with pytest.raises(ModelError):
+        corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", embedder=embedder))
+    for attack in [part for kind, part in attacks(folder) if kind == "selector" and isinstance(part, str)][::4]:
+        given = {"configurations": [attack, *names[1:]], "fallback": {**fallback, "configuration": attack}}
+        with pytest.raises(CoragError):
+            corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given))
+        given = {"configurations": [attack, *names[1:]]}
+        assert corag.select("Where is Berlin?", texts, 20, agent=tampered(tmp_path / "agent", **given)).chunks
 
 
 def test_an_index_that_names_an_embedder_runs_nothing(folder, tmp_path):
     for name in (f'sentence-transformers(model="{folder}", trust_remote_code=true)', str(folder)):
         index = ChunkIndex.build(tmp_path / "index", [corag.Chunk("a", "Berlin")], corag.embedder(), overwrite=True)
         index.manifest = replace(index.manifest, embedder_name=name)
-        for ask in (partial(corag.ask, "Who?"), IndexRetriever):
+        for ask in (partial(corag.ask, "Who?"), Conversation):
             with pytest.raises(ModelError, match="index"):
                 ask(index)
