@@ -152,7 +152,7 @@ def test_a_method_that_fails_on_a_question_stops_no_other(tmp_path, small_data):
     assert (by_method["top-k"]["failed"], by_method["upper"]["failed"]) == (0, 0)
     failing = by_method["upper(max_orders=9)"]
     assert failing["failed"] == 4
-    assert failing["error"].startswith("SearchError: more than 9 feasible orders")
+    assert "more than 9 feasible orders" in failing["error"]
     assert failing["cost_tokens"] == failing["f1"] == failing["latency_ms_median"] == 0
     assert failing["tes"] is failing["diff_k"] is None
     assert [row["failed"] for row in rows_of(out)] == [0] * 4 + [1] * 4 + [0] * 4
