@@ -154,14 +154,3 @@ def select(
     except FAILURES as error:
         selection = error
     return selection, 1000 * (time.perf_counter() - started)
-
-
-def measure(
-    questions: Sequence[tuple[Query, Sequence[Candidate]]],
-    selectors: Mapping[str, Selector],
-    budget: Budget,
-    tokens: TokenCounter,
-    **settings: Any,
-) -> list[Rows]:
-    """Return the rows of questions by selector; see `Measuring`."""
-    return Measuring(selectors, budget, tokens, **settings).rows(questions)

@@ -22,7 +22,7 @@ from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Candidate, Embedder, Selection
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.measure import measure
+from experiments.evaluation.measure import Measuring
 from experiments.evaluation.parts import Parts
 from experiments.labels.table import MEASURES
 
@@ -70,15 +70,15 @@ class Labeller:
         """Return a row for each configuration, without what belongs to the question; all by default."""
         self._problems.clear()
         names = list(self._selectors) if configurations is None else configurations
-        [by_name] = measure(
-            [(query, candidates)],
+        measuring = Measuring(
             {name: self._selectors[name] for name in names},
             self.budget,
             self._parts.tokens,
+            self._parts.embedder,
             reader=self._parts.reader if query.answers else None,
-            embedder=self._parts.embedder,
             documents=documents,
         )
+        [by_name] = measuring.rows([(query, candidates)])
         return [
             {
                 "configuration": name,
