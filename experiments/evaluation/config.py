@@ -75,7 +75,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             none.
         judge_figures: What it judges, separated by commas: grade (against the reference answers), answer_relevancy,
             contextual_relevancy, faithfulness, hallucination; or all.
-        seed: Seed of the sample and of bootstrap intervals.
+        seed: Seed of the sample.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
         out: File for the result as JSON, with one line per question (`.rows.jsonl`) and TREC runs (`.runs`) beside it.
