@@ -219,7 +219,7 @@ def test_tune(tmp_path, figure):
         rows = [json.loads(line) for line in (folder / "t" / "labels.jsonl").read_text().splitlines()[1:]]
         return [row for row in rows if "seconds" not in row["key"]]
 
-    settings = ["--configurations", "naive(reranker=bm25), text > top-k(k=1)", "--reader", "extractive", "--quiet"]
+    settings = ["--configurations", "naive(reranker=bm25), top-k(k=1)", "--reader", "extractive", "--quiet"]
     task = Task(
         lambda folder: ["tune", "--data", data, "--out", folder / "t", *settings],
         lambda folder: lines_in(folder / "t" / "labels.jsonl") - 1,
