@@ -231,7 +231,7 @@ def test_tune(tmp_path, figure):
         assert same([untimed(row["unit"]) for row in found], [untimed(row["unit"]) for row in expected])
         assert len({row["key"] for row in found}) == len(found) >= 24
         records = [json.loads((folder / "t" / "config.json").read_text()) for folder in (broken, whole)]
-        assert records[0]["chosen"]["selector"] == records[1]["chosen"]["selector"]
+        assert records[0]["fallback"]["configuration"] == records[1]["fallback"]["configuration"]
 
 
 def test_references(tmp_path, figure):
