@@ -219,7 +219,6 @@ RERANKERS: Registry[Reranker] = Registry(
         "minilm-cosine": "corag.rerankers.cosine:MiniLMCosine",
         "minilm-maxsim": "corag.rerankers.maxsim:MiniLMMaxSim",
         "minilm-softsim": "corag.rerankers.maxsim:minilm_softsim",
-        "minilm-pooled": "corag.rerankers.maxsim:MiniLMPooled",
         "bm25": "corag.rerankers.bm25:Bm25",
         "minilm-multihop": "corag.rerankers.evidence.reranker:minilm_multihop",
         "minilm-factoid": "corag.rerankers.evidence.reranker:minilm_factoid",

@@ -18,7 +18,6 @@ if typing.TYPE_CHECKING:
     from corag.rerankers.evidence.reranker import minilm_multihop as minilm_multihop
     from corag.rerankers.evidence.reranker import minilm_sentence as minilm_sentence
     from corag.rerankers.maxsim import MiniLMMaxSim as MiniLMMaxSim
-    from corag.rerankers.maxsim import MiniLMPooled as MiniLMPooled
     from corag.rerankers.maxsim import minilm_softsim as minilm_softsim
     from corag.rerankers.scorers import JoinedTextScorer as JoinedTextScorer
     from corag.rerankers.scorers import JointScorer as JointScorer

@@ -26,10 +26,6 @@ DESCRIPTIONS = {
         "For manuals, technical documentation and questions that one passage matches closely. Late interaction of"
         " token vectors, pooled over the passages (MiniLM); no training, English, 510 tokens a passage."
     ),
-    "minilm-pooled": (
-        "For short selections where speed matters most. Cosine of the question and of the mean of the passages' "
-        "vectors (MiniLM); no training, English."
-    ),
     "bm25": (
         "For questions with names, numbers, codes, identifiers and other rare words that the passage repeats "
         "literally. Okapi BM25 of words and stems; no model, no training, any length."
