@@ -124,7 +124,7 @@ def _version(package: str) -> str | None:
 
 def _devices() -> Iterator[Finding]:
     from corag.models.devices import auto_device, hardware_of
-    from corag.models.openvino import has_precision
+    from corag.models.runtime import has_precision
 
     yield Finding("devices", "processor", f"{hardware_of('cpu')}, {os.cpu_count()} cores")
     try:

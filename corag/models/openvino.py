@@ -7,20 +7,17 @@ Deleting the cache folder only costs converting again.
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
 from corag.errors import InputError
 from corag.models.engine import EncoderSource, Float32, Forward, Int64, Reduction, quiet
+from corag.models.runtime import has_precision, import_openvino
 from corag.optional import require
 from corag.writing import cache_folder
 
@@ -29,26 +26,6 @@ logger = logging.getLogger(__name__)
 _HINTS = {"fp32": "f32", "bf16": "bf16", "fp16": "f16"}
 _SHAPES = 256
 """Shapes of batches that OpenVINO remembers: by default 0.16 MB of each, and texts have thousands of shapes."""
-
-
-def import_openvino() -> Any:
-    """Import OpenVINO without its telemetry, which would report every import to its maker over the network.
-
-    It offers no switch for one process, so the package is marked as missing, as OpenVINO expects it to be.
-    """
-    sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
-    return require("openvino", "models")
-
-
-@functools.lru_cache(maxsize=8)
-def has_precision(precision: str) -> bool:
-    """Return whether OpenVINO is installed and computes in a precision on this CPU."""
-    if importlib.util.find_spec("openvino") is None:
-        return False
-    # Every CPU has fp32, so nothing is imported to ask.
-    return precision == "fp32" or {"bf16": "BF16", "fp16": "FP16"}[precision] in import_openvino().Core().get_property(
-        "CPU", "OPTIMIZATION_CAPABILITIES"
-    )
 
 
 def openvino_forward(source: EncoderSource, precision: str) -> Forward:

@@ -12,16 +12,20 @@ Loads neither torch nor a model until a device is asked for that only torch know
 from __future__ import annotations
 
 import functools
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar, get_args
+from types import ModuleType
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from corag.ambient import Ambient
 from corag.checks import check_count
 from corag.errors import InputError
 from corag.memory import megabytes
 from corag.models.devices import Role, auto_device, auto_precision, check_device, kind_of, parse_device
+from corag.optional import require
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 Backend = Literal["auto", "openvino", "torch"]
@@ -186,6 +190,26 @@ def place(
     )
 
 
+def import_openvino() -> Any:
+    """Import OpenVINO without its telemetry, which would report every import to its maker over the network.
+
+    It offers no switch for one process, so the package is marked as missing, as OpenVINO expects it to be.
+    """
+    sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
+    return require("openvino", "models")
+
+
+@functools.lru_cache(maxsize=8)
+def has_precision(precision: str) -> bool:
+    """Return whether OpenVINO is installed and computes in a precision on this CPU."""
+    if importlib.util.find_spec("openvino") is None:
+        return False
+    # Every CPU has fp32, so nothing is imported to ask.
+    return precision == "fp32" or {"bf16": "BF16", "fp16": "FP16"}[precision] in import_openvino().Core().get_property(
+        "CPU", "OPTIMIZATION_CAPABILITIES"
+    )
+
+
 def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Literal["openvino", "torch"]:
     """Return what `auto` stands for: OpenVINO on a CPU, where it is installed and has the precision, else PyTorch.
 
@@ -200,6 +224,4 @@ def resolve_backend(backend: Backend, kind: str, precision: str = "fp32") -> Lit
         return backend
     if kind != "cpu":
         return "torch"
-    from corag.models.openvino import has_precision
-
     return "openvino" if has_precision(precision) else "torch"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import corag
 from corag import Candidate, Chunk
 from corag.errors import InputError, ModelError
-from corag.models import openvino
+from corag.models import openvino, runtime
 from corag.models.engine import MAX_PADDING, EncoderSource, pack, pad, run_packed
 from corag.models.runtime import place
 from corag.rerankers.cosine import MiniLMCosine
@@ -114,14 +114,14 @@ def test_a_precision_that_the_cpu_lacks(monkeypatch):
             return ["FP32", "INT8"] if name == "OPTIMIZATION_CAPABILITIES" else super().get_property(device, name)
 
     monkeypatch.setattr(library, "Core", OlderCore)
-    openvino.has_precision.cache_clear()
+    runtime.has_precision.cache_clear()
     try:
         with pytest.raises(InputError, match="bf16"):
             openvino.openvino_forward(EncoderSource("none", "0" * 64, (), pytest.fail), "bf16")
         assert place("reranker", device="cpu", precision="bf16").backend == "torch"
         assert place("reranker", device="cpu").backend == "openvino"
     finally:
-        openvino.has_precision.cache_clear()
+        runtime.has_precision.cache_clear()
 
 
 @pytest.mark.slow
