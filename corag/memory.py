@@ -314,14 +314,14 @@ class DiskStore(Cache[bytes, bytes]):
             raise self.damaged(str(error)) from error
 
 
-def megabytes(number: float, name: str = "cache_mb") -> int:
+def megabytes(number: float) -> int:
     """Return megabytes (1e6 bytes) as bytes.
 
     Raises:
         InputError: The number is negative.
     """
     if not number >= 0:
-        raise InputError(f"{name} must be at least 0, got {number!r}; 0 turns the cache off")
+        raise InputError(f"cache_mb must be at least 0, got {number!r}; 0 turns the cache off")
     return int(number * 1e6)
 
 

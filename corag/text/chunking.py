@@ -7,7 +7,7 @@ order, so joining them (without overlap) restores the document.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -195,14 +195,6 @@ def _cut_word(span: Span, meter: ChunkMeter) -> Iterator[Span]:
             low, high = (middle, high) if meter.fits(start, start + middle) else (low, middle - 1)
         yield start, start + low
         start += low
-
-
-def chunk_documents(
-    documents: Iterable[Document], tokens: TokenCounter, config: ChunkConfig | None = None
-) -> Iterator[Chunk]:
-    """Yield the chunks of many documents; see `chunk_document`."""
-    for document in documents:
-        yield from chunk_document(document, tokens, config)
 
 
 def cut_to_tokens(text: str, tokens: TokenCounter, limit: int) -> str:

@@ -23,6 +23,8 @@ from corag.text.tokens import encode, load_tokenizer, model_folder
 from experiments.adapters.config import RowSettings
 
 _SPAN, _NONE, _YES, _NO = range(len(KINDS))
+SIMILAR = 8
+"""Passages that a question might be confused about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class ReadingRow:
     kind: int
 
 
-def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_others: int = 8) -> list[ReadingExample]:
+def examples(folder: DataFolder, queries: Sequence[Query], repeat: int) -> list[ReadingExample]:
     """Return the examples of questions whose answer is yes, no, or a piece of a gold passage; others are left out."""
     if not queries:
         return []
@@ -73,7 +75,7 @@ def examples(folder: DataFolder, queries: Sequence[Query], repeat: int, num_othe
     ids = {name: np.array(encoding.ids, dtype=np.int64) for name, encoding in encoded.items()}
     questions = encode(tokenizer, [query.question for query in queries])
     made = []
-    for query, question, similar in zip(queries, questions, _similar(texts, queries, num_others), strict=True):
+    for query, question, similar in zip(queries, questions, _similar(texts, queries, SIMILAR), strict=True):
         gold = tuple(
             TokenPassage(ids[name], _answer_tokens(texts[name], query, encoded[name].offsets))
             for name in query.gold

@@ -261,16 +261,16 @@ def fit_networks(
     return module, batches
 
 
-def fit_order(examples: Sequence[Example], weight_decay: float = 1.0) -> FloatArray:
+def fit_order(examples: Sequence[Example]) -> FloatArray:
     """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
 
-    Half of `weight_decay` times the squared weights is added to the summed loss. The weights, `[len(SINGLES) +
-    len(PAIRS)]`, are zero if no example has an order.
+    Half the squared weights is added to the summed loss. The weights, `[len(SINGLES) + len(PAIRS)]`, are
+    zero if no example has an order.
     """
     x = torch.from_numpy(_ordered_pairs(examples))
 
     def loss(weights: torch.Tensor) -> torch.Tensor:
-        return nn.functional.softplus(-x @ weights).sum() + weight_decay / 2 * weights.square().sum()
+        return nn.functional.softplus(-x @ weights).sum() + weights.square().sum() / 2
 
     return minimised(loss, np.zeros(x.shape[1]))
 

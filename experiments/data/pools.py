@@ -188,15 +188,16 @@ def drawn(queries: Sequence[Query], number: int | None, seed: int) -> list[Query
     return [queries[row] for row in np.sort(rows)]
 
 
-def embed_all(
-    embedder: Embedder, texts: Sequence[str], report: Report | None = None, batch_size: int = 512
-) -> NDArray[np.float32]:
+EMBEDDED_TOGETHER = 512
+
+
+def embed_all(embedder: Embedder, texts: Sequence[str], report: Report | None = None) -> NDArray[np.float32]:
     """Embed texts in batches, `[len(texts), d]`."""
     vectors = [np.zeros((0, embedder.dimension), dtype=np.float32)]
-    for start in range(0, len(texts), batch_size):
-        vectors.append(embedder.embed(texts[start : start + batch_size]))
+    for start in range(0, len(texts), EMBEDDED_TOGETHER):
+        vectors.append(embedder.embed(texts[start : start + EMBEDDED_TOGETHER]))
         if report is not None:
-            report(min(start + batch_size, len(texts)), len(texts))
+            report(min(start + EMBEDDED_TOGETHER, len(texts)), len(texts))
     return np.concatenate(vectors)
 
 

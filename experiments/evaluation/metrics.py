@@ -7,7 +7,6 @@ With several reference answers the best one counts.
 
 from __future__ import annotations
 
-import math
 import re
 import string
 from collections import Counter
@@ -92,11 +91,6 @@ def substring_match(answer: str, references: Sequence[str]) -> float:
     padded = f" {normalize_answer(answer)} "
     normalized = [normalize_answer(reference) for reference in references]
     return float(any(f" {reference} " in padded for reference in normalized if reference))
-
-
-def trade_off_efficiency(accuracy: float, mean_candidates: float) -> float:
-    """Return accuracy / ln(1 + mean candidates returned), 0 without any: TES of CAR (section 5.1)."""
-    return accuracy / math.log1p(mean_candidates) if mean_candidates > 0 else 0.0
 
 
 def evidence_places(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:

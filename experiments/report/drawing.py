@@ -70,17 +70,15 @@ def interval_plot(
     bounds: Sequence[tuple[float, float] | None],
     axis_label: str,
     *,
-    points: Sequence[Sequence[float]] = (),
     marked: int = 0,
 ) -> str:
-    """Return an SVG with a line for each value: a dot, its interval, and the points that it is the mean of.
+    """Return an SVG with a line for each value: a dot and its interval.
 
     Args:
         labels: What each value is of.
         values: The values.
         bounds: Lower and upper end of each interval, where it is known.
         axis_label: What the values are.
-        points: Values that each is the mean of.
         marked: Place of the one that stands out.
     """
     figure = new_figure(5.2, 1.0 + 0.32 * len(labels))
@@ -89,8 +87,6 @@ def interval_plot(
         color = COLORS[1] if place == marked else COLORS[0]
         errors = None if bound is None else [[max(0.0, value - bound[0])], [max(0.0, bound[1] - value)]]
         axis.errorbar(value, place, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
-    for place, of_one in enumerate(points):
-        axis.plot(of_one, [place] * len(of_one), "|", color="#555555", markersize=7)
     axis.set_yticks(range(len(labels)), list(map(plain, labels)), fontsize=7.5)
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_xlabel(axis_label)

@@ -77,23 +77,22 @@ class Measure:
             return None if self.partial else self.total(np.zeros(1)) if self.total is not None else 0.0
         return self.total(values[:, 0]) if self.total is not None else float(self.statistic(values.mean(axis=0)))
 
-    def interval(self, rows: Sequence[Row], *, seed: int = 0) -> Difference | None:
+    def interval(self, rows: Sequence[Row]) -> Difference | None:
         """Return the measure over questions with its interval; None where it has none."""
         [values] = self.values(rows)
         known = len(values) and self.total is None
-        return paired_difference(values, statistic=self.statistic, seed=seed) if known else None
+        return paired_difference(values, statistic=self.statistic) if known else None
 
-    def difference(self, ours: Sequence[Row], theirs: Sequence[Row], *, seed: int = 0) -> Difference | None:
+    def difference(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Difference | None:
         """Return how much more one method has than another; None where they share no question that has it.
 
         Args:
             ours: Rows of the one.
             theirs: Rows of the other, in the same order.
-            seed: Of the bootstrap.
         """
         pair = self.values(ours, theirs)
         known = len(pair[0]) and self.total is None
-        return paired_difference(*pair, statistic=self.statistic, seed=seed) if known else None
+        return paired_difference(*pair, statistic=self.statistic) if known else None
 
 
 def _total(values: FloatArray) -> int:

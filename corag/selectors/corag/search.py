@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from operator import itemgetter
@@ -135,18 +135,12 @@ class Searched:
         return Choice(result.order, float(scorer([result.order])[0]) if result.order else 0.0, trace)
 
 
-def search_problems(
-    problems: Sequence[SelectionProblem],
-    plans: Sequence[SearchPlan],
-    score_together: Callable[[Sequence[tuple[CachedScorer, Sequence[Order]]]], list[FloatArray]] = score_together,
-) -> list[Searched]:
+def search_problems(problems: Sequence[SelectionProblem], plans: Sequence[SearchPlan]) -> list[Searched]:
     """Search problems in lock-step, their orders scored in shared batches.
 
     Args:
         problems: Queries with their candidates and budgets; they remember values between calls.
         plans: How to search each problem.
-        score_together: Scores the orders of one round, as `corag.rerankers.scorers.score_together` does. It is called
-            once before the first round, with the single candidates of every problem whose values have to be scaled.
     """
     scorers = [problem.scorer(plan.reranker, plan.window) for problem, plan in zip(problems, plans, strict=True)]
     limits = [problem.limits(scorer) for problem, scorer in zip(problems, scorers, strict=True)]

@@ -185,20 +185,18 @@ def collapsed(tree: RaptorTree, query: FloatArray) -> list[Node]:
     return _most_similar(tree, tree.nodes, query)
 
 
-def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5, depth: int | None = None) -> list[Node]:
+def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5) -> list[Node]:
     """Return the best `top_k` nodes of the top layer, the best among their children, and so on down.
 
     Nodes stand from the top down, in each layer those first that are most similar to the query's unit vector `[D]`.
-    `depth` is the number of layers to visit, or None for all; `InputError` where it or `top_k` is below 1.
+    `InputError` where `top_k` is below 1.
     """
-    depth = tree.num_layers if depth is None else depth
     check_count("top_k", top_k, "5 is usual")
-    check_count("depth", depth, "None visits all layers", least=min(1, tree.num_layers))
     found: list[Node] = []
     # A node that no summary took in stands at the top too.
     below = {child for node in tree.nodes for child in node.children}
     offered = [node for node in tree.nodes if node.id not in below]
-    for _ in range(depth):
+    for _ in range(tree.num_layers):
         chosen = _most_similar(tree, offered, query)[:top_k]
         found += chosen
         children = dict.fromkeys(child for node in chosen for child in node.children)

@@ -101,15 +101,6 @@ def test_each_text_is_embedded_once():
     assert cached.embed([]).shape == (0, 384)
 
 
-def test_a_vector_does_not_depend_on_its_neighbours():
-    embedder = CachedEmbedder(corag.embedder(), batch=1, cache_mb=0)
-    texts = ["one", "two and a few words more", "three"]
-    together = embedder.embed(texts)
-    for row, text in enumerate(texts):
-        np.testing.assert_array_equal(together[row], embedder.embed([text])[0])
-    np.testing.assert_allclose(together, corag.embedder().embed(texts), atol=1e-5)
-
-
 # --- What parts keep together ---
 
 
