@@ -74,11 +74,11 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         """Return the optimizer."""
         return OPTIMIZERS[self.train_config.optimizer](self.model.parameters(), lr=self.train_config.lr)
 
-    def training_step(self, batch: Batch, _: int) -> Tensor:
+    def training_step(self, batch: TableRows, _: int) -> Tensor:
         """Return the total loss of a batch."""
         return self._loss("train", self.model(batch.features), batch)
 
-    def validation_step(self, batch: Batch, number: int) -> None:
+    def validation_step(self, batch: TableRows, number: int) -> None:
         """Log the losses of a batch, and what its predictions lose to the best ones."""
         output = self.model(batch.features)
         self._loss("val", output, batch)
@@ -104,7 +104,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         order = epoch_order(len(rows.features), self.train_config.seed, epoch)
         return Batches(rows, order, self.train_config.batch_size, self.trainer.global_rank, self.trainer.world_size)
 
-    def _loss(self, split: str, output: AgentOutput, batch: Batch) -> Tensor:
+    def _loss(self, split: str, output: AgentOutput, batch: TableRows) -> Tensor:
         """Return the total loss; log it and its parts."""
         config, quality = self.train_config, batch.quality
         target = None if quality is None or not config.temperature else soft_target(quality, config.temperature)
@@ -136,7 +136,7 @@ class AgentModule(pl.LightningModule):  # type: ignore[misc]
         self.log(name, mean, on_step=False, on_epoch=True, batch_size=rows, sync_dist=True, logger=False)
 
 
-class Batch(NamedTuple):
+class TableRows(NamedTuple):
     """Rows of a `TrainingTable`; settings are on the scale [0, 1] of `Ranges`."""
 
     features: Tensor  # [b, d]
@@ -155,7 +155,7 @@ class Batches:
     """
 
     def __init__(
-        self, rows: Batch, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
+        self, rows: TableRows, order: NDArray[np.int64], batch_size: int, rank: int = 0, num_processes: int = 1
     ) -> None:
         self._rows = rows
         self._parts = [part[rank::num_processes] for part in torch.from_numpy(order).split(batch_size)]
@@ -163,17 +163,17 @@ class Batches:
     def __len__(self) -> int:
         return len(self._parts)
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[TableRows]:
         for part in self._parts:
-            yield Batch(*(None if column is None else column[part] for column in self._rows))
+            yield TableRows(*(None if column is None else column[part] for column in self._rows))
 
 
-def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> Batch:
+def whole_table(table: TrainingTable, ranges: Ranges | None, scaling: FeatureScaling | None = None) -> TableRows:
     """Return all rows of a table as one batch, their features scaled where a scaling is given."""
     settings = None
     if ranges is not None and table.settings is not None:
         settings = torch.from_numpy(ranges.to_unit(table.settings).astype(np.float32))
-    return Batch(
+    return TableRows(
         features=torch.from_numpy(table.features if scaling is None else scaling(table.features)),
         label=torch.from_numpy(table.label),
         weight=torch.from_numpy(table.weight),

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
-from corag.files.markdown import Block, FileText, Section
+from corag.files.markdown import Block, FileSection, FileText
 from corag.text.chunking import (
     ChunkConfig,
     ChunkMeter,
@@ -96,7 +96,7 @@ def _joined(
     # Which sections are short shows in their first characters.
     begins = [(section.start, min(section.end, section.start + 2 * max_tokens)) for section in sections]
     sizes = ChunkMeter(path, file.text, "", tokens, max_tokens).sizes(begins)
-    groups: list[tuple[tuple[str, ...], list[Section], int]] = []
+    groups: list[tuple[tuple[str, ...], list[FileSection], int]] = []
     for section, size in zip(sections, sizes, strict=True):
         short = size < max_tokens // _SHORT_SHARE
         if groups and short:

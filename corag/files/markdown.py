@@ -57,7 +57,7 @@ class Heading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class FileSection:
     """What stands between two headings.
 
     Attributes:
@@ -91,7 +91,7 @@ class FileText:
     """
 
     text: str
-    sections: tuple[Section, ...]
+    sections: tuple[FileSection, ...]
     pages: tuple[int, ...] = ()
     lines: bool = False
     guessed_encoding: str = ""
@@ -103,7 +103,7 @@ class FileText:
 
 def sections_of(
     text: str, headings: Sequence[Heading], blocks: Iterable[Block], title: str, *, start: int = 0
-) -> tuple[Section, ...]:
+) -> tuple[FileSection, ...]:
     """Return the sections of a text.
 
     A heading of level 1 that comes first and is the only one is the document's title; otherwise `title` leads
@@ -133,7 +133,7 @@ def sections_of(
             named = [name for _, name in path if name] or [title]
             # The file's name often is the title again.
             names = tuple(named[1:] if [one.casefold() for one in named[:2]] == [title.casefold()] * 2 else named)
-            found.append(Section(names, heading.start, heading.end, ends[place], tuple(own)))
+            found.append(FileSection(names, heading.start, heading.end, ends[place], tuple(own)))
     return tuple(found)
 
 

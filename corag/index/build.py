@@ -13,7 +13,7 @@ from corag.errors import DataError, IndexMismatchError
 from corag.files.chunks import chunk_file
 from corag.files.read import TYPES, UnreadableFileError, find_files, read_bytes, read_file, reading_key
 from corag.index.search import ChunkIndex
-from corag.index.write import Source, Written, write_index
+from corag.index.write import ChunkSource, Written, write_index
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
 from corag.text.data import find_data, find_file, read_corpus
@@ -109,7 +109,7 @@ def update_index(
     return IndexUpdate(index, written, source.changes(written, index.manifest.settings))
 
 
-class _Source(Source):
+class _Source(ChunkSource):
     """What both kinds of folders have in common; see `corag.index.write.Source`."""
 
     def __init__(self, path: Path, tokens: TokenCounter, chunking: ChunkConfig, report: Report) -> None:

@@ -50,7 +50,7 @@ _READ_AT_A_TIME = 4096
 _FOREVER = timedelta(days=36_500)
 
 
-class Source(ABC):
+class ChunkSource(ABC):
     """What an index is made of: parts, such as files, whose content a key names.
 
     Attributes:
@@ -95,7 +95,7 @@ class Written:
     after: Mapping[str, str] = field(default_factory=dict)
 
 
-class ListedChunks(Source):
+class ListedChunks(ChunkSource):
     """Chunks that are given as they are, as one part.
 
     Raises:
@@ -133,7 +133,7 @@ class ListedChunks(Source):
 
 def write_index(
     uri: str | Path,
-    source: Source,
+    source: ChunkSource,
     embedder: Embedder,
     *,
     states: bool | None = None,
@@ -192,7 +192,7 @@ def _usable_records(database: Any, uri: str | Path, overwrite: bool) -> Records:
     return records if records.complete or (table is not None and table.count_rows()) else Records()
 
 
-def _is_complete(records: Records, wanted: IndexManifest, source: Source, uri: str | Path) -> bool:
+def _is_complete(records: Records, wanted: IndexManifest, source: ChunkSource, uri: str | Path) -> bool:
     """Return whether the wanted index is there; `IndexMismatchError` if another one is."""
     there = records.complete or records.building
     if there is None:
@@ -234,7 +234,7 @@ def _begin(database: Any, records: Records, wanted: IndexManifest, overwrite: bo
 
 
 def _read_parts(
-    source: Source, writer: _Writer, keys: Mapping[str, str], progress: Callable[[int, int], None] | None
+    source: ChunkSource, writer: _Writer, keys: Mapping[str, str], progress: Callable[[int, int], None] | None
 ) -> dict[str, str]:
     """Write the chunks of all parts that have changed; return the keys of the parts."""
 

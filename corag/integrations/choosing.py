@@ -54,7 +54,7 @@ class Given(NamedTuple):
     embedder: str | None = None
 
 
-class Adapter(Protocol[T]):
+class DocumentAdapter(Protocol[T]):
     """How a framework keeps its documents, and shows them to a language model."""
 
     @property
@@ -90,7 +90,7 @@ class Chosen(Generic[T]):
 class _Shown(Generic[T]):
     """The layout of an adapter's documents, by the ids of their chunks."""
 
-    def __init__(self, adapter: Adapter[T], order: DocumentOrder) -> None:
+    def __init__(self, adapter: DocumentAdapter[T], order: DocumentOrder) -> None:
         self.separator, self._adapter, self._order = adapter.separator, adapter, order
         self._given: dict[str, tuple[int, T, Given, str]] = {}
 
@@ -192,7 +192,7 @@ class Chooser:
         self,
         query: str,
         documents: Sequence[T],
-        adapter: Adapter[T],
+        adapter: DocumentAdapter[T],
         budget_tokens: int,
         order: DocumentOrder = "selected",
         score_kind: SimilarityKind = "score",
@@ -243,7 +243,7 @@ def check_options(budget_tokens: object, order: object, score_kind: object) -> N
 
 
 def _written(
-    selection: Selection, layout: _Shown[T], adapter: Adapter[T], tokens: TokenCounter, budget_tokens: int
+    selection: Selection, layout: _Shown[T], adapter: DocumentAdapter[T], tokens: TokenCounter, budget_tokens: int
 ) -> Chosen[T]:
     """Return the documents of a selection, with notes."""
     shown = layout.arranged(pieces(selection.chunks))

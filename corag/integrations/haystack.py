@@ -126,11 +126,11 @@ class CoragSelector:
 
     def _chosen(self, query: str, documents: list[Document], budget_tokens: int | None) -> Chosen[Document]:
         budget = self.budget_tokens if budget_tokens is None else budget_tokens
-        adapter = _Documents(self._builder, self.meta_fields_to_embed, self.trace)
+        adapter = _PromptDocuments(self._builder, self.meta_fields_to_embed, self.trace)
         return self._chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)
 
 
-class _Documents:
+class _PromptDocuments:
     """Documents as a prompt builder shows them."""
 
     separator = ""

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
-from corag.integrations.choosing import Adapter, Chooser, Chosen, DocumentOrder, T, check_options
+from corag.integrations.choosing import Chooser, Chosen, DocumentAdapter, DocumentOrder, T, check_options
 from corag.types import SimilarityKind
 
 _BUILDS = ("selector", "tokenizer", "settings")
@@ -69,6 +69,6 @@ class ChoosingModel(BaseModel):
         _ = self._chooser.built
         return self
 
-    def _choose(self, query: str, documents: list[T], adapter: Adapter[T], **changed: Any) -> Chosen[T]:
+    def _choose(self, query: str, documents: list[T], adapter: DocumentAdapter[T], **changed: Any) -> Chosen[T]:
         chosen = {"budget_tokens": self.budget_tokens, "order": self.order, "score_kind": self.score_kind, **changed}
         return self._chooser.choose(query, documents, adapter, **chosen)

@@ -23,7 +23,7 @@ from corag.types import Embedder
 Engine = Literal["local", "ray"]
 
 Job = TypeVar("Job")
-Found = TypeVar("Found")
+JobResult = TypeVar("JobResult")
 
 CLUSTER = ("engine", "address", "workers")
 """Settings on which no result depends."""
@@ -55,10 +55,10 @@ class ClusterSettings:
             raise InputError("address and workers are settings of engine 'ray'; add --engine ray, or leave them out")
 
 
-class Workers(Generic[Job, Found]):
+class Workers(Generic[Job, JobResult]):
     """Workers of a Ray cluster; see `cluster_workers`."""
 
-    def __init__(self, ray: Any, make: Callable[[], Callable[[Job], Found]], num: int, num_gpus: float) -> None:
+    def __init__(self, ray: Any, make: Callable[[], Callable[[Job], JobResult]], num: int, num_gpus: float) -> None:
         self._ray, self._num = ray, num
         # Ray itself starts a lost worker anew, and gives it the same work again.
         again = {"max_restarts": -1, "max_task_retries": MOST_LOSSES - 1}
@@ -73,7 +73,7 @@ class Workers(Generic[Job, Found]):
         for worker in self._workers:
             self._ray.kill(worker)
 
-    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, Found]]:
+    def map(self, jobs: Iterable[Job]) -> Iterator[tuple[int, JobResult]]:
         """Yield the number of each job, from 0, and what it gave, in the order in which they are done.
 
         Raises:
@@ -103,8 +103,8 @@ class Workers(Generic[Job, Found]):
 
 @contextmanager
 def cluster_workers(
-    settings: ClusterSettings, make: Callable[[], Callable[[Job], Found]], most: int | None = None
-) -> Iterator[Workers[Job, Found]]:
+    settings: ClusterSettings, make: Callable[[], Callable[[Job], JobResult]], most: int | None = None
+) -> Iterator[Workers[Job, JobResult]]:
     """Start workers on the cluster that settings name, and end them.
 
     Args:
@@ -161,14 +161,14 @@ class _Worker:
         return self._work(job)
 
 
-def _made(make: Callable[[], Callable[[Job], Found]], at: Runtime, folder: str) -> Callable[[Job], Found]:
+def _made(make: Callable[[], Callable[[Job], JobResult]], at: Runtime, folder: str) -> Callable[[Job], JobResult]:
     """Make what works, in the folder of the process that asked for it, where a worker sees its own GPU alone."""
     os.chdir(folder)
     here = Runtime(**{**at.runtime_settings, "device": "cuda" if at.device.startswith("cuda") else at.device})
     with holding(here):
         work = make()
 
-    def do(job: Job) -> Found:
+    def do(job: Job) -> JobResult:
         with holding(here):
             return work(job)
 

@@ -212,7 +212,7 @@ def load_network(adapter: Adapter) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Signals:
+class AnswerSignals:
     """What is known of a question and a context.
 
     Attributes:
@@ -228,12 +228,12 @@ class Signals:
     missing_names: float
 
 
-def signals(query: str, context: str, margin: float, none: float) -> Signals:
+def signals(query: str, context: str, margin: float, none: float) -> AnswerSignals:
     """Return what is known, given the network's margin and probability of "no answer"."""
     there = {_stem(word) for word in _WORD.findall(context.casefold())}
     asked = {_stem(word) for word in _WORD.findall(query.casefold()) if word not in _COMMON}
     names = [_stem(name.casefold()) for name in _NAME.findall(query)]
-    return Signals(
+    return AnswerSignals(
         max(margin, LEAST_MARGIN),
         math.log((none + SMALL) / (1 - none + SMALL)),
         _share_missing(sorted(asked), there),
@@ -247,9 +247,9 @@ class Answerable:
 
     Attributes:
         margin: Weight of the signal of this name, as for the next three.
-        none: See `Signals`.
-        missing: See `Signals`.
-        missing_names: See `Signals`.
+        none: See `AnswerSignals`.
+        missing: See `AnswerSignals`.
+        missing_names: See `AnswerSignals`.
         offset: Log-odds where all signals are 0.
         threshold: Least probability.
     """
@@ -281,9 +281,9 @@ class Answerable:
             raise ModelError(f"{path} holds a number that is not finite; copy the folder again")
         return read
 
-    def probability(self, found: Signals) -> float:
+    def probability(self, found: AnswerSignals) -> float:
         """Return the probability that the context answers the question."""
-        weighted = math.fsum(getattr(self, one.name) * getattr(found, one.name) for one in fields(Signals))
+        weighted = math.fsum(getattr(self, one.name) * getattr(found, one.name) for one in fields(AnswerSignals))
         return 0.5 + 0.5 * math.tanh(0.5 * (weighted + self.offset))
 
 

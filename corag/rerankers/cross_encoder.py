@@ -38,7 +38,7 @@ LOWEST_LOGIT = -53 * math.log(2)
 this one no probability can be told from 0 beside 1 in double precision."""
 
 
-class Question(NamedTuple):
+class FittedQuestion(NamedTuple):
     """A question, and the most tokens of a text that fit the window beside it."""
 
     text: str
@@ -140,7 +140,7 @@ class CrossEncoder(Part):
         """Return a scoring function over orders of chunks; see `score`."""
         return CrossEncoderScorer(self, self.question(query), [chunk.text for chunk in chunks])
 
-    def question(self, query: str) -> Question:
+    def question(self, query: str) -> FittedQuestion:
         """Return a question with what fits beside it; `InputError` where that is nothing."""
         (tokens,) = map(len, self.offsets([query]))
         capacity = self.max_tokens - tokens - self._num_special
@@ -149,13 +149,13 @@ class CrossEncoder(Part):
                 f"the question has {tokens} tokens, which leaves no room for a text in the reranker's window of "
                 f"{self.max_tokens} tokens; shorten the question"
             )
-        return Question(query, capacity)
+        return FittedQuestion(query, capacity)
 
     def offsets(self, texts: Sequence[str]) -> list[Offsets]:
         """Return the characters of each token of each text, without special tokens."""
         return [encoding.offsets for encoding in encode(self._tokenizer, texts, offsets=True)]
 
-    def values(self, requests: Sequence[tuple[Question, Sequence[str]]]) -> list[FloatArray]:
+    def values(self, requests: Sequence[tuple[FittedQuestion, Sequence[str]]]) -> list[FloatArray]:
         """Return for each question the value of each of its texts, which fit the window, in shared batches."""
         note(self._record)
         pairs = [(question.text, text) for question, texts in requests for text in texts]
@@ -188,7 +188,7 @@ class CrossEncoderScorer(WindowedScorer):
     `forbid`, an order that fits by these lengths but is in fact longer gets the lowest value.
     """
 
-    def __init__(self, reranker: CrossEncoder, question: Question, texts: Sequence[str]) -> None:
+    def __init__(self, reranker: CrossEncoder, question: FittedQuestion, texts: Sequence[str]) -> None:
         self.reranker = reranker
         self._question = question
         self._texts = texts

@@ -346,7 +346,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class TermWeights:
     """Weights of the four terms, each of which is 1 for the set of all candidates, but diversity at most that.
 
     Attributes:
@@ -392,12 +392,12 @@ class PackingValue:
         vectors: ArrayLike,
         words: NDArray[np.bool_],
         sources: Sequence[Hashable],
-        weights: Weights | None = None,
+        weights: TermWeights | None = None,
     ) -> None:
         relevance, unit = relevance_and_directions(similarities, vectors)
         if len(words) != len(unit) or len(sources) != len(unit):
             raise InputError(f"{len(unit)} vectors come with {len(words)} rows of words and {len(sources)} sources")
-        self._weights = weights or Weights()
+        self._weights = weights or TermWeights()
         relevance = np.maximum(relevance, 0.0)
         self._relevance = relevance / (relevance.sum() or 1.0)
         # Words that no candidate holds cannot be covered.
@@ -449,7 +449,7 @@ class Submodular(EmbeddingSelector):
     The set of `lazy_greedy`, or the best single chunk where that is worth more.
 
     Args:
-        relevance: Weight of a term; see `Weights`, as for the next four.
+        relevance: Weight of a term; see `TermWeights`, as for the next four.
         coverage: Likewise.
         representativeness: Likewise.
         diversity: Likewise.
@@ -467,7 +467,9 @@ class Submodular(EmbeddingSelector):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._weights = Weights(self.relevance, self.coverage, self.representativeness, self.diversity, self.saturation)
+        self._weights = TermWeights(
+            self.relevance, self.coverage, self.representativeness, self.diversity, self.saturation
+        )
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         problem, vectors = self._embedded(problem)

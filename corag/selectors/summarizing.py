@@ -22,7 +22,7 @@ Fallback = Literal["original", "skip"]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PromptPart:
     """A part of the prompt.
 
     Attributes:
@@ -130,13 +130,13 @@ class SummarizingSelector(WithSummarizer):
         return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
 
     def _summarized(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
-        pieces: list[Piece] = []
+        pieces: list[PromptPart] = []
         for group, share, summary in parts:
             if summary.text:
-                pieces.append(Piece(summary.text, tuple(group), "summary"))
+                pieces.append(PromptPart(summary.text, tuple(group), "summary"))
             elif self.fallback == "original":
                 kept = fill(group, problem.costs, share + problem.separator_tokens)
-                pieces += [Piece(problem.chunks[index].text, (index,), "original") for index in kept]
+                pieces += [PromptPart(problem.chunks[index].text, (index,), "original") for index in kept]
         summaries = [summary for *_, summary in parts]
         failures = [summary.failure for summary in summaries if summary.failure is not None]
         trace: dict[str, Any] = {
@@ -151,7 +151,7 @@ class SummarizingSelector(WithSummarizer):
 
 def joined(
     problem: SelectionProblem,
-    pieces: Sequence[Piece],
+    pieces: Sequence[PromptPart],
     tokens: TokenCounter,
     trace: dict[str, Any],
     *,
@@ -180,12 +180,12 @@ def shares(sizes: Sequence[int], total: int) -> list[int]:
     return given
 
 
-def fit(pieces: Sequence[Piece], tokens: TokenCounter, budget_tokens: int) -> tuple[list[Piece], str]:
+def fit(pieces: Sequence[PromptPart], tokens: TokenCounter, budget_tokens: int) -> tuple[list[PromptPart], str]:
     """Return the pieces that fit, in order, and their joined text, which costs at most the budget as a whole.
 
     A piece that does not fit beside those before it is passed over.
     """
-    kept: list[Piece] = []
+    kept: list[PromptPart] = []
     text = ""
     for piece in pieces:
         longer = SEPARATOR.join([*(one.text for one in kept), piece.text])

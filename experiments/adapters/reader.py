@@ -19,7 +19,7 @@ from corag.errors import DataError
 from corag.models.runtime import in_runtime, place
 from corag.models.trained import AdapterConfig, load_adapter, save_adapter
 from corag.readers.minilm_reader import FILE as ANSWERABLE_FILE
-from corag.readers.minilm_reader import FORM, NAME, Answerable, Signals, signals, span_reader
+from corag.readers.minilm_reader import FORM, NAME, Answerable, AnswerSignals, signals, span_reader
 from corag.readers.span_network import SpanNetwork
 from corag.readers.span_reader import KINDS, ReaderSettings, Reading, SpanReader, to_answer
 from corag.text.data import DataFolder, Query
@@ -171,7 +171,7 @@ def _figures(scores: FloatArray) -> dict[str, float]:
 
 
 class _Seen(NamedTuple):
-    signals: Signals
+    signals: AnswerSignals
     is_right: float
     is_answerable: bool
 
@@ -231,7 +231,7 @@ def _calibrated(settings: ReaderSettings, seen: Sequence[_Seen]) -> tuple[Reader
     return replace(settings, slope=round(slope, 4), offset=round(offset, 4)), found
 
 
-def fit_answerable(seen: Sequence[Signals], answered: Sequence[bool]) -> Answerable | None:
+def fit_answerable(seen: Sequence[AnswerSignals], answered: Sequence[bool]) -> Answerable | None:
     """Fit whether a context answers a question, both kinds of equal weight; None if one of the kinds is missing.
 
     The threshold loses the share `LOST` of the answerable questions.
@@ -240,7 +240,7 @@ def fit_answerable(seen: Sequence[Signals], answered: Sequence[bool]) -> Answera
 
     if len(set(answered)) < 2:
         return None
-    names = [field.name for field in fields(Signals)]
+    names = [field.name for field in fields(AnswerSignals)]
     x = np.array([[getattr(case, name) for name in names] for case in seen])
     mean, spread = x.mean(axis=0), x.std(axis=0)
     # A signal that is the same everywhere says nothing.

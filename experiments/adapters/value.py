@@ -43,7 +43,14 @@ from experiments.adapters.card import value_card
 from experiments.adapters.config import EvidenceSource, ValueTraining
 from experiments.adapters.pools import Corpus, Pooled, cut, pools, questions_of
 from experiments.adapters.training import AdapterReport, finished_report, ship
-from experiments.adapters.value_fit import Example, Hypothesised, fit_networks, fit_order, hypothesise, order_accuracy
+from experiments.adapters.value_fit import (
+    Hypothesised,
+    ValueExample,
+    fit_networks,
+    fit_order,
+    hypothesise,
+    order_accuracy,
+)
 from experiments.run.journal import fingerprint
 from experiments.run.track import UNMEASURED, tracked
 
@@ -139,7 +146,7 @@ def _training_questions(config: ValueTraining, encoder: TextEncoder, rarity: Flo
         with progress(f"describe {source.data}", quiet=config.quiet) as report:
             for number, pooled in enumerate(questions, start=1):
                 question = read_question(encoder, pooled.question, rarity)
-                example = Example(
+                example = ValueExample(
                     f"{pooled.id} {len(pooled.chunks)}",
                     _signals(config, read, question, pooled.chunks),
                     pooled.golds,

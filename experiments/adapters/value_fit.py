@@ -35,7 +35,7 @@ LISTED = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class ValueExample:
     """A question to learn from: signals of its candidates, and its weight in the loss.
 
     `golds` are the sets each of which may be the evidence, of ascending indices: one where it is known, none if it is
@@ -57,13 +57,13 @@ class Hypothesised:
     logarithms of how many sets each stands for.
     """
 
-    example: Example
+    example: ValueExample
     num_true: int
     features: Float32  # [N, F]
     corrections: Float32  # [N]
 
 
-def hypothesise(example: Example, max_size: int, settings: FitSettings) -> Hypothesised | None:
+def hypothesise(example: ValueExample, max_size: int, settings: FitSettings) -> Hypothesised | None:
     """Return the hypotheses of an example, or None where its evidence is larger than any hypothesis."""
     golds = [gold for gold in example.golds if len(gold) <= max_size]
     if example.golds and not golds:
@@ -261,7 +261,7 @@ def fit_networks(
     return module, batches
 
 
-def fit_order(examples: Sequence[Example]) -> FloatArray:
+def fit_order(examples: Sequence[ValueExample]) -> FloatArray:
     """Fit how surely one piece of evidence comes before another: a logistic regression without a constant.
 
     Half the squared weights is added to the summed loss. The weights, `[len(SINGLES) + len(PAIRS)]`, are
@@ -275,13 +275,13 @@ def fit_order(examples: Sequence[Example]) -> FloatArray:
     return minimised(loss, np.zeros(x.shape[1]))
 
 
-def order_accuracy(examples: Sequence[Example], weights: FloatArray) -> dict[str, float]:
+def order_accuracy(examples: Sequence[ValueExample], weights: FloatArray) -> dict[str, float]:
     """Return the number of pairs of evidence, and the share that the weights put in the order of the data."""
     rows = _ordered_pairs(examples)
     return {"pairs": len(rows), "in order": float((rows @ weights > 0).mean()) if len(rows) else float("nan")}
 
 
-def _ordered_pairs(examples: Sequence[Example]) -> FloatArray:
+def _ordered_pairs(examples: Sequence[ValueExample]) -> FloatArray:
     """Return the differences of features between each piece of evidence and each later one, `[pairs, figures]`."""
     rows = [
         np.concatenate([singles[first] - singles[second], pairs[first, second] - pairs[second, first]])

@@ -75,7 +75,7 @@ class SweepConfig(Runtime):
                 raise InputError(f"vary gives {name!r} the values {values}; give at least one, and each once")
 
 
-class Run(NamedTuple):
+class Trial(NamedTuple):
     """One training: what is varied, by dotted name, all settings, and a fingerprint of settings and labels."""
 
     settings: Mapping[str, Any]
@@ -122,7 +122,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     return summary
 
 
-def plan(config: SweepConfig) -> list[Run]:
+def plan(config: SweepConfig) -> list[Trial]:
     """Return all runs, each combination with all seeds, in the order of the file.
 
     An unknown name or a wrong value is an `InputError`, a value that breaks a rule of the training an
@@ -139,7 +139,7 @@ def plan(config: SweepConfig) -> list[Run]:
             own = {name: value for name, value in _measured(changed).items() if name not in ("out", "quiet", "labels")}
             work = fingerprint([own, of_run])
             folder = Path(config.base.out) / _folder_name(settings, seed, work)
-            runs.append(Run(settings, replace(changed, out=str(folder), quiet=True), work))
+            runs.append(Trial(settings, replace(changed, out=str(folder), quiet=True), work))
     return runs
 
 
@@ -282,7 +282,7 @@ def said(settings: Mapping[str, Any], *, short: bool = False) -> str:
     return ", ".join(f"{names[name]}={value}" for name, value in settings.items()) or "these settings"
 
 
-def _trained(run: Run) -> dict[str, Any]:
+def _trained(run: Trial) -> dict[str, Any]:
     started = time.perf_counter()
     record: dict[str, Any] = {"work": run.work, "settings": dict(run.settings), "seed": run.config.training.seed}
     try:

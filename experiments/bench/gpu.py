@@ -33,7 +33,7 @@ from corag.text.documents import SEPARATOR, passage
 from corag.text.tokens import load_tokenizer, model_folder
 from corag.types import Candidate, Chunk, FloatArray, Order
 from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraining
-from experiments.adapters.value_fit import Example, fit_networks, hypothesise
+from experiments.adapters.value_fit import ValueExample, fit_networks, hypothesise
 from experiments.agents.train import placed
 from experiments.bench.harness import Timing, perfect_batches, run_batches, save_cross_encoder
 
@@ -334,7 +334,7 @@ def train_value(world: World) -> Rows:
         ids = [candidate.chunk.id for candidate in pool]
         gold = tuple(sorted(ids.index(name) for name in query.gold if name in ids))
         passages = read([candidate.chunk.text for candidate in pool])
-        example = Example(query.id, signals(question, passages), (gold,) if gold else ())
+        example = ValueExample(query.id, signals(question, passages), (gold,) if gold else ())
         if (table := hypothesise(example, reranker.parts.max_size, settings)) is not None:
             tables.append(table)
     spent = time.perf_counter() - started

@@ -28,7 +28,7 @@ Clock = Literal["wall", "cpu"]
 CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 """`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
 
-Question = tuple[str, Sequence[Candidate]]
+OfferedQuestion = tuple[str, Sequence[Candidate]]
 """A question with its candidates."""
 
 
@@ -60,7 +60,7 @@ class Timing:
         return {name: median(values) for name, values in times.items()}, results
 
 
-def demo_questions(num_candidates: int, chunk_tokens: int) -> list[Question]:
+def demo_questions(num_candidates: int, chunk_tokens: int) -> list[OfferedQuestion]:
     """Return the demo's questions; the candidates of each are the chunks from the start of its evidence's topic on."""
     content, counter = demo.load(), make_tokens()
     documents = [Document(row["id"], row["text"], row["title"]) for row in content.documents]

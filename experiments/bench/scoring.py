@@ -25,7 +25,7 @@ from corag.registry import SELECTORS
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray
 from experiments.bench.harness import (
-    Question,
+    OfferedQuestion,
     Timing,
     demo_questions,
     perfect_batches,
@@ -57,7 +57,7 @@ def bench_scoring(
         return [*_score_rows(folder, asked[:questions], timing), *_many_rows(folder, asked[:queries], timing)]
 
 
-def _score_rows(folder: str, asked: list[Question], timing: Timing) -> list[dict[str, Any]]:
+def _score_rows(folder: str, asked: list[OfferedQuestion], timing: Timing) -> list[dict[str, Any]]:
     where = place("reranker")
     reranker = corag.reranker("cross-encoder", model=folder)
     texts = [_joined(candidates) for _, candidates in asked]
@@ -104,7 +104,7 @@ def _joined(candidates: Any) -> list[str]:
 
 
 def _flag_embedding(
-    folder: str, asked: list[Question], texts: list[list[str]], device: str
+    folder: str, asked: list[OfferedQuestion], texts: list[list[str]], device: str
 ) -> Callable[[], FloatArray]:
     """Return a run of FlagEmbedding's `FlagReranker` with its defaults: 128 pairs a batch, 512 tokens a pair."""
     flag = require("FlagEmbedding", "bge")
@@ -114,7 +114,7 @@ def _flag_embedding(
     return lambda: np.array(peer.compute_score(pairs, normalize=True))
 
 
-def _many_rows(folder: str, asked: list[Question], timing: Timing) -> list[dict[str, Any]]:
+def _many_rows(folder: str, asked: list[OfferedQuestion], timing: Timing) -> list[dict[str, Any]]:
     """Time `select_many` beside selecting for one question after the other."""
     selector = SELECTORS.make("corag", reranker=f"cross-encoder(model={folder})")
     queries, pools = [query for query, _ in asked], [pool for _, pool in asked]

@@ -21,7 +21,7 @@ from corag.text.chunking import DEFAULT_BUDGET
 from corag.text.data import DataFolder
 from corag.text.documents import passage
 from corag.types import Candidate
-from experiments.bench.harness import Question, Timing, demo_questions
+from experiments.bench.harness import OfferedQuestion, Timing, demo_questions
 
 METHODS = "top-k,corag,corag(reranker=minilm-multihop),corag(reranker=minilm-softsim)"
 QUESTIONS = 20
@@ -97,7 +97,7 @@ def _percentiles(state: str, seconds: list[float]) -> dict[str, Any]:
     return {f"{state}_p{share}": 1e3 * float(np.percentile(seconds, share)) for share in (50, 95)}
 
 
-def _questions(data: str, number: int) -> list[Question]:
+def _questions(data: str, number: int) -> list[OfferedQuestion]:
     if not data:
         return demo_questions(NUM_CANDIDATES, CHUNK_TOKENS)[:number]
     folders = [DataFolder.open(name.strip()) for name in data.split(",")]

@@ -30,7 +30,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
-class ListConfig:
+class DataListConfig:
     """List the data sets that can be had by name.
 
     Attributes:
@@ -73,7 +73,7 @@ class GetConfig:
                 raise InputError(f"{name} must be at least 1, got {value}; leave it out for all")
 
 
-def list_data(config: ListConfig) -> None:
+def list_data(config: DataListConfig) -> None:
     """Print the data sets as a table."""
     rows = []
     for entry in DATA_SETS.values():

@@ -36,7 +36,7 @@ class JudgedValue(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class JudgedAnswer:
     """What is judged: an answer to a question, read from a context.
 
     Attributes:
@@ -75,15 +75,15 @@ class Judgement:
     """
 
     name: str
-    fields: Callable[[Reading], dict[str, str]]
-    parse: Callable[[dict[str, Any], Reading], float | None]
-    known: Callable[[Reading], float | None] = lambda _: None
-    applies: Callable[[Reading], bool] = lambda _: True
+    fields: Callable[[JudgedAnswer], dict[str, str]]
+    parse: Callable[[dict[str, Any], JudgedAnswer], float | None]
+    known: Callable[[JudgedAnswer], float | None] = lambda _: None
+    applies: Callable[[JudgedAnswer], bool] = lambda _: True
 
     @cached_property
     def prompt(self) -> Prompt:
         """The prompt."""
-        needs = sorted(self.fields(Reading("", (), "", "")))
+        needs = sorted(self.fields(JudgedAnswer("", (), "", "")))
         return prompt(self.key.replace("_", "-"), "experiments/prompts", needs=needs)
 
     @property
@@ -91,7 +91,7 @@ class Judgement:
         """Its name in rows."""
         return "judge" if self.name == GRADE else self.name
 
-    def read(self, reply: str | ChatError, reading: Reading) -> JudgedValue:
+    def read(self, reply: str | ChatError, reading: JudgedAnswer) -> JudgedValue:
         """Return the value in a reply: one JSON object, whatever is around it."""
         if isinstance(reply, ChatError):
             return JudgedValue(None, str(reply))
@@ -116,14 +116,14 @@ def _numbered(texts: Sequence[str]) -> str:
     return "\n".join(f"[{number}] {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
 
 
-def _grade(content: Mapping[str, Any], _: Reading) -> float | None:
+def _grade(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
     grade = content.get("grade")
     is_number = isinstance(grade, int | float) and not isinstance(grade, bool)
     return float(grade) if is_number and 0 <= grade <= 1 else None  # type: ignore[arg-type, operator]
 
 
-def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], Reading], float | None]:
-    def parse(content: Mapping[str, Any], _: Reading) -> float | None:
+def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], JudgedAnswer], float | None]:
+    def parse(content: Mapping[str, Any], _: JudgedAnswer) -> float | None:
         listed = content.get(items)
         flags = (
             [item.get(flag) if isinstance(item, dict) else None for item in listed] if isinstance(listed, list) else []
@@ -133,8 +133,8 @@ def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], Reading]
     return parse
 
 
-def _share_of_numbers(field: str, texts: Callable[[Reading], Sequence[str]]) -> Any:
-    def parse(content: Mapping[str, Any], reading: Reading) -> float | None:
+def _share_of_numbers(field: str, texts: Callable[[JudgedAnswer], Sequence[str]]) -> Any:
+    def parse(content: Mapping[str, Any], reading: JudgedAnswer) -> float | None:
         listed, total = content.get(field), len(texts(reading))
         if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
             return None
@@ -209,7 +209,7 @@ class Judge:
         self._chat = chat
         self._asked = [JUDGEMENTS[name] for name in names]
 
-    def rows(self, readings: Sequence[Reading]) -> list[dict[str, Any]]:
+    def rows(self, readings: Sequence[JudgedAnswer]) -> list[dict[str, Any]]:
         """Return what rows have of each reading; equal requests are made once.
 
         `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` says what was wrong
@@ -229,7 +229,7 @@ class Judge:
         with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
             replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
 
-        def value_of(judgement: Judgement, reading: Reading) -> JudgedValue:
+        def value_of(judgement: Judgement, reading: JudgedAnswer) -> JudgedValue:
             key = keys.get((judgement.name, reading))
             return JudgedValue(judgement.known(reading), "") if key is None else judgement.read(replies[key], reading)
 

@@ -13,7 +13,7 @@ from corag.readers.wrappers import CachedReader
 from corag.text.data import Query
 from corag.text.documents import Document
 from corag.types import Answer, Candidate, Embedder, Selection, Selector, TokenCounter
-from experiments.evaluation.judge import Judge, Reading
+from experiments.evaluation.judge import Judge, JudgedAnswer
 from experiments.evaluation.outcome import Outcome, Support
 from experiments.evaluation.rankings import ranking_of
 from experiments.evaluation.verify import Verifier, claim_of, verdict_figures
@@ -100,7 +100,9 @@ class Measuring:
         if self.judge is None or not answers:
             return {}
         query = outcomes[0].query
-        readings = [Reading(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
+        readings = [
+            JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()
+        ]
         return dict(zip(answers, self.judge.rows(readings), strict=True))
 
     def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:

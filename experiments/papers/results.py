@@ -17,7 +17,7 @@ Where = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Found:
+class MethodInCell:
     """One method in one cell.
 
     Attributes:
@@ -58,7 +58,7 @@ class Measured:
     study: Study
     standin: bool = False
     stood_in: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
+    found: list[MethodInCell] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     lines: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
@@ -79,7 +79,7 @@ class Measured:
         stood_in = {axis: self.stood_in.get(axis, {}).get(value) for axis, value in where.items()}
         return [value if stood_in[axis] is None else f"{stood_in[axis]} for {value}" for axis, value in where.items()]
 
-    def at(self, where: Where) -> list[Found]:
+    def at(self, where: Where) -> list[MethodInCell]:
         """Return what has these values."""
         return [one for one in self.found if one.is_at(where)]
 
@@ -148,7 +148,7 @@ class Measured:
             "lines": self.lines,
         }
 
-    def _record(self, one: Found) -> Iterator[tuple[str, Any]]:
+    def _record(self, one: MethodInCell) -> Iterator[tuple[str, Any]]:
         yield from (("values", dict(one.values)), ("part", one.part), ("questions", len(one.rows)), ("file", one.file))
         for name in self.study.figures:
             for key, value in (("figure", self.figure(name, one.values)), ("lead", self.lead(name, one.values))):
@@ -159,12 +159,12 @@ class Measured:
                     )
 
 
-def _beside(one: Found, axis: str) -> tuple[tuple[str, str], ...]:
+def _beside(one: MethodInCell, axis: str) -> tuple[tuple[str, str], ...]:
     """Return all values but that of an axis."""
     return tuple((name, value) for name, value in one.values.items() if name != axis)
 
 
-def _by_question(found: Sequence[Found], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
+def _by_question(found: Sequence[MethodInCell], figures: Sequence[str]) -> dict[tuple[str, str], dict[str, float]]:
     """Return the means of some figures by data set and question, of those that have all of them."""
     lists: dict[tuple[str, str], list[list[float]]] = {}
     for one in found:
@@ -175,5 +175,5 @@ def _by_question(found: Sequence[Found], figures: Sequence[str]) -> dict[tuple[s
     return {key: dict(zip(figures, np.mean(rows, axis=0).tolist(), strict=True)) for key, rows in lists.items()}
 
 
-def _pooled(found: Sequence[Found], figures: Sequence[str]) -> list[Row]:
+def _pooled(found: Sequence[MethodInCell], figures: Sequence[str]) -> list[Row]:
     return list(_by_question(found, figures).values())

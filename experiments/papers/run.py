@@ -28,7 +28,7 @@ from experiments.papers.needs import check_needs, list_studies
 from experiments.papers.page import read_section, section_of, section_record
 from experiments.papers.plots import draw
 from experiments.papers.prepare import Workshop, where_of
-from experiments.papers.results import Found, Measured
+from experiments.papers.results import Measured, MethodInCell
 from experiments.papers.standins import DEMO, described, reduced, standins, stood_in, write_demo
 from experiments.papers.study import METHOD, Study, find_study, study_files
 from experiments.report.page import Page, Section
@@ -186,7 +186,7 @@ class _Driver:
         by_axis = {axis: wanted & set(values) for axis, values in self._study.axes.items()}
         return [cell for cell in cells if all(cell.values[axis] in some for axis, some in by_axis.items() if some)]
 
-    def _measure(self, run: Run, workshop: Workshop, remarks: list[str]) -> list[Found]:
+    def _measure(self, run: Run, workshop: Workshop, remarks: list[str]) -> list[MethodInCell]:
         """Run one comparison, or read what it left, and return each method of its cells."""
         key = fingerprint([run.key, self._limit])[:8]
         slug = re.sub(r"[^A-Za-z0-9.]+", "-", run.cells[0].name).strip("-")[:60]
@@ -210,7 +210,7 @@ class _Driver:
                 part = str(result["parts"].get(name, name))
                 settings = {**result["config"], "data": str(config.data)}
                 file = str(out.relative_to(self._folder))
-                found.append(Found(values, rows[name], summaries[name], part, file, settings))
+                found.append(MethodInCell(values, rows[name], summaries[name], part, file, settings))
         return found
 
     def _count(self, measured: Measured) -> None:

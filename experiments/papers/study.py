@@ -59,7 +59,7 @@ class Needs:
 
 
 @dataclass(frozen=True)
-class Table:
+class TableLayout:
     """How the table is laid out.
 
     Attributes:
@@ -163,7 +163,7 @@ class Study:
     methods: Mapping[str, str] = field(default_factory=dict)
     baseline: str | Mapping[str, Any] | None = None
     figures: tuple[str, ...] = ()
-    table: Table = field(default_factory=Table)
+    table: TableLayout = field(default_factory=TableLayout)
     plot: Plot | None = None
     published: Published = field(default_factory=Published)
     agent: Mapping[str, Any] = field(default_factory=dict)
@@ -297,7 +297,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
 def made_study(content: Mapping[str, Any]) -> Study:
     """Return the study that a mapping describes."""
     given = dict(content)
-    for name, kind in (("needs", Needs), ("table", Table), ("plot", Plot), ("published", Published)):
+    for name, kind in (("needs", Needs), ("table", TableLayout), ("plot", Plot), ("published", Published)):
         if given.get(name) is not None:
             given[name] = _made(kind, given[name], name)
     given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}

@@ -14,7 +14,7 @@ from experiments.data.config import comma_separated
 from experiments.report.difference import Difference
 from experiments.report.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
 from experiments.report.measures import MEASURES, OF_ANSWERS, Measure, Row
-from experiments.report.page import Block, Column, Figure, Page, Passage, Section, Table
+from experiments.report.page import Block, Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, output_file, write_atomically
 
@@ -350,7 +350,7 @@ class _Texts:
         passages = [self._passage(name, query) for name in row.get("ids", ())]
         return Column(heading, str(row.get("answer") or "no answer"), passages)
 
-    def _passage(self, name: str, query: Query | None) -> Passage:
+    def _passage(self, name: str, query: Query | None) -> ShownPassage:
         assert self.folder is not None
         documents = self.folder.documents
         chunk = passage_at(name, documents)
@@ -359,7 +359,7 @@ class _Texts:
         passages = {passage_of(one, documents) or one for one in gold}
         is_evidence = name in gold or (passage_of(name, documents) or name) in passages
         answers = () if query is None else [one.strip() for one in query.answers if len(one.strip()) > 1]
-        return Passage(text, is_evidence, next((one for one in answers if one.lower() in text.lower()), ""))
+        return ShownPassage(text, is_evidence, next((one for one in answers if one.lower() in text.lower()), ""))
 
 
 def _of_reply(reply: Reply) -> Iterator[Section]:
@@ -367,7 +367,7 @@ def _of_reply(reply: Reply) -> Iterator[Section]:
     result = reply.selection.trace.result
     if result is not None and result.tree is not None:
         yield Section("One policy tree", [Figure(tree_plot(reply), "tree", TREE)])
-    chunks = [Passage(chunk.text) for chunk in reply.selection.chunks]
+    chunks = [ShownPassage(chunk.text) for chunk in reply.selection.chunks]
     cost = f"Chosen, in this order ({reply.selection.cost_tokens} of {reply.selection.budget_tokens} tokens)"
     column = Column(cost, reply.answer.text, chunks)
     yield Section("The question whose tree is drawn", [reply.question, (column,)])

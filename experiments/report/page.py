@@ -56,7 +56,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Passage:
+class ShownPassage:
     """A text of others, whether it is evidence, and what is marked in it."""
 
     text: str
@@ -78,7 +78,7 @@ class Column:
 
     heading: str
     line: str
-    passages: Sequence[Passage]
+    passages: Sequence[ShownPassage]
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ too high by chance. At 30 own questions of nine kinds, half of it loses .001 to 
 
 
 @dataclass(frozen=True)
-class Prior:
+class GainPrior:
     """What labels say about the gain of a configuration on a kind of questions that they do not hold.
 
     Attributes:
@@ -39,21 +39,21 @@ class Prior:
     within: float
 
 
-WITHOUT_LABELS = Prior(mean=-0.02, variance=0.06**2, within=0.22**2)
+WITHOUT_LABELS = GainPrior(mean=-0.02, variance=0.06**2, within=0.22**2)
 """Measured on (F1 + evidence recall) / 2: five rerankers against `minilm-multihop`, on the five kinds that this one was
 not made for."""
 
 
-def prior_for(name: str, priors: Mapping[str, Mapping[str, float]]) -> Prior:
+def prior_for(name: str, priors: Mapping[str, Mapping[str, float]]) -> GainPrior:
     """Return the prior of a configuration; one that the labels lack is like the others, and in doubt not better."""
-    known = {one: Prior(**figures) for one, figures in priors.items()}
+    known = {one: GainPrior(**figures) for one, figures in priors.items()}
     if name in known:
         return known[name]
     if not known:
         return WITHOUT_LABELS
     mean = min(0.0, float(np.mean([one.mean for one in known.values()])))
     variance = float(np.mean([one.variance + (one.mean - mean) ** 2 for one in known.values()]))
-    return Prior(mean, variance, float(np.mean([one.within for one in known.values()])))
+    return GainPrior(mean, variance, float(np.mean([one.within for one in known.values()])))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Estimate:
         return self.posterior - CAUTION * self.spread
 
 
-def estimate(gains: FloatArray, groups: Sequence[str], prior: Prior) -> Estimate:
+def estimate(gains: FloatArray, groups: Sequence[str], prior: GainPrior) -> Estimate:
     """Return what own gains, `[n]`, of questions in `groups`, `[n]`, and a prior say together."""
     number, own = len(gains), float(gains.mean())
     squares = float(np.square(gains - own).sum())

@@ -21,7 +21,7 @@ from math import erfc, exp, pi, sqrt
 
 import numpy as np
 
-from search.bayesian.kernel import Pool, product
+from search.bayesian.kernel import OrderPool, product
 from search.types import FloatArray, IntArray
 
 
@@ -84,7 +84,7 @@ class GaussianProcess:
         "_shares",
     )  # fmt: skip
 
-    def __init__(self, pool: Pool, priors: Sequence[Prior] = PRIORS) -> None:
+    def __init__(self, pool: OrderPool, priors: Sequence[Prior] = PRIORS) -> None:
         self._pool = pool
         self._weights = np.array([astuple(prior) for prior in priors])  # [M, K]
         num_priors = len(priors)

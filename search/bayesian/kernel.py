@@ -13,7 +13,7 @@ MAX_PRODUCT = 2**18
 """Multiplications up to which OpenBLAS computes a matrix product in one thread."""
 
 
-class Pool:
+class OrderPool:
     """Orders as rows padded with C, and the features from which covariances are computed.
 
     A component is the inner product of two orders in one group of features; see `COMPONENTS`.

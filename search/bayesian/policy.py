@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from search.bayesian.gaussian_process import GaussianProcess, first_largest, largest
-from search.bayesian.kernel import Pool
+from search.bayesian.kernel import OrderPool
 from search.bayesian.neighbours import neighbours, opening
 from search.config import SearchConfig
 from search.orders import OrderSpace
@@ -50,7 +50,7 @@ class _Optimizer:
 
     def __init__(self, names: IntArray, space: OrderSpace, incumbent: Incumbent) -> None:
         self._names, self._space, self._incumbent = names, space, incumbent
-        self._pool = Pool(space.costs, space.budget, space.max_length)
+        self._pool = OrderPool(space.costs, space.budget, space.max_length)
         self._process = GaussianProcess(self._pool)
         self._expanded: set[Order] = set()
         self._gains = np.empty(0)

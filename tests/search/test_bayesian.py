@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.bench.problems import problems as family
 from search import SearchConfig, exhaustive, search
 from search.bayesian.gaussian_process import PRIORS, GaussianProcess, largest, unit_expected_improvement
-from search.bayesian.kernel import Pool
+from search.bayesian.kernel import OrderPool
 from search.orders import OrderSpace
 from tests.search.worlds import HashScorer, TableScorer
 
@@ -66,7 +66,7 @@ def observed(batches, value_of, parts=1):
     """A pool that grew in parts, and a process that saw batches of rows of it; rows are of the first part."""
     space = OrderSpace(np.array(COSTS), BUDGET)
     rows = space.enumerate(10_000)
-    pool = Pool(space.costs, BUDGET, space.max_length)
+    pool = OrderPool(space.costs, BUDGET, space.max_length)
     process = GaussianProcess(pool)
     cuts = np.linspace(len(rows) // parts, len(rows), parts).astype(int).tolist()
     process.extend(pool.add(rows[: cuts[0]]))
@@ -160,7 +160,7 @@ def test_unit_expected_improvement_equals_the_integral(z):
 def test_components_are_what_orders_have_in_common(one, other, num_one, num_other):
     orders = tuple(one[:num_one]), tuple(other[:num_other])
     space = OrderSpace(np.array(COSTS), sum(COSTS))
-    pool = Pool(space.costs, BUDGET, space.max_length)
+    pool = OrderPool(space.costs, BUDGET, space.max_length)
     pool.add(space.rows([*orders, (0, 1, 2)]))
     last = next(row for row in range(len(pool)) if pool.order(row) == orders[1])
     found = pool.covariance(np.eye(10), np.array([0]), slice(last, last + 1))[:, 0, 0]

@@ -13,7 +13,7 @@ from corag.selectors.base import Choice, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, load_tree
 from corag.selectors.raptor.tree import SUMMARY, Node, RaptorTree, collapsed, traversal
-from corag.selectors.summarizing import Piece, WithSummarizer, joined
+from corag.selectors.summarizing import PromptPart, WithSummarizer, joined
 from corag.types import Candidate, Chunk
 
 Retrieval = Literal["collapsed", "traversal"]
@@ -87,12 +87,12 @@ class Raptor(WithSummarizer):
             return unscored(problem, order, {**_trace(self._given_tree), "pieces": pieces})
         tree = self._tree(problem)
         places = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
-        parts: dict[str, Piece] = {}
+        parts: dict[str, PromptPart] = {}
         for node in self._ranked(tree, problem.query):
             members = tuple(places[source] for source in node.sources if source in places)
             if members and node.text.strip():
                 # A summary of one chunk may be that chunk again.
-                parts.setdefault(node.text, Piece(node.text, members, "summary" if node.layer else "original"))
+                parts.setdefault(node.text, PromptPart(node.text, members, "summary" if node.layer else "original"))
         return joined(problem, list(parts.values()), self.tokens, _trace(tree))
 
     @property

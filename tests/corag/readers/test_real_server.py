@@ -12,7 +12,7 @@ from corag.errors import ReaderError
 from corag.types import SummaryRequest
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import Judge, Reading
+from experiments.evaluation.judge import Judge, JudgedAnswer
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +73,7 @@ def test_the_model_summarizes_and_judges(real_server):
     settings = real_server.reader.replace("max_answer_tokens=24", "max_answer_tokens=200")
     summarizer = corag.summarizer(settings)
     assert summarizer.summarize(SummaryRequest(("The mayor of Berlin is Anna Weiss.",), ("c",), 40, "Who is mayor?"))
-    reading = Reading("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
+    reading = JudgedAnswer("Who is the mayor?", ("Anna Weiss",), "", "Anna Weiss")
     [row] = Judge(corag.reader(settings).chat).rows([reading])
     assert 0 <= row.get("judge", 0) <= 1
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import corag
 from corag.selectors.packing import (
     PackingValue,
-    Weights,
+    TermWeights,
     calibrated_beta,
     greedy_set,
     lazy_greedy,
@@ -149,7 +149,7 @@ def random_value(seed, *, positive=False):
     similarities = rng.uniform(0 if positive else -0.5, 1, n)
     words = rng.random((n, int(rng.integers(0, 5)))) < 0.4
     sources = rng.integers(0, 3, n).tolist()
-    weights = Weights(*rng.choice([0.0, 0.3, 1.0], 4).tolist(), saturation=float(rng.choice([0.1, 0.3, 1.0])))
+    weights = TermWeights(*rng.choice([0.0, 0.3, 1.0], 4).tolist(), saturation=float(rng.choice([0.1, 0.3, 1.0])))
     return lambda: PackingValue(similarities, vectors, words, sources, weights), rng.integers(0, 6, n).tolist(), rng
 
 
@@ -254,7 +254,7 @@ def test_packed_keeps_its_guarantee(seed):
     ],
 )
 def test_the_terms_by_hand(term, items, value):
-    only = Weights(**{name: float(name == term) for name in Weights.__slots__[:4]})
+    only = TermWeights(**{name: float(name == term) for name in TermWeights.__slots__[:4]})
     words = np.array([[True, False, False], [True, False, False], [False, True, False], [False, False, False]])
     made = PackingValue([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], only)
     for item in items:

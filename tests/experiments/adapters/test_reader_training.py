@@ -11,7 +11,7 @@ from corag.errors import DataError, InputError
 from corag.models.engine import quiet
 from corag.models.trained import load_adapter, merge
 from corag.readers import minilm_reader
-from corag.readers.minilm_reader import Signals
+from corag.readers.minilm_reader import AnswerSignals
 from corag.readers.span_network import SpanNetwork
 from corag.text.data import DataFolder
 from experiments.adapters import reader_fit
@@ -207,7 +207,7 @@ def test_separation_counts_pairs():
 def test_whether_a_context_answers_is_fitted_from_both_kinds():
     random = np.random.default_rng(0)
     answered = [number % 2 == 0 for number in range(200)]
-    seen = [Signals(random.normal() + 4 * right, 0.0, 0.5, 0.0) for right in answered]
+    seen = [AnswerSignals(random.normal() + 4 * right, 0.0, 0.5, 0.0) for right in answered]
     model = fit_answerable(seen, answered)
     assert model.margin > 0 and model.none == 0
     refused = [model.probability(case) < model.threshold for case in seen]

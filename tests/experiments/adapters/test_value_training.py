@@ -19,8 +19,8 @@ from corag.types import Chunk
 from experiments.adapters.config import EvidenceSource, FitSettings, ValueTraining
 from experiments.adapters.pools import Corpus, cut, pools, questions_of
 from experiments.adapters.value_fit import (
-    Example,
     ValueBatches,
+    ValueExample,
     ValueModule,
     fit_networks,
     fit_order,
@@ -157,10 +157,10 @@ def learnable(number, num_candidates=5):
     column = SINGLES.index("cosine")
     if number % 3 == 0:
         given.singles[:, column] *= 0.3
-        return Example(f"q{number}", given, ())
+        return ValueExample(f"q{number}", given, ())
     gold = np.argsort(-given.singles[:, column])[:2]
     given.singles[gold, column] += 2
-    return Example(f"q{number}", given, (tuple(sorted(gold.tolist())),))
+    return ValueExample(f"q{number}", given, (tuple(sorted(gold.tolist())),))
 
 
 def fitted(tables, out, settings, seeds=(1,), counts=None):
@@ -246,7 +246,7 @@ def test_the_reading_order_is_learnt_from_pairs():
         given = signals_of(3, seed=number)
         link = PAIRS.index("link")
         given.pairs[0, 2, link], given.pairs[2, 0, link] = 1.0, 0.0
-        return Example(f"q{number}", given, ((0, 2),), ordered=(0, 2))
+        return ValueExample(f"q{number}", given, ((0, 2),), ordered=(0, 2))
 
     weights = fit_order([ordered(number) for number in range(30)])
     found = order_accuracy([ordered(number) for number in range(30, 60)], weights)

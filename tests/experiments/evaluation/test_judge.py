@@ -9,16 +9,16 @@ from corag.models.chat.base import ChatError
 from corag.models.chat.servers import OllamaChat, OllamaSettings
 from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.judge import JUDGEMENTS, Judge, Reading, chat_of
+from experiments.evaluation.judge import JUDGEMENTS, Judge, JudgedAnswer, chat_of
 from tests.chat_server import ChatServer, Reply
 
-READING = Reading(
+READING = JudgedAnswer(
     "Who built the railway?",
     ("Otto Lind",),
     "Varn Railway\nThe railway was built by Otto Lind. It runs to Kell.\n\nKell\nKell is a village.",
     "Otto Lind built it.",
 )
-NOTHING = Reading("Who?", (), "", "")
+NOTHING = JudgedAnswer("Who?", (), "", "")
 
 
 def chat_at(server):
@@ -59,7 +59,7 @@ def test_a_value_follows_from_a_reply(name, reply, value):
     ("reading", "known"),
     [
         (NOTHING, {"answer_relevancy": 0.0, "contextual_relevancy": 0.0}),
-        (Reading("Who?", (), " \n\n ", "b"), {"contextual_relevancy": 0.0, "faithfulness": 0.0}),
+        (JudgedAnswer("Who?", (), " \n\n ", "b"), {"contextual_relevancy": 0.0, "faithfulness": 0.0}),
     ],
 )
 def test_what_needs_no_judge_is_not_asked(reading, known):

@@ -13,7 +13,7 @@ from experiments.papers.cells import cells_of, runs_of
 from experiments.papers.needs import needs_of
 from experiments.papers.page import read_section, section_of, section_record
 from experiments.papers.plots import draw
-from experiments.papers.results import Found, Measured
+from experiments.papers.results import Measured, MethodInCell
 from experiments.papers.standins import reduced, standins
 from experiments.papers.study import METHOD, find_study, made_study, study_files
 from experiments.report.page import Page
@@ -88,7 +88,7 @@ def test_skip_leaves_out_cells_or_methods():
 def found(method, cost_weight, values, **others):
     rows = [{"query": str(place), "evidence_recall": value} for place, value in enumerate(values)]
     where = {"budget": "64", "cost_weight": cost_weight, "method": method}
-    return Found(where, rows, {"cost_tokens": others.get("tokens", 10.0)})
+    return MethodInCell(where, rows, {"cost_tokens": others.get("tokens", 10.0)})
 
 
 def test_figures_leads_and_the_papers_own_by_hand():
@@ -196,7 +196,7 @@ def test_a_figure_that_nobody_measured_has_no_panel():
     assert "judge" in study.plot.y and "cost_tokens" in study.plot.y
     values = {**{axis: next(iter(of_axis)) for axis, of_axis in study.axes.items()}, METHOD: next(iter(study.methods))}
     rows = [{"query": "q", "cost_tokens": 10, "context_recall": 1.0}]
-    measured = Measured(study, found=[Found(values, rows, {"cost_tokens": 10, "context_recall": 1.0})])
+    measured = Measured(study, found=[MethodInCell(values, rows, {"cost_tokens": 10, "context_recall": 1.0})])
     drawn = draw(measured)
     assert "<!-- judged grade -->" not in drawn and "<!-- tokens -->" in drawn
-    assert draw(Measured(study, found=[Found(values, [{"query": "q"}], {})])) == ""
+    assert draw(Measured(study, found=[MethodInCell(values, [{"query": "q"}], {})])) == ""

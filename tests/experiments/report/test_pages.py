@@ -23,7 +23,7 @@ from experiments.report.comparison import (
     verdict,
     write_report,
 )
-from experiments.report.page import Column, Figure, Page, Passage, Section, Table
+from experiments.report.page import Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
 from tests.corag.table_reranker import TableReranker
 from tests.experiments.worlds import result_of, write_folder
@@ -93,7 +93,9 @@ PAGE = Page(
         Section("Lead", [Figure(SVG.format(300), "Lead", "below", "lead.svg")]),
         Section("Methods", [Table(["method", "F1"], [["<m>", "**1**"]], "All", "note"), "one | remark"], anchor="m"),
         Section(
-            "More", [Figure(SVG.format(451), "Second"), (Column("c", "line", [Passage("Xy xY", True, "xy")]),)], True
+            "More",
+            [Figure(SVG.format(451), "Second"), (Column("c", "line", [ShownPassage("Xy xY", True, "xy")]),)],
+            True,
         ),
     ],
     "versions",

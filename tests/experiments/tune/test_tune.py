@@ -10,11 +10,11 @@ import corag
 from corag.errors import DataError, InputError
 from experiments.labels.table import read_labels
 from experiments.tune.config import DEFAULT, TuneConfig
-from experiments.tune.shrinkage import WITHOUT_LABELS, Prior, estimate, prior_for, standard_error
+from experiments.tune.shrinkage import WITHOUT_LABELS, GainPrior, estimate, prior_for, standard_error
 from experiments.tune.tune import choose, quality, tune, tuning_page
 from tests.experiments.worlds import QUERIES, label_row, question_row, write_folder, write_labels
 
-PRIOR = Prior(mean=0.0, variance=0.01, within=0.04)
+PRIOR = GainPrior(mean=0.0, variance=0.01, within=0.04)
 
 
 def test_the_posterior_worked_by_hand():
@@ -39,7 +39,7 @@ def test_more_questions_weigh_more_and_one_document_counts_once():
 
 def test_a_configuration_without_a_prior_is_in_doubt_not_better():
     known = {"a": {"mean": 0.1, "variance": 0.01, "within": 0.04}, "b": {"mean": 0.3, "variance": 0.01, "within": 0.04}}
-    assert prior_for("a", known) == Prior(0.1, 0.01, 0.04)
+    assert prior_for("a", known) == GainPrior(0.1, 0.01, 0.04)
     other = prior_for("c", known)
     assert other.mean == 0.0 and other.variance == pytest.approx(0.01 + (0.01 + 0.09) / 2)
     assert prior_for("c", {}) == WITHOUT_LABELS
