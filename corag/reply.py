@@ -245,8 +245,7 @@ def ask(
         embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts. What a retriever
             finds is embedded only where the selector compares similarities and the retriever gives none.
         num_candidates: How many chunks or texts are offered to the selector.
-        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default as a checkpoint of `corag tune` says,
-            else `hybrid`.
+        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default `hybrid`.
         where: Only chunks of the index with this metadata; see `ChunkIndex.retrieve`.
         tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
         budget_for: What the budget is for: the whole `prompt`, or the `context` alone.

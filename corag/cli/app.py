@@ -20,20 +20,20 @@ class AppConfig(Runtime):
 
     Attributes:
         index: Folder or URI of an index, for questions of your own.
-        data: Data folder, or its name, whose questions are offered; evidence is marked where it knows it. Questions
-            without candidates of their own are searched in the index.
+        data: Data folder, or its name, with questions to pick from; known evidence is marked. Questions without
+            candidates of their own are searched in the index.
         split: Split of the data folder; by default all.
-        budget: Token budget of the context at first.
-        reranker: Reranker that is searched with at first; by default what the agent says.
-        agent: Agent of method `corag`: a checkpoint folder, default or none.
+        budget: Initial token budget of the context.
+        reranker: Initial reranker; by default the agent's, if there is one.
+        agent: Agent of method `corag`; see `corag ask`.
         methods: Methods that are compared, separated by commas; by default all that need no further setting.
         reader: Reader that answers from the context.
         tokenizer: Tokenizer of the answering model; see `corag ask`.
         embedder: Embedder of the questions; by default the index's own.
-        num_candidates: Number of chunks that the index offers.
+        num_candidates: Number of chunks to retrieve.
         retrieval: How the index finds chunks: vector, text or hybrid.
         host: Address that the page is served at. Whoever can reach it can ask.
-        port: Its port; 0 for any that is free.
+        port: Port; 0 for any free one.
         open: Open the page in a browser.
     """
 

@@ -22,29 +22,29 @@ class AnswerConfig(Runtime):
 
     Attributes:
         index: Folder or URI of the index.
-        budget: Token budget of the prompt, chat template and question included; of the context alone with a reader
-            that has no prompt, such as `minilm-reader`, or with `--budget_for context`.
-        budget_for: What the budget is for: the whole prompt, or the context.
-        method: Selector that chooses the chunks; as every part with settings where needed, such as `top-k(k=3)`.
-        agent: Agent of method `corag`, which picks reranker and settings: a checkpoint folder; `default`, the shipped
-            agent, unless a reranker is given; `none`, fixed settings.
-        prefer: What method `corag` looks for: quality, balanced or tokens, or lambda itself, what 256 tokens cost in
+        budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
+            reader without a prompt, such as `minilm-reader`, or with `--budget_for context`.
+        budget_for: What the budget covers: the whole prompt, or the context.
+        method: Selector that chooses the chunks, with settings if needed, such as `top-k(k=3)`.
+        agent: Agent that predicts the configuration of method `corag` for each question: a checkpoint folder, or
+            `agent-minilm`, the shipped one. `default` and `none` use fixed settings.
+        prefer: Price of tokens for method `corag`: quality, balanced or tokens, or lambda, what 256 tokens cost in
             units of value, such as 0.1.
-        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), or windows of n
-            sentences (window(n)). By default sentences for method corag with its own reranker, else passages.
-        reranker: Reranker of methods that use one, in place of the agent's.
-        window: What happens to combinations longer than the reranker's window: not allowed (forbid), scored in
+        unit: What the selector chooses: whole passages (passage), their sentences (sentence), or windows of n
+            sentences (window(n)). By default sentences for method corag without a reranker, else passages.
+        reranker: Reranker of methods that use one, in place of their default.
+        window: What happens to combinations longer than the reranker's window: not selected (forbid), scored in
             overlapping windows (windows), or cut (truncate).
-        num_candidates: Number of chunks that the index offers.
-        retrieval: How the index finds chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
-            (hybrid); by default as a checkpoint of `corag tune` says, else hybrid.
+        num_candidates: Number of chunks to retrieve.
+        retrieval: How the index ranks chunks: by cosine similarity (vector), by BM25 (text), or by both rankings joined
+            (hybrid, the default).
         where: Only chunks with this metadata, such as '{"document": "faq.md"}' or '{"year": {">=": 2024}}'.
         reader: Reader that answers from the context, such as `ollama(model=llama3.1:8b)`.
-        prompt: What a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
+        prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}.
-        tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
-            a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
-            minilm; estimate.
+        tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm for a reader without a
+            prompt); a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a
+            tokenizer.json; minilm; estimate.
         embedder: Embedder of the question; by default the index's own.
     """
 
@@ -72,7 +72,7 @@ class AskConfig(AnswerConfig):
 
     Attributes:
         question: The question.
-        json: Print JSON.
+        json: Print the result as JSON.
     """
 
     question: str

@@ -19,27 +19,26 @@ from corag.types import Embedder
 
 @dataclass(frozen=True)
 class IndexConfig(Runtime, ClusterSettings):
-    """Index a folder of documents, or the corpus of a data folder; run again, it does only what is missing.
+    """Index a folder of documents, or the corpus of a data folder; re-run to update changed files.
 
     Attributes:
         data: Folder of documents (Markdown, HTML, PDF, DOCX, plain text), one document, or a data folder with
             corpus.jsonl[.gz].
-        out: Where to put the index: a local folder, or an object-storage URI (s3://, gs://, az://).
+        out: Where to write the index: a local folder, or an object-storage URI (s3://, gs://, az://).
         max_tokens: Maximum tokens of a chunk, title included; 128, 256, 512 and 1024 are usual.
         overlap_tokens: Approximate tokens at the end of a chunk that are repeated at the start of the next.
         embedder: Embedder of the chunks.
-        tokenizer: Tokenizer of the answering model, by which chunks are cut: a model on the hub, such as Qwen/Qwen3-8B,
-            or of OpenAI, such as gpt-4o; a folder or a tokenizer.json; minilm, which auto means here; estimate.
+        tokenizer: Tokenizer that measures chunks: a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as
+            gpt-4o; a folder or a tokenizer.json; minilm, also by the name auto; estimate.
         batch_size: Chunks embedded and stored at a time.
-        overwrite: Replace an existing index of another folder or with other settings; without it, the index of the same
-            folder is brought up to date.
-        tree: Build a tree of summaries over the whole corpus beside the index, for the selector `raptor`, or bring it
-            up to date. It can be stopped, and goes on where it stopped.
+        overwrite: Replace an existing index of another folder or with other settings. Without it, the index of the same
+            folder is updated.
+        tree: Build or update a tree of summaries over the whole corpus, for the selector `raptor`. An interrupted build
+            resumes.
         tree_summarizer: Summarizer that writes it, such as `ollama(model=llama3.1:8b)`.
-        summary_tokens: Most tokens of a summary in the tree.
-        states: Store the token states of all chunks in the index, so that a question need not wait for the shipped
-            rerankers to read its candidates; 768 bytes a token. Later updates keep them up to date; to be rid of them,
-            delete the folder of the index.
+        summary_tokens: Maximum tokens of a summary in the tree.
+        states: Store the token states of all chunks in the index (768 bytes a token), so that the shipped rerankers do
+            not encode the candidates of each question. Updates keep them. To remove them, delete the index.
         quiet: Show no progress.
     """
 

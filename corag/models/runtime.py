@@ -45,10 +45,10 @@ class Runtime:
     """Where and how models run. Commands that run a model inherit these settings.
 
     Attributes:
-        device: Where models run: cpu, cuda, cuda:N, mps, or auto, a GPU where PyTorch sees one.
+        device: Where models run: cpu, cuda, cuda:N, mps, or auto, a GPU if PyTorch sees one.
         precision: Arithmetic of models: fp32, bf16, fp16, or auto, which is fp32 on a CPU and for embeddings, and bf16
             for rerankers and readers on a GPU that has it.
-        trust_remote_code: Let code run that comes with a model. It can do whatever you can: read it first.
+        trust_remote_code: Run code that comes with a model, with all your rights; read it first.
         batch_tokens: Maximum tokens of a batch, padding included; by default 2048 on a CPU, 16384 on a GPU. A batch
             that does not fit the memory of its device is halved by itself.
         cache_mb: Megabytes of token states and vectors of texts that all parts together keep for later questions; the

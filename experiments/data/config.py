@@ -33,13 +33,13 @@ class CandidateSettings:
 
     Attributes:
         pool: Where candidates come from: the question's own list (candidates), all passages with the title of its
-            evidence (document), or the nearest chunks of the corpus (corpus). `auto` takes the questions' own lists
-            if all have one, else the corpus.
+            evidence (document), or the nearest chunks of the corpus (corpus). `auto` uses the questions' own lists if
+            all have one, else the corpus.
         retrieval: How candidates are ranked: by cosine similarity (vector), by BM25 (text), or by both rankings joined
             (hybrid); see `ChunkIndex.retrieve`. By default hybrid for a corpus, vector for the other pools.
         num_candidates: Chunks offered per question with the corpus as pool, or passages of a run.
-        limit: Only the first questions of the split.
-        sample: Random sample of this many of these; neighbours are often about one document.
+        limit: Use only the first N questions of the split.
+        sample: Use a random sample of N of these; neighbouring questions are often about one document.
         run: TREC run, plain or `.gz`, whose best num_candidates passages are the candidates, in its order, in place of
             a pool.
     """
@@ -84,19 +84,19 @@ class SelectionSettings(CandidateSettings, Runtime):
     """How candidates are found, selected under a budget, and read.
 
     Attributes:
-        budget: Token budget of a prompt, chat template and question included; of the context alone with a reader that
-            has no prompt, such as `minilm-reader`, or with `budget_for: context`.
-        budget_for: What the budget is for: the whole prompt, or the context.
-        unit: What is chosen: passages as they are retrieved (passage), their sentences (sentence), windows of n
-            sentences (window(n)), or passages or sentences as each question decides (auto).
-        window: What happens to combinations longer than a reranker's window: not allowed (forbid), scored in
+        budget: Token budget of the whole prompt, including chat template and question; of the context alone for a
+            reader without a prompt, such as `minilm-reader`, or with `budget_for: context`.
+        budget_for: What the budget covers: the whole prompt, or the context.
+        unit: What the selectors choose: whole passages (passage), their sentences (sentence), or windows of n
+            sentences (window(n)). By default sentences for `corag` without a reranker, else passages.
+        window: What happens to combinations longer than a reranker's window: not selected (forbid), scored in
             overlapping windows (windows), or cut and counted (truncate).
-        reader: Reader of the answers, with settings where needed: `minilm-reader(precision=bf16)`.
-        prompt: What such a reader asks its language model: short, sentences, cited, paper-crag, or a text file with the
+        reader: Reader that answers, with settings if needed: `minilm-reader(precision=bf16)`.
+        prompt: Prompt of a reader with a language model: short, sentences, cited, paper-crag, or a text file with the
             fields {question} and {context}; the same as the setting `prompt` of the reader.
-        tokenizer: Tokenizer of the answering model: auto, the reader's own (minilm for a reader without a prompt);
-            a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a tokenizer.json;
-            minilm; estimate.
+        tokenizer: Tokenizer that counts tokens: auto, that of the reader's model (minilm for a reader without a
+            prompt); a model on the hub, such as Qwen/Qwen3-8B, or of OpenAI, such as gpt-4o; a folder or a
+            tokenizer.json; minilm; estimate.
         embedder: Embedder of questions and passages.
         index: Index of the corpus; by default one is built in the cache folder.
         max_tokens: Maximum tokens of a chunk, if an index is built.

@@ -58,15 +58,14 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     and only selections are measured.
 
     Attributes:
-        data: Data folder, by path or name; with sets, the folder that holds theirs, or empty to look up each by its own
-            name.
+        data: Data folder, by path or name; with sets, their parent folder, or empty to look up each by name.
         split: Split of the questions; in a BEIR folder the name of a file in `qrels`.
         part: All of them, or the share that the shipped adapters have not learned from (held-out).
-        methods: Selectors, separated by commas, with settings where needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
+        methods: Selectors, separated by commas, with settings if needed: `top-k(k=3)`, `car(method=dbscan)`. `all`
             means every selector that can run with the given settings.
-        reranker: Reranker of every method that uses one, in place of the default and of the agent's.
-        agent: Checkpoint folder; `default`, the shipped agent; or `none`. As in `corag ask`, the default agent is used
-            unless a reranker is given.
+        reranker: Reranker of every method that uses one, in place of their default.
+        agent: Agent that predicts the configuration of `corag` for each question: a checkpoint folder, or
+            `agent-minilm`, the shipped one. `default` and `none` use fixed settings.
         summarizer: Summarizer of methods that put summaries into the prompt.
         task: `answer` questions, or `verify` what is claimed (`halueval`, `felm`, `wikibio`): the reader's language
             model chooses between a right and a hallucinated answer, or judges a statement true or false; for a reader
@@ -78,7 +77,7 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         seed: Seed of the sample.
         measures: Measures of the candidates' ranking and of each selection's order, by their names in ir-measures,
             separated by commas; empty for none. Questions without gold are left out.
-        out: File for the result as JSON, with one line per question (`.rows.jsonl`) and TREC runs (`.runs`) beside it.
+        out: File for the result as JSON; also writes one line per question (`.rows.jsonl`) and TREC runs (`.runs`).
         runs: Folder for the TREC runs: `METHOD.run`, `retriever.run` and `qrels.txt`; with several results a folder
             each. By default beside `out`.
         sets: Questions of several data folders.

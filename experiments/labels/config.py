@@ -52,8 +52,7 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
 
     Attributes:
         out: File for the table (Parquet). An interrupted run resumes.
-        data: Data folder, by path or name; with sources, the folder that holds theirs, or empty to look up each by its
-            own name.
+        data: Data folder, by path or name; with sources, their parent folder, or empty to look up each by name.
         splits: Splits of the questions, separated by commas; without sources. Questions that name no split are divided
             by documents into train, dev and test.
         sources: Questions of several data folders.

@@ -40,20 +40,20 @@ CONFIGURATIONS = (
 
 @dataclass(frozen=True)
 class TuneConfig(CandidateSettings, Runtime, Tracking):
-    """Choose the configuration that serves your questions best, from 60 to 500 of them.
+    """Choose the best configuration for your questions, from 60 to 500 of them.
 
     Attributes:
         data: Data folder, by path or name, whose questions have answers, gold passages or both.
-        out: Folder for the checkpoint: `--agent` takes it. An interrupted run resumes.
+        out: Folder for the checkpoint, for `--agent`. An interrupted run resumes.
         splits: Splits of the questions, separated by commas.
-        budget: Token budget of a context.
-        configurations: Selectors to choose from, separated by commas; `corag` is always among them.
+        budget: Token budget of the context.
+        configurations: Selectors to choose from, separated by commas; `corag` is always included.
         answer: Measure of the answer that counts: f1, or rougeL for long answers.
         evidence_weight: Weight of evidence recall in the quality; the answer has the rest. A question with one of both
             counts by that one.
-        prefer: What 256 tokens cost, in units of quality: `quality`, `balanced`, `tokens`, or lambda itself, such as
-            0.1; 0 counts quality alone.
-        reader: Reader of the answers; `none` reads nothing, and evidence alone counts.
+        prefer: What 256 tokens cost, in units of quality: `quality`, `balanced`, `tokens`, or a number, such as 0.1;
+            with 0 only quality counts.
+        reader: Reader that answers; with `none` only evidence counts.
         index: Index of the corpus; by default one is built in the cache folder.
         seed: Seed of intervals and of the network.
         logger: Where the means of each configuration are logged besides: `wandb`, `csv` or `none`.
