@@ -87,7 +87,7 @@ class CoragRetriever(_DocumentsModel, BaseRetriever):
     Args:
         index: A `ChunkIndex`, or where it lies.
         num_candidates: How many chunks are offered to the selector.
-        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default as the selector wants, else `hybrid`.
+        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default `hybrid`.
         where: Only chunks with this metadata; see `ChunkIndex.retrieve`.
         embedder: Embeds the question: name or object; by default the index's own.
 
