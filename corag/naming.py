@@ -11,6 +11,7 @@ comma or a parenthesis that does not belong to a part is quoted. In YAML and Pyt
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
 import json
@@ -23,7 +24,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self, cast
 
 from corag.errors import InputError
-from corag.redaction import HIDDEN, SECRETS, hide_secrets, shown
+from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, shown
 
 Spelling = str | Mapping[str, Any]
 """A part by name: `name(key=value, ...)`, or a mapping from the name to its settings."""
@@ -94,7 +95,9 @@ def parse(part: Spelling) -> PartName:
         key, equals, value = (side.strip() for side in setting.partition("="))
         key = key.replace("-", "_")
         if not key.isidentifier() or not equals or not value:
-            raise InputError(f"{shown(text)}: {shown(setting, 100)} is no setting; {_FORM}")
+            # Behind a comma it may be the rest of a key that lacks its quotation marks.
+            which = "a part of it" if hide_secrets(text) != text else shown(setting, 100)
+            raise InputError(f"{shown(text)}: {which} is no setting; {_FORM}")
         if key in settings:
             raise InputError(f"{shown(text)}: {key!r} is set twice; leave one out")
         settings[key] = _nested(_value(value))
@@ -119,7 +122,7 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
             str(key) if isinstance(key, PartName) else without_secrets(key): (
-                HIDDEN if key in SECRETS and inner not in (None, "") else without_secrets(inner)
+                HIDDEN if is_secret(key) and inner not in (None, "") else without_secrets(inner)
             )
             for key, inner in value.items()
         }
@@ -136,13 +139,22 @@ def hidden(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return type(value)(map(hidden, value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type | Part):
+        given = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.init}
+        inner = {name: hidden(one) for name, one in given.items()}
+        changed = {
+            name: one
+            for name, one in inner.items()
+            if (dataclasses.is_dataclass(one) and one is not given[name]) or without_secrets(given[name]) != given[name]
+        }
+        return dataclasses.replace(value, **changed) if changed else value
     if not isinstance(value, str | Mapping) or without_secrets(value) == value:
         return value
     with suppress(InputError):
         parts = split_parts(value)
         if any(part.settings for part in parts):
             return parts[0] if len(parts) == 1 else tuple(parts)
-    return {key: hidden(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
+    return {hidden(key): hidden(inner) for key, inner in value.items()} if isinstance(value, Mapping) else value
 
 
 def spelling(part: object) -> str:

@@ -14,8 +14,11 @@ HIDDEN = "***"
 SECRETS = {"api_key", "token", "password", "headers"}
 """Names of secret settings; those that a part lists in its `secrets` are added."""
 
-_USERINFO = re.compile(r"://[^\s/?#]*@")
-_VALUE = r"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{\[].*|[^,()\s'"][^,()'"]*)"""
+# A password may hold marks that should have been written in another way; what follows a port is no password.
+_USERINFO = re.compile(r"""://(?:[^\s/?#]*|[^\s/?#:@]*:(?!\d+/)[^\s"'@]*)@""")
+# So may a key without quotation marks; it ends before the next setting, and where the text goes on.
+_BARE = r"""[^,()\s'"](?:[^,()'"]|,(?=[^\s,()'"=]*(?:[),]|$))|\)(?=\w))*"""
+_VALUE = rf"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{{\[].*|{_BARE})"""
 
 
 def hide_secrets(text: str) -> str:
@@ -24,6 +27,11 @@ def hide_secrets(text: str) -> str:
         text = _USERINFO.sub(f"://{HIDDEN}@", text)
     names = _names(frozenset(SECRETS))
     return names.sub(rf"\1{HIDDEN}", text) if any(name in text for name in ("=", ":")) else text
+
+
+def is_secret(name: object) -> bool:
+    """Return whether a setting is one of `SECRETS`, however its name is written."""
+    return _bare_name(str(name)) in {_bare_name(one) for one in SECRETS}
 
 
 def shown(value: object, most: int = 200) -> str:
@@ -36,7 +44,11 @@ def without_hidden(value: str) -> str:
     return value.replace(f"://{HIDDEN}@", "://")
 
 
+def _bare_name(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
 @lru_cache(maxsize=8)
 def _names(secrets: frozenset[str]) -> re.Pattern[str]:
-    names = "|".join(re.escape(name).replace("_", "[-_]") for name in sorted(secrets))
-    return re.compile(rf"""((?<![\w-])(?:{names})\\*["']?\s*[=:]\s*){_VALUE}""", re.DOTALL)
+    names = "|".join(re.escape(name).replace("_", "[-_]?") for name in sorted(secrets))
+    return re.compile(rf"""((?<![\w-])(?:{names})\\*["']?\s*[=:]\s*){_VALUE}""", re.DOTALL | re.IGNORECASE)

@@ -418,24 +418,24 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
         settings["model"] = written.name
     elif model is not None and isinstance(model.default, str):
         settings.setdefault("model", model.default)
-    from corag.text.tokens.models import is_cached
-
     for key, value in settings.items():
         parameter = parameters.get(key)
         hint = "" if parameter is None else str(parameter.annotation)
         inner = next((one for one in TABLES if one.kind == key or re.search(_PROTOCOLS[one.kind], hint)), None)
-        if key in SECRETS or key == "trust_remote_code" or parameter is None:
+        # tiktoken fetches the vocabulary of an encoding.
+        if key in SECRETS or key in ("trust_remote_code", "encoding") or parameter is None:
             raise refuse(f"its setting {key!r}")
         if value is None:
             continue
         if key == "model":
-            if Path(str(value)).exists():
-                raise refuse(f"the path {str(value)!r}")
-            if not (is_cached(str(value), "config.json") or is_cached(str(value), "tokenizer.json")):
-                raise refuse(f"the model {str(value)!r}, not on this machine", f"to trust it, run: hf download {value}")
+            if _is_there(str(value)):
+                raise refuse(f"the path {str(value)!r:.300}")
+            if not _is_cached(table, str(value)):
+                what = f"the model {str(value)!r:.300}, not on this machine"
+                raise refuse(what, f"to trust it, run: hf download {value!s:.300}")
         elif inner is not None and isinstance(value, str | Mapping):
             trusted(inner, value, source)
-        elif not _is_plain(value) or (("Path" in hint or "AgentSource" in hint) and value not in ("default", "none")):
+        elif not _is_plain(value) or "Path" in hint or ("AgentSource" in hint and not _is_agent(value)):
             raise refuse(f"its setting {key!r}")
     return written
 
@@ -448,13 +448,36 @@ _PROTOCOLS = {
     "summarizer": r"Summarizer\b",
     "tokenizer": r"TokenCounter\b",
 }
-_CHOICE = re.compile(r"[\w.:+ -]*(\([\w., -]*\))?")
+_CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
+
+
+def _is_cached(table: Registry[Any], model: str) -> bool:
+    """Return whether all that a part needs of a model is in the hub's cache, so that nothing would be downloaded."""
+    if table is TOKENIZERS:
+        from corag.text.tokens.models import is_cached
+
+        return is_cached(model, "tokenizer.json")
+    from corag.models.checkpoint import is_whole_in_cache
+
+    return is_whole_in_cache(model)
+
+
+def _is_agent(value: object) -> bool:
+    """Return whether a setting is `none`, or `default` where no folder of that name would be taken for it."""
+    return isinstance(value, str) and value in ("default", "none") and not _is_there(value)
+
+
+def _is_there(path: str, kind: Callable[[Path], bool] = Path.exists) -> bool:
+    try:
+        return kind(Path(path))
+    except (OSError, ValueError):  # no file has such a name
+        return False
 
 
 def _is_plain(value: object) -> bool:
     """Return whether a setting is a number, a choice, or a list or mapping of such, and no path."""
     if isinstance(value, str):
-        return bool(_CHOICE.fullmatch(value)) and not Path(value).is_file() and value.strip(".") != ""
+        return bool(_CHOICE.fullmatch(value)) and not _is_there(value, Path.is_file) and value.strip(".") != ""
     if isinstance(value, Mapping):
         return all(_is_plain(key) and key not in SECRETS and _is_plain(inner) for key, inner in value.items())
     if isinstance(value, list | tuple):

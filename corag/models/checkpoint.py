@@ -14,10 +14,12 @@ from typing import Any, Literal
 
 from corag.errors import MissingExtraError, ModelError
 from corag.models.engine import DTYPES, on_device, quiet
+from corag.models.known import BGE_M3
 from corag.models.runtime import Place
 from corag.optional import require
 
 _SUFFIXES = (".jinja", ".json", ".model", ".py", ".safetensors", ".txt")
+_TOKENIZERS = ("tokenizer", "vocab", "spiece", "sentencepiece")
 HOW_TO_TRUST = "give --trust_remote_code, or trust_remote_code=True in Python"
 _OWN_CODE = f"its own code has to run: if you trust it, {HOW_TO_TRUST}"
 
@@ -122,6 +124,24 @@ def find_folder(model: str | Path, weights_revision: str | None = None) -> Path:
     if weights_revision is not None and not any(folder.glob("*.safetensors")):
         folder = Path(download(str(model), allow_patterns=patterns, revision=weights_revision))
     return folder
+
+
+def is_whole_in_cache(model: str) -> bool:
+    """Return whether the cache of the hub holds a model by this name with all of its weights; the hub is not asked."""
+    from huggingface_hub import snapshot_download
+
+    for revision in (None, BGE_M3.weights_revision if model == BGE_M3.name else None):
+        try:
+            folder = Path(snapshot_download(model, revision=revision, local_files_only=True))
+            index = folder / "model.safetensors.index.json"
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()) if index.exists() else ()
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
+        files = {file.name for file in folder.iterdir()}
+        has_weights = any(name.endswith(".safetensors") for name in files) and files.issuperset(shards)
+        if has_weights and "config.json" in files and any(name.startswith(_TOKENIZERS) for name in files):
+            return True
+    return False
 
 
 def folder_sha256(folder: Path) -> str:

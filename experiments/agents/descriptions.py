@@ -10,7 +10,7 @@ from agent.config import setting_of
 from corag.errors import InputError
 from corag.models.vectors import vectors_by
 from corag.naming import parse
-from corag.registry import RERANKERS
+from corag.registry import EMBEDDERS, RERANKERS, trusted
 from corag.registry import embedder as make_embedder
 from corag.rerankers.descriptions import description_of
 from corag.selectors.corag.features import Float32
@@ -66,7 +66,8 @@ def describe(
         if extra:
             raise InputError(f"none of the labelled rerankers has a description to compare others with; {REMEDY}")
         return Descriptions()
-    return Descriptions(texts, vectors_by(make_embedder(embedder), list(texts.values())))
+    named = trusted(EMBEDDERS, embedder, "the label table")
+    return Descriptions(texts, vectors_by(make_embedder(named), list(texts.values())))
 
 
 def _check_names(labelled: Sequence[str], extra: Sequence[str], given: Mapping[str, str]) -> None:

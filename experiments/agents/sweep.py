@@ -23,6 +23,7 @@ import agent
 from corag.cli.console import progress
 from corag.errors import InputError
 from corag.models.runtime import Runtime, in_runtime
+from corag.naming import without_secrets
 from corag.text.visible import to_json
 from experiments.agents.train import TrainAgentConfig, sha256, train
 from experiments.labels.table import label_paths
@@ -106,13 +107,15 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
             report(number, len(runs))
             records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run))
         report(len(runs), len(runs))
-    summary: dict[str, Any] = {
-        "metric": METRIC,
-        "seeds": list(config.seeds),
-        "vary": config.vary,
-        "base": {name: value for name, value in _measured(config.base).items() if name not in OWN},
-        "rows": ranked(records),
-    }
+    summary: dict[str, Any] = without_secrets(
+        {
+            "metric": METRIC,
+            "seeds": list(config.seeds),
+            "vary": config.vary,
+            "base": {name: value for name, value in _measured(config.base).items() if name not in OWN},
+            "rows": ranked(records),
+        }
+    )
     write_atomically(out / SUMMARY_FILE, to_json(summary, indent=2) + "\n")
     page = sweep_page(summary, out.name)
     write_atomically(out / MARKDOWN_FILE, page.markdown())
@@ -284,7 +287,11 @@ def said(settings: Mapping[str, Any], *, short: bool = False) -> str:
 
 def _trained(run: Trial) -> dict[str, Any]:
     started = time.perf_counter()
-    record: dict[str, Any] = {"work": run.work, "settings": dict(run.settings), "seed": run.config.training.seed}
+    record: dict[str, Any] = {
+        "work": run.work,
+        "settings": without_secrets(dict(run.settings)),
+        "seed": run.config.training.seed,
+    }
     try:
         report = train(run.config)
     except agent.AgentError as error:
@@ -309,7 +316,9 @@ def _digests(labels: str) -> list[str]:
 
 
 def _folder_name(settings: Mapping[str, Any], seed: int, work: str) -> str:
-    said = "_".join([*(f"{name.rpartition('.')[2]}={value}" for name, value in settings.items()), f"seed={seed}"])
+    said = "_".join(
+        [*(f"{name.rpartition('.')[2]}={value}" for name, value in without_secrets(settings).items()), f"seed={seed}"]
+    )
     return f"{re.sub(r'[^A-Za-z0-9._=-]+', '-', said)[:80]}_{work[:8]}"
 
 

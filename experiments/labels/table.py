@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 import agent
 from agent.training.data import MeasuredGrid
 from corag.errors import DataError, InputError
-from corag.naming import PartName, parse
+from corag.naming import PartName, parse, without_secrets
 from corag.optional import require
 from corag.selectors.corag.features import Float32, feature_vectors
 from corag.types import FloatArray
@@ -58,7 +58,7 @@ def write_labels(path: Path, rows: Sequence[Row], metadata: Mapping[str, Any]) -
         item = pyarrow.type_for_alias(kind.removeprefix("list<").removesuffix(">"))
         of_column = pyarrow.list_(item) if kind.startswith("list") else item
         columns[name] = pyarrow.array([row.get(name) for row in rows], of_column)
-    described = {b"corag": json.dumps(metadata, sort_keys=True, default=str).encode()}
+    described = {b"corag": json.dumps(without_secrets(metadata), sort_keys=True, default=str).encode()}
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(
         pyarrow.table(columns).replace_schema_metadata(described), sink, compression="zstd", compression_level=19

@@ -13,7 +13,7 @@ from typing import Any
 
 from corag.errors import DataError, InputError
 from corag.models.trained import shipped_checkpoint
-from corag.naming import PartName, parse
+from corag.naming import PartName, hidden, parse
 from corag.registry import EMBEDDERS, READERS, RERANKERS, SELECTORS, SUMMARIZERS, tokens
 from corag.selectors.corag.agents import SHIPPED_AGENT
 from corag.text.chunking import ChunkConfig, chunk_document
@@ -148,7 +148,7 @@ def reduced(study: Study) -> Study:
     methods = {**study.methods, **given.get("methods", {})}
     return replace(
         study,
-        base={**study.base, **given.get("base", {})},
+        base={**study.base, **{name: hidden(value) for name, value in given.get("base", {}).items()}},
         axes=axes,
         methods={label: parse(text) for label, text in methods.items() if text is not None},
         remarks=(*study.remarks, *given.get("remarks", ())),

@@ -29,7 +29,7 @@ from typing import Any, Literal
 import experiments
 from corag.checks import check_choice
 from corag.errors import DataError, InputError
-from corag.naming import nearest, parse
+from corag.naming import hidden, nearest, parse
 
 CONFIGS = Path(experiments.__file__).parent / "configs"
 PAPERS, ABLATIONS = CONFIGS / "papers", CONFIGS / "ablations" / "search.yaml"
@@ -303,7 +303,9 @@ def made_study(content: Mapping[str, Any]) -> Study:
     given["axes"] = {str(name): made_axis(str(name), values) for name, values in given.get("axes", {}).items()}
     if isinstance(given.get("agent"), str):
         given["agent"] = find_study(given["agent"]).agent
-    given["methods"] = {str(label): parse(text) for label, text in given.get("methods", {}).items()}
+    if isinstance(base := given.get("base"), Mapping):
+        given["base"] = {str(name): hidden(value) for name, value in base.items()}
+    given["methods"] = {str(hidden(label)): parse(text) for label, text in given.get("methods", {}).items()}
     made: Study = _made(Study, given, "a study")
     made.check_names()
     return made
@@ -332,9 +334,12 @@ def _made(kind: type[Any], values: Any, what: str) -> Any:
 def made_axis(name: str, values: Mapping[Any, Any] | Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Return the settings of each value of an axis, by name."""
     if isinstance(values, list):
-        return {str(value): {name: value} for value in values}
+        return {str(hidden(value)): {name: hidden(value)} for value in values}
     if not isinstance(values, Mapping) or not values:
         raise InputError(f"axis {name!r} is {values!r:.100}; give settings by name, or a list of values")
     if wrong := [value for value in values if not isinstance(values[value], Mapping | None)]:
         raise InputError(f"axis {name!r}: {wrong[0]!r} has no settings; write {{{wrong[0]}: {{setting: value}}}}")
-    return {str(value): dict(settings or {}) for value, settings in values.items()}
+    return {
+        str(hidden(value)): {setting: hidden(one) for setting, one in (settings or {}).items()}
+        for value, settings in values.items()
+    }

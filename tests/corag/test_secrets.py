@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 from hypothesis import given
@@ -15,6 +15,10 @@ from corag.errors import InputError
 from corag.naming import PartName, hidden, parse, split_parts, without_secrets
 from corag.redaction import hide_secrets, shown
 from corag.registry import READERS
+from experiments.agents.sweep import SweepConfig, _folder_name
+from experiments.agents.train import TrainAgentConfig
+from experiments.labels.table import read_metadata, write_labels
+from experiments.papers.study import made_study
 from tests.chat_server import ChatServer, Reply
 from tests.experiments.worlds import QUERIES, write_folder
 
@@ -86,6 +90,50 @@ def test_what_an_own_part_calls_secret_is_one():
 
     table = registry.Registry("reader", {"own": Own})
     assert str(table.make(f"own(licence={KEY})")) == "own(licence=***)"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        f"openai(model=x, api_key=ab,{KEY})",
+        f"openai(model=x, api_key=ab){KEY}, seed=1)",
+        f"openai(model=x, API-Key={KEY})",
+        f"openai(model=x, apikey={KEY})",
+        f"openai(base_url=http://u:a/{KEY}@h/v1)",
+        f"openai(base_url=http://u:a#{KEY}@h/v1)",
+    ],
+)
+def test_a_key_that_is_not_written_as_it_should_be(part):
+    try:
+        said = f"{parse(part)!r} {without_secrets(part)}"
+    except InputError as error:
+        said = str(error)
+    assert KEY not in said + str(InputError(f"{part!r} is wrong")) and "***" in said
+
+
+def test_no_repr_shows_a_key():
+    for part in (f"openai(model=gpt-4o, api_key={KEY}, base_url={URL})", f"ollama(host={URL})"):
+        assert KEY not in repr(corag.reader(part)) + repr(corag.summarizer(part))
+
+
+def test_settings_in_settings_and_names_of_mappings():
+    given = {"extra_rerankers": f"a/b(token={KEY})", "descriptions": {f"a/b(token={KEY})": "x"}}
+    base = TrainAgentConfig(labels="l", out="o", recipe="paper", **given)
+    shown_ = hidden(SweepConfig(base=base, vary={name: [value] for name, value in given.items()}))
+    assert KEY not in json.dumps(asdict(shown_)) and shown_.base.describe is base.describe
+    assert parse(shown_.base.extra_rerankers).settings["token"] == KEY
+    assert hidden(replace(base, extra_rerankers="a/b", descriptions={})).extra_rerankers == "a/b"
+    assert KEY not in _folder_name(given, 0, "abc")
+
+
+def test_a_study_and_a_label_table_show_no_key(tmp_path):
+    part = f"openai(model=x, api_key={KEY}, base_url={URL})"
+    axes = {"reader": [part, {"openai": {"api_key": KEY}}], "kind": {part: {"reader": part}}}
+    more = {"methods": {"top-k": "top-k"}, "figures": ["f1"]}
+    study = made_study({"name": "own", "title": "t", "base": {"summarizer": part}, "axes": axes} | more)
+    assert KEY not in f"{study}" and KEY not in json.dumps([study.base, study.axes], default=str)
+    write_labels(tmp_path / "l.parquet", [], {"settings": {"reader": part}, "embedder": "minilm"})
+    assert KEY not in json.dumps(read_metadata(tmp_path / "l.parquet"))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import corag
@@ -14,6 +15,8 @@ from corag.conversation import Conversation
 from corag.errors import CoragError, ModelError
 from corag.index import ChunkIndex
 from corag.registry import trusted
+from corag.selectors.raptor.tree import Node, RaptorTree
+from experiments.agents.descriptions import describe
 
 CHECKPOINT = Path("checkpoints/agent-minilm")
 EVIL = "http://127.0.0.1:9/v1"
@@ -45,6 +48,7 @@ def attacks(folder):
         nowhere,
         f"cross-encoder(model={nowhere})",
         f"minilm-multihop(adapter={evil})",
+        "minilm-multihop(adapter=default)",
         "no-such-reranker",
         3,
     ]
@@ -59,7 +63,8 @@ def attacks(folder):
         f"minilm-reader(adapter={evil})",
     ]
     embedders = [f"sentence-transformers(model={evil}, trust_remote_code=true)", str(folder), nowhere, "bge-m3"]
-    tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere]
+    vocabularies = ["tiktoken(encoding=o200k_base)", "tiktoken(model=gpt-4o)"]
+    tokenizers = [f"huggingface(model={evil})", f"{folder}/tokenizer.json", nowhere, *vocabularies]
     selectors = [
         *(f"naive(reranker={one})" for one in rerankers[:6]),
         *(f"reorder(selector=naive(reranker={one}))" for one in rerankers[:6]),
@@ -70,6 +75,10 @@ def attacks(folder):
         f"corag(agent={evil})",
         f"raptor(tree={evil})",
         f"edc2(store={evil})",
+        "raptor(tree=default)",
+        "edc2(store=none)",
+        f"mmr(embedder={'a' * 5000})",
+        f"top-k(unit={'a' * 5000})",
         f"reorder(selector=top-k, reranker={evil})",
         "top-k(password=x)",
         "top-k(no_such_setting=1)",
@@ -86,6 +95,49 @@ def test_no_file_may_name(folder):
         with pytest.raises(ModelError) as caught:
             trusted(tables[kind], part, "FILE")
         assert "FILE" in str(caught.value), part
+
+
+def test_no_file_may_name_a_folder_that_bears_the_name_of_the_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert trusted(registry.SELECTORS, "corag-fixed(agent=default)", "FILE")
+    (tmp_path / "default").mkdir()
+    with pytest.raises(ModelError):
+        trusted(registry.SELECTORS, "corag-fixed(agent=default)", "FILE")
+
+
+def test_a_model_of_which_only_a_part_is_here_would_be_fetched(tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    there = tmp_path / "models--own--model"
+    (there / "refs").mkdir(parents=True)
+    (there / "refs" / "main").write_text("abc")
+    model = there / "snapshots" / "abc"
+    model.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json"):
+        (model / name).write_text("{}")
+    parts = [(registry.RERANKERS, "own/model"), (registry.READERS, "transformers(model=own/model)")]
+    shards = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    for name, content in {"model-1.safetensors": "", "model.safetensors.index.json": json.dumps(shards)}.items():
+        for table, part in parts if name == "model-1.safetensors" else ():
+            with pytest.raises(ModelError, match="not on this machine"):
+                trusted(table, part, "FILE")
+        (model / name).write_text(content)
+    for table, part in parts:
+        with pytest.raises(ModelError, match="not on this machine"):
+            trusted(table, part, "FILE")
+    (model / "model-2.safetensors").write_text("")
+    for table, part in [*parts, (registry.TOKENIZERS, "own/model")]:
+        assert trusted(table, part, "FILE") == part
+
+
+def test_a_tree_and_a_label_table_name_no_other_embedder(folder, tmp_path):
+    name = f'sentence-transformers(model="{folder}", trust_remote_code=true)'
+    for embedder in (name, str(folder), "no-such-owner/no-such-model"):
+        node = Node("a", "Berlin", 0, (), ("a",), {})
+        RaptorTree((node,), np.ones((1, 2), dtype=np.float32), embedder, 0).save(tmp_path / "tree")
+        with pytest.raises(ModelError, match="tree"):
+            corag.selector("raptor", tree=tmp_path / "tree")
+        with pytest.raises(ModelError, match="label table"):
+            describe(["corag(reranker=bm25)"], [], {}, ("query",), embedder)
 
 
 @pytest.mark.parametrize(

@@ -320,7 +320,7 @@ class OllamaSettings(ServerSettings):
     """
 
     model: str = DEFAULT_OLLAMA_MODEL
-    host: str | None = None
+    host: str | None = field(default=None, repr=False)
     num_ctx: int | None = None
 
     def __post_init__(self) -> None:
@@ -443,7 +443,7 @@ class OpenAISettings(ServerSettings):
     """
 
     secrets: ClassVar[frozenset[str]] = frozenset({"api_key"})
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)
     api_key: str | None = field(default=None, repr=False)
     window: int | None = None
     retries: int = 3

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from corag.checks import check_choice, check_count
 from corag.memory import LRU
+from corag.registry import EMBEDDERS, trusted
 from corag.selectors.base import Choice, fill, unscored
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig, load_tree
@@ -97,7 +98,9 @@ class Raptor(WithSummarizer):
 
     @property
     def _default_embedder(self) -> str:
-        return super()._default_embedder if self._given_tree is None else self._given_tree.embedder
+        if self._given_tree is None:
+            return super()._default_embedder
+        return trusted(EMBEDDERS, self._given_tree.embedder, "the tree")
 
     def _ranked(self, tree: RaptorTree, query: str) -> list[Node]:
         """Return the nodes of a tree in the order in which they are tried."""
