@@ -62,7 +62,7 @@ COMMANDS = {
         "out budgets limit num_candidates logger device",
     ),
     "data list": Command(
-        "data sets that can be fetched by name", "experiments.data.get:ListConfig", "corag.cli.experiments:data_list"
+        "data sets that can be fetched by name", "experiments.data.get:DataListConfig", "corag.cli.experiments:data_list"
     ),
     "data get": Command(
         "fetch one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
