@@ -56,25 +56,25 @@ class Command(NamedTuple):
 ANSWERING = "index budget method agent unit reranker reader tokenizer device"
 COMMANDS = {
     "demo": Command(
-        "the whole job on the Python language reference",
+        "run everything on the Python language reference",
         "experiments.demo.run:DemoConfig",
         "experiments.demo.run:demo",
         "out budgets limit num_candidates logger device",
     ),
     "data list": Command(
-        "data sets that can be fetched by name", "experiments.data.get:DataListConfig", "corag.cli.experiments:data_list"
+        "list the public data sets", "experiments.data.get:DataListConfig", "corag.cli.experiments:data_list"
     ),
     "data get": Command(
-        "fetch one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
+        "download one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
     ),
     "data references": Command(
-        "let a reader write reference answers from gold passages",
+        "have a reader write reference answers from gold passages",
         "experiments.data.references:ReferencesConfig",
         "corag.cli.experiments:references",
         "data out reader splits limit budget device",
     ),
     "index": Command(
-        "index a folder of documents, or bring its index up to date",
+        "index a folder of documents, or update its index",
         "corag.cli.index:IndexConfig",
         "corag.cli.index:run",
         "data out max_tokens overlap_tokens embedder tokenizer overwrite tree states device",
@@ -96,7 +96,7 @@ COMMANDS = {
         "index data split budget reranker agent reader tokenizer port open",
     ),
     "tune": Command(
-        "choose a configuration for questions of your own",
+        "choose a configuration for your own questions",
         "experiments.tune.config:TuneConfig",
         "corag.cli.experiments:tune",
         "data out budget splits pool reader prefer configurations limit device",
@@ -114,13 +114,13 @@ COMMANDS = {
         "labels out target training.epochs training.lr training.batch_size training.seed training.logger device",
     ),
     "train value": Command(
-        "train a value for combinations that ships with the project",
+        "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",
         "corag.cli.experiments:train_value",
         "name data out sources max_size fit seed logger device",
     ),
     "train reader": Command(
-        "train a reader that ships with the project",
+        "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",
         "corag.cli.experiments:train_reader",
         "data out sources rows epochs seed logger device",
@@ -138,7 +138,7 @@ COMMANDS = {
         "data split methods budget pool reranker agent reader limit sample out device",
     ),
     "reproduce": Command(
-        "tables and figures of the papers",
+        "reproduce tables and figures of the papers",
         "experiments.papers.run:ReproduceConfig",
         "corag.cli.experiments:reproduce",
         "name out only standin limit logger device",
@@ -155,12 +155,12 @@ COMMANDS = {
         bare="part",
     ),
     "list": Command(
-        "the parts that there are, and the settings of one",
+        "list all parts, or the settings of one",
         "corag.cli.parts:ListConfig",
         "corag.cli.parts:run",
         bare="kind part",
     ),
-    "doctor": Command("what is installed and at hand", "corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
+    "doctor": Command("show what is installed and available", "corag.cli.doctor:DoctorConfig", "corag.cli.doctor:run"),
 }
 """Every command, also those of two words."""
 
@@ -240,7 +240,7 @@ def _show_commands(arguments: Sequence[str]) -> int:
     say("Which chunks go into the prompt, how many, and in which order, under a token budget.\n")
     for name, command in COMMANDS.items():
         say(f"  {name:<16} {command.does}")
-    say("\ncorag COMMAND --help shows the settings that people set, --help-all shows all of them.")
+    say("\ncorag COMMAND --help shows the main settings, --help-all all of them.")
     return 0
 
 
