@@ -131,8 +131,8 @@ def finished_record(path: Path, work: str) -> dict[str, Any] | None:
         return None
 
 
-RESULT, TABLE, PAGE, FIGURE = b'{\n  "data": ', b"PAR1", b"<!doctype html>", b"<svg"
-"""How the files begin that commands write: a result, a label table, a report, a figure."""
+RESULT, TABLE, PAGE = b'{\n  "data": ', b"PAR1", b"<!doctype html>"
+"""How the files begin that commands write: a result, a label table, a report."""
 
 
 def output_file(name: str, begins: bytes) -> Path:

@@ -1,7 +1,6 @@
 import json
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 import corag
@@ -13,15 +12,6 @@ from tests.experiments.worlds import small_agent
 
 COUNTS = Counts(48, "prompt", None, "minilm", exact=True)
 QUESTION = "How deep is the lake in which the Oro ends?"
-
-
-class OtherEmbedder:
-    """Vectors of the right length from another model."""
-
-    name, dimension = "other", 384
-
-    def embed(self, texts):
-        return np.ones((len(texts), 384), dtype=np.float32) / np.sqrt(384)
 
 
 def asked(uri, question=QUESTION, *, method="corag", embedder=None, budget_tokens=48, retrieval="hybrid", **settings):

@@ -13,11 +13,6 @@ from hypothesis import strategies as st
 from corag.errors import DataError
 from corag.memory import LRU, Capacity, DiskStore, shared_capacity, usages
 
-
-def usage_of(capacity):
-    return {usage.kind: usage for usage in usages() if usage.max_bytes == capacity.max_bytes}
-
-
 # In memory
 
 

@@ -77,15 +77,6 @@ class Writes(BudgetedSelector):
         return Choice((0, 1), 0.5, {}, self.text) if fits else Choice(())
 
 
-class Bare:
-    """A selector with nothing but the protocol: takes all that fits, as plain text."""
-
-    name = "bare"
-
-    def select(self, query, candidates, budget_tokens):
-        return corag.selector("top-k", k=50).select(query, candidates, budget_tokens)
-
-
 def error_line(error: BaseException) -> str:
     """Return the message of an input error, which has one line."""
     assert isinstance(error, InputError) and "\n" not in str(error), error

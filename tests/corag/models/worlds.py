@@ -68,11 +68,6 @@ def unigram_vocabulary() -> list[tuple[str, float]]:
     return [*special, *((word, -3.0) for word in WORDS[:-1]), *((letter, -6.0) for letter in letters), ("<mask>", 0.0)]
 
 
-def wordpiece() -> Tokenizer:
-    """MiniLM's own."""
-    return Tokenizer.from_file(str(model_folder() / "tokenizer.json"))
-
-
 def unigram(*, split_words=True, prepend="always") -> Tokenizer:
     """As XLM-RoBERTa's; without `split_words` as that of T5 or DeBERTa, which keep line breaks."""
     tokenizer = Tokenizer(models.Unigram(unigram_vocabulary(), unk_id=3))

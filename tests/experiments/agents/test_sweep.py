@@ -265,13 +265,3 @@ def test_the_command_trains_and_points_to_the_summary(labels, tmp_path, capsys, 
     assert len(list((tmp_path / "s").glob("*/checkpoint/model.safetensors"))) == 2
     assert main(["sweep", "--config", str(tmp_path / "s.yaml"), "--vary", '{"training.speed": [1]}']) == MISTAKE
     assert "'training.speed' is no setting" in capsys.readouterr().err
-
-
-# --- What it says ---
-
-
-def summary_of(*regrets_of_each, **vary):
-    """A summary whose combinations have these regrets by seed."""
-    places = enumerate(regrets_of_each)
-    records = [record(regret, seed, a=place) for place, regrets in places for seed, regret in enumerate(regrets)]
-    return {"seeds": [0, 1, 2], "vary": vary or {"a": [0, 1]}, "rows": ranked(records)}

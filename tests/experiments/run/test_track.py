@@ -9,8 +9,6 @@ from tests.experiments.worlds import write_folder
 
 EVALUATE = ["evaluate", "--split", "dev", "--methods", "naive,top-k", "--reranker", "bm25", "--budget", "64",
             "--pool", "candidates", "--reader", "none", "--quiet"]  # fmt: skip
-LABEL = ["label", "--splits", "dev", "--rerankers", "bm25", "--reader", "extractive", "--pool", "candidates",
-         "--iterations", "1,2", "--explorations", "0.1", "--cost_weights", "0", "--quiet"]  # fmt: skip
 
 
 def logged(folder):
