@@ -127,12 +127,8 @@ class CachedScorer:
         """Return what the values of orders are kept by: themselves, or their sets where the order does not matter."""
         return orders if self.order_matters else [tuple(sorted(order)) for order in orders]
 
-    def missing(self, orders: Sequence[Order]) -> list[Order]:
-        """Return the orders (sets, where order does not matter) whose values are not known yet, each once."""
-        return self.unknown(self.keys(orders))
-
     def put(self, orders: list[Order], answer: ArrayLike) -> None:
-        """Keep the reranker's answer for `missing` orders; raise as a call does."""
+        """Keep the reranker's answer for `unknown` orders; raise as a call does."""
         self._values.update(zip(orders, self._checked(orders, answer).tolist(), strict=True))
 
     def _checked(self, orders: list[Order], answer: ArrayLike) -> FloatArray:

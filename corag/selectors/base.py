@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from corag.errors import BudgetError, InputError
 from corag.models.cached import CachedEmbedder
 from corag.naming import Part, Spelling
 from corag.optional import warn_once
-from corag.registry import SELECTORS
 from corag.registry import tokens as make_tokens
 from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.units import DEFAULT_MAX_UNITS
@@ -88,16 +87,6 @@ class BudgetedSelector(Part, ABC):
         self.tokens = make_tokens(self.tokens or "minilm")
         self._unit = Unit.parse(self.unit)
         check_count("max_units", self.max_units, "30 to 100 are usual")
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Return the selector that `to_dict` described; `InputError` where that is none of this class."""
-        made = SELECTORS.make(data)
-        if not isinstance(made, cls):
-            raise InputError(
-                f"{dict(data)!r:.200} is a {type(made).__name__}, not a {cls.__name__}; see corag.selector"
-            )
-        return made
 
     @abstractmethod
     def _choose(self, problem: SelectionProblem) -> Choice:

@@ -111,7 +111,9 @@ def test_scoring_together_equals_scoring_alone_in_one_batch(worlds):
     for turn in range(max((len(world[0]) for world in worlds), default=0)):
         asked = [world[0][turn] if turn < len(world[0]) else [] for world in worlds]
         wanted = sum(
-            len(cached.missing(o)) for cached, o, (_, _, joint) in zip(scorers, asked, worlds, strict=True) if joint
+            len(cached.unknown(cached.keys(o)))
+            for cached, o, (_, _, joint) in zip(scorers, asked, worlds, strict=True)
+            if joint
         )
         before = len(Joint.batches)
         together = score_together(list(zip(scorers, asked, strict=True)))
@@ -141,4 +143,4 @@ def test_values_in_passing_are_those_of_a_call_and_not_kept(orders, known, matte
     assert scorer.passing(orders).tolist() == other(orders).tolist()
     assert scorer.num_computed == num_known
     # What is known is not asked for again.
-    assert len(scorer.scorer.asked) == num_known + len(scorer.missing(orders))
+    assert len(scorer.scorer.asked) == num_known + len(scorer.unknown(scorer.keys(orders)))
