@@ -20,7 +20,6 @@ class ModelCard:
         name: Its name on the hub, or its folder.
         window_tokens: The most tokens that it sees at once, special tokens included.
         licence: SPDX identifier of the licence of its weights.
-        note: Languages, architecture, and what else matters.
         needs_own_code: Whether it runs only with code from its repository; transformers does not have it.
         weights_revision: Revision on the hub that holds its weights as safetensors; None for the main one.
     """
@@ -28,7 +27,6 @@ class ModelCard:
     name: str
     window_tokens: int
     licence: str = "not known here"
-    note: str = ""
     needs_own_code: bool = False
     weights_revision: str | None = None
 
@@ -39,49 +37,21 @@ class ModelCard:
 
 
 _CARDS = (
-    ModelCard(
-        "jinaai/jina-reranker-v1-turbo-en",
-        8192,
-        "Apache-2.0",
-        "English; JinaBERT (BERT with ALiBi), distilled from jina-reranker-v1-base-en.",
-        needs_own_code=True,
-    ),
-    ModelCard(
-        "jinaai/jina-reranker-v2-base-multilingual",
-        1024,
-        "CC-BY-NC-4.0",
-        "Multilingual; XLM-RoBERTa with flash attention; for research and evaluation, other use has to be bought.",
-        needs_own_code=True,
-    ),
-    ModelCard(
-        "BAAI/bge-reranker-v2-m3",
-        8192,
-        "Apache-2.0",
-        "Multilingual; XLM-RoBERTa. FlagEmbedding reads 512 tokens unless told otherwise: max_tokens=512 does so here.",
-    ),
-    ModelCard("BAAI/bge-reranker-large", 512, "MIT", "English and Chinese; XLM-RoBERTa."),
-    ModelCard("BAAI/bge-reranker-base", 512, "MIT", "English and Chinese; XLM-RoBERTa."),
-    ModelCard(
-        "Alibaba-NLP/gte-multilingual-reranker-base",
-        8192,
-        "Apache-2.0",
-        "Over 70 languages; GTE (BERT with rotary positions and gated layers), its code in Alibaba-NLP/new-impl. A "
-        "folder converted to the architecture `gte` of transformers needs no code.",
-        needs_own_code=True,
-    ),
+    ModelCard("jinaai/jina-reranker-v1-turbo-en", 8192, "Apache-2.0", needs_own_code=True),
+    ModelCard("jinaai/jina-reranker-v2-base-multilingual", 1024, "CC-BY-NC-4.0", needs_own_code=True),
+    # FlagEmbedding reads 512 tokens of it unless told otherwise: max_tokens=512 does so here.
+    ModelCard("BAAI/bge-reranker-v2-m3", 8192, "Apache-2.0"),
+    ModelCard("BAAI/bge-reranker-large", 512, "MIT"),
+    ModelCard("BAAI/bge-reranker-base", 512, "MIT"),
+    # A folder converted to the architecture `gte` of transformers needs no code.
+    ModelCard("Alibaba-NLP/gte-multilingual-reranker-base", 8192, "Apache-2.0", needs_own_code=True),
 )
 
 KNOWN_RERANKERS = {card.name: card for card in _CARDS}
 """Cross-encoders by their names on the hub: those of the CORAG paper."""
 
-BGE_M3 = ModelCard(
-    "BAAI/bge-m3",
-    8192,
-    "MIT",
-    "Multilingual; XLM-RoBERTa, 1024 numbers. The main revision holds its weights as a pickle, which is never read.",
-    weights_revision="refs/pr/38",
-)
-"""The query embedding of the CORAG paper."""
+BGE_M3 = ModelCard("BAAI/bge-m3", 8192, "MIT", weights_revision="refs/pr/38")
+"""The query embedding of the CORAG paper. Its main revision holds the weights as a pickle, which is never read."""
 
 
 @lru_cache(maxsize=64)

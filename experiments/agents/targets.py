@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import agent
 from corag.errors import InputError
 from corag.types import FloatArray
-from experiments.agents.recipes import Recipe, left_open, values_of
+from experiments.agents.recipes import left_open, values_of
 from experiments.labels.table import PRICED_TOKENS, Labels
 
 Weighting = Literal["margin", "rule", "equal"]
@@ -72,9 +72,9 @@ class TargetConfig:
         metric = values_of("default", "target")["metric"] if self.metric is None else self.metric
         return [name.strip() for name in metric.split("+")]
 
-    def settled(self, recipe: Recipe = "default") -> TargetConfig:
-        """Return the target with what it leaves open as a recipe has it; the functions here take the default one."""
-        return replace(self, **left_open(self, recipe, "target"))
+    def settled(self) -> TargetConfig:
+        """Return the target with what it leaves open as the default recipe has it."""
+        return replace(self, **left_open(self, "default", "target"))
 
 
 PAPER = TargetConfig(**values_of("paper", "target"))

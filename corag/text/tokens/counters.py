@@ -209,17 +209,17 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     return tokenizer
 
 
-def encode(
-    tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False, special_tokens: bool = False
-) -> list[Encoding]:
-    """Encode texts; with `offsets` the encodings say which characters each token came from, which takes longer.
+def encode(tokenizer: Tokenizer, texts: Sequence[str], *, offsets: bool = False) -> list[Encoding]:
+    """Encode texts, without special tokens.
+
+    With `offsets` the encodings say which characters each token came from, which takes longer.
 
     Raises:
         InputError: A text is not valid Unicode.
     """
     try:
         run = tokenizer.encode_batch if offsets else tokenizer.encode_batch_fast
-        return run(list(texts), add_special_tokens=special_tokens)
+        return run(list(texts), add_special_tokens=False)
     except TypeError as error:
         raise InputError(
             f"a text cannot be tokenised ({error}); texts must be strings of valid Unicode without lone surrogates: "
