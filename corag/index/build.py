@@ -110,7 +110,7 @@ def update_index(
 
 
 class _Source(ChunkSource):
-    """What both kinds of folders have in common; see `corag.index.write.Source`."""
+    """What both kinds of folders have in common; see `corag.index.write.ChunkSource`."""
 
     def __init__(self, path: Path, tokens: TokenCounter, chunking: ChunkConfig, report: Report) -> None:
         self._path, self._tokens, self._chunking, self._report = path, tokens, chunking, report
