@@ -15,7 +15,7 @@ SECRETS = {"api_key", "token", "password", "headers"}
 """Names of secret settings; those that a part lists in its `secrets` are added."""
 
 # A password may hold marks that should have been written in another way; what follows a port is no password.
-_USERINFO = re.compile(r"""://(?:[^\s/?#]*|[^\s/?#:@]*:(?!\d+/)[^\s"'@]*)@""")
+_USERINFO = re.compile(r"""://(?:[^\s/?#]*|[^\s/?#:@]*:(?!\d+/)[^\s"'@]{0,200})@""")
 # So may a key without quotation marks; it ends before the next setting, and where the text goes on.
 _BARE = r"""[^,()\s'"](?:[^,()'"]|,(?=[^\s,()'"=]*(?:[),]|$))|\)(?=\w))*"""
 _VALUE = rf"""(?!\\*["']?\*\*\*)(?:\\+["'].*|"(?:\\.|[^"\\])*"?|'(?:\\.|[^'\\])*'?|[{{\[].*|{_BARE})"""
