@@ -15,7 +15,7 @@ from corag.models.minilm import minilm_encoder
 from corag.models.trained import shipped_checkpoint
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
-from corag.registry import RERANKERS, SUMMARIZERS
+from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
@@ -84,12 +84,15 @@ class Parts:
     def encoder(self) -> CachedEncoder:
         """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
         path = self._beside("states.sqlite")
-        return CachedEncoder(minilm_encoder(), batch=256, cache_mb=800 if path is None else 0, path=path)
+        # On a CPU one text at a time: a resumed run and one on several machines end with the same bits.
+        return CachedEncoder(minilm_encoder(), cache_mb=800 if path is None else 0, path=path)
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once."""
-        return CachedEmbedder(self._config.embedder)
+        named = self._config.embedder
+        takes_encoder = "encoder" in EMBEDDERS.settings(named)
+        return CachedEmbedder(EMBEDDERS.offer(named, {"encoder": self.encoder}) if takes_encoder else named)
 
     def methods(self, *, shared: bool) -> Methods:
         """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""

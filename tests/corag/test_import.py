@@ -87,4 +87,4 @@ def test_one_base_catches_every_error_on_purpose():
     for kind in (agent.AgentError, agent.CheckpointError, search.SearchError):
         assert issubclass(kind, ValueError)
     with pytest.raises(corag.CoragError):
-        corag.selectors.Corag(exploration="x")
+        corag.selectors.Corag(search={"exploration": "x"})

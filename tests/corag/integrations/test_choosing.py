@@ -150,7 +150,7 @@ TEMPLATES = st.sampled_from(["{text}", "{title}\n\n{text}", "[{title}] <{text}>"
     order=st.sampled_from(["selected", "given"]),
 )  # fmt: skip
 def test_the_rendered_text_never_costs_more_than_the_budget(texts, budget, separator, template, counter, unit, order):
-    settings = {"reranker": HashReranker(), "policy": "greedy", "unit": unit}
+    settings = {"reranker": HashReranker(), "search": {"policy": "beam"}, "unit": unit}
     adapter = Notes(separator, template)
     documents = [Note(text, title=title.strip()) for text, title in texts]
     chosen = choose(documents, budget, Chooser("corag", counter, settings), adapter, order=order)
