@@ -30,13 +30,18 @@ class CachedEmbedder:
 
     Args:
         embedder: Name, or object; one given by name is built when it is first used.
+        batch: The most texts that are embedded at once. With 1 a vector is the same to the last bit whatever was
+            embedded before; by default no bound.
         cache_mb: Megabytes of vectors that are kept; see `cache_capacity`.
     """
 
-    def __init__(self, embedder: Spelling | Embedder, *, cache_mb: float | None = None) -> None:
+    def __init__(
+        self, embedder: Spelling | Embedder, *, batch: int | None = None, cache_mb: float | None = None
+    ) -> None:
         # A name waits until it is needed; what is no embedder is refused at once.
         self._given = embedder if isinstance(embedder, str | Mapping) else make_embedder(embedder)
         self._runtime = current()
+        self._batch = batch
         self._vectors: LRU[str, FloatArray] = LRU(cache_capacity(cache_mb), kind="vectors")
 
     @cached_property
@@ -64,7 +69,7 @@ class CachedEmbedder:
 
     def vectors(self, texts: Sequence[str]) -> FloatArray:
         """Return the same unit vectors in double precision, `[len(texts), dimension]`."""
-        found = self._vectors.get_many(texts, self._embed)
+        found = self._vectors.get_many(texts, self._embed, self._batch)
         return np.array(found).reshape(len(texts), self.dimension)
 
     def _embed(self, texts: Sequence[str]) -> list[FloatArray]:

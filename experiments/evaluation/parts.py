@@ -12,10 +12,11 @@ import corag
 from corag.budget import reader_and_tokens, tokens_setting
 from corag.models.cached import CachedEmbedder, CachedEncoder
 from corag.models.minilm import minilm_encoder
+from corag.models.runtime import place
 from corag.models.trained import shipped_checkpoint
 from corag.readers.chat import ChatReader
 from corag.readers.wrappers import CachedReader, SelfConsistentReader
-from corag.registry import EMBEDDERS, RERANKERS, SUMMARIZERS
+from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
@@ -84,15 +85,14 @@ class Parts:
     def encoder(self) -> CachedEncoder:
         """Encodes every passage once for pools, rerankers and embedder, and for later runs."""
         path = self._beside("states.sqlite")
-        # On a CPU one text at a time: a resumed run and one on several machines end with the same bits.
+        # On a CPU one text at a time: a resumed run ends with the same bits.
         return CachedEncoder(minilm_encoder(), cache_mb=800 if path is None else 0, path=path)
 
     @cached_property
     def embedder(self) -> CachedEmbedder:
         """Embeds each text once."""
-        named = self._config.embedder
-        takes_encoder = "encoder" in EMBEDDERS.settings(named)
-        return CachedEmbedder(EMBEDDERS.offer(named, {"encoder": self.encoder}) if takes_encoder else named)
+        on_cpu = place("embedder").kind == "cpu"
+        return CachedEmbedder(self._config.embedder, batch=1 if on_cpu else None)
 
     def methods(self, *, shared: bool) -> Methods:
         """Return the methods; what may be shared is rerankers, summarizer and reader, beside the embedder."""

@@ -104,7 +104,6 @@ DRAWN: dict[str, dict[str, Draw]] = {
     },
     "corag-fixed": {
         "agent": made(lambda: sign_agent(rerankers=("bm25", "hash"))),
-        "window": one_of("forbid", "windows", "truncate"),
     },
     "upper": {**UNITS, **RERANKED, "max_length": whole(1, 3), "max_orders": one_of(50, 3000)},
     "none": UNITS,
@@ -121,6 +120,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         "saturation": number(1e-6, 1.0),
     },
     "prune": {
+        "cost_weight": number(0.0, 2.0),
         **RERANKED,
         "selector": inner("top-k", "full", "corag", "mmr", "edc2"),
         "tolerance": number(0.0, 1.0), "refill": one_of(True, False), "max_units": one_of(1, 3, 10, 60),

@@ -13,7 +13,7 @@ from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig, LabelSource
 from experiments.labels.label import label
 from tests.experiments.labels.test_label import assert_same
-from tests.experiments.worlds import DOCUMENTS, QUERIES, write_folder
+from tests.experiments.worlds import DOCUMENTS, QUERIES, same, write_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -72,7 +72,7 @@ def test_evaluate():
     }  # fmt: skip
     alone = compare(EvaluateConfig(out="alone", **settings))["islands"]
     together = compare(EvaluateConfig(out="together", engine="ray", workers=2, **settings))["islands"]
-    assert [timeless(result.record) for result in together] == [timeless(result.record) for result in alone]
+    assert same([timeless(result.record) for result in together], [timeless(result.record) for result in alone])
     assert [one.record["models"] for one in together] == [one.record["models"] for one in alone]
     # What one engine began, the other goes on with.
     again = compare(EvaluateConfig(out="together", **settings))["islands"]

@@ -33,8 +33,7 @@ def search_config(
     """Return the settings of a search: those given, then the preset's, then the defaults for a reranker.
 
     Raises:
-        InputError: A field is unknown, is the price of tokens, or has no use under the policy.
-        InputError: A setting breaks a rule.
+        InputError: A field is unknown, is the price of tokens, has no use under the policy, or breaks a rule.
     """
     given = dict(given or {})
     base: Mapping[str, Any] = {} if preset is None else search.PRESETS[preset]
@@ -54,7 +53,8 @@ def search_config(
             raise InputError(
                 f"search sets {name}, which policy {policy!r} does not have; leave it out, or set policy to paper"
             )
-    return search.SearchConfig(**{**defaults, **base, **given})
+    with search_errors():
+        return search.SearchConfig(**{**defaults, **base, **given})
 
 
 @dataclass(frozen=True, slots=True)
