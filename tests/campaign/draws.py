@@ -137,15 +137,13 @@ DRAWN: dict[str, dict[str, Draw]] = {
     },
     "adaptive-k": {
         **UNITS, **EMBEDDED,
-        "strategy": one_of("largest-gap", "moving-average", "second-difference"),
         "head": number(0.0, 1.0), "tail": number(0.0, 1.0), "buffer": one_of(0, 1, 5),
-        "window": one_of(1, 2, 5), "variant": one_of("code", "paper"),
+        "variant": one_of("code", "paper"),
     },
     "car": {
         **UNITS, **EMBEDDED, **SEED,
         "method": one_of(*get_args(Method)),
-        "max_candidates": one_of(1, 5, 40), "scaling": one_of("unit", "standard", "rank", "distance"),
-        "noise": one_of("cluster", "singletons"), "solver": one_of("exact", "exact", "exact", "scikit-learn"),
+        "max_candidates": one_of(1, 5, 40),
     },
     "edc2": {
         **GROUPED,
