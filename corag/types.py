@@ -99,8 +99,6 @@ class Trace:
         orders_computed: Distinct orders that the reranker computed.
         truncated: Distinct orders that were cut to the reranker's window.
         window: How the reranker's window limited the search; see `SelectionProblem.window_trace`.
-        agent: Name of the shipped agent, where it decided.
-        no_agent: Why the shipped agent could not be used.
         probabilities: The agent's probability of each reranker.
         passed_over: Reranker that the agent preferred -> why it could not be used.
         result: The search's own result with its tree.
@@ -124,8 +122,6 @@ class Trace:
     orders_computed: int = 0
     truncated: int = 0
     window: Mapping[str, Any] | None = None
-    agent: str | None = None
-    no_agent: str | None = None
     probabilities: Mapping[str, float] | None = None
     passed_over: Mapping[str, str] | None = None
     result: SearchResult | None = None

@@ -143,7 +143,6 @@ class Workbench:
             selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
             return {
                 "prediction": None if prediction is None else asdict(prediction),
-                "no_agent": selection.trace.no_agent,
                 "trace": noted(selection.trace.to_dict()),
                 "method": str(selector),
             }

@@ -120,7 +120,7 @@ export function showAgent(agent) {
       said.unsure ? " It is unsure: its first choice leads by too little, so these are the settings that are best on the whole." : ""),
     element("h3", {}, "Probability that a reranker serves this question best"),
     element("dl", { class: "odds" }, rows.map(([name, odds]) => [foreign(name, "dt"), element("dd", {}, bar(odds, number(odds, 2)))]).flat()),
-  ] : because ? element("p", {}, "Chosen for this question: ", foreign(because[1]), ".") : element("p", {}, agent.no_agent ? `There is none: ${agent.no_agent}` : "No agent predicts settings here."),
+  ] : because ? element("p", {}, "Chosen for this question: ", foreign(because[1]), ".") : element("p", {}, "No agent predicts settings here."),
   element("details", {}, element("summary", {}, "What corag ask does with this question"), trace));
 }
 
