@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,7 @@ def update_index(
     return IndexUpdate(index, written, source.changes(written, index.manifest.settings))
 
 
-class _Source(ChunkSource):
+class _Source(ChunkSource, ABC):
     """What both kinds of folders have in common; see `corag.index.write.ChunkSource`."""
 
     def __init__(self, path: Path, tokens: TokenCounter, chunking: ChunkConfig, report: Report) -> None:
@@ -130,9 +131,9 @@ class _Source(ChunkSource):
         """Return whether an index was made of the same folder, and in the same way."""
         return all(settings.get(name) == value for name, value in self._made_with.items())
 
+    @abstractmethod
     def _list(self) -> list[Any]:
         """Return the parts with their keys, and whatever else names the content."""
-        raise NotImplementedError
 
 
 class CorpusSource(_Source):
