@@ -41,7 +41,7 @@ class BenchConfig(Runtime):
         budget: Token budget; `selection` only.
         model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with a random head.
         weights: Folder with MiniLM's files, in any precision, in place of its package.
-        small: Measure little, to try it out; `gpu` only.
+        small: Measure little, to try it out; not for `selection`, which has `questions`.
         out: Folder for `bench-<part>.json`.
     """
 
@@ -68,8 +68,8 @@ class BenchConfig(Runtime):
 
 
 SETTINGS: dict[Part, tuple[str, ...]] = {
-    "search": (),
-    "scoring": ("questions", "model"),
+    "search": ("small",),
+    "scoring": ("questions", "model", "small"),
     "selection": ("questions", "data", "methods", "budget"),
     "gpu": ("data", "small"),
 }
@@ -80,6 +80,7 @@ SETTINGS: dict[Part, tuple[str, ...]] = {
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file."""
     # Each module has `bench_PART`, which returns the lines of the table, its COLUMNS and TITLE, and the default ROUNDS.
+    Path(config.out).mkdir(parents=True, exist_ok=True)
     module: Any = importlib.import_module(f"experiments.bench.{config.part}")
     timing = Timing(config.rounds or module.ROUNDS, config.clock)
     settings = {name: value for name in SETTINGS[config.part] if (value := getattr(config, name)) is not None}
@@ -103,6 +104,5 @@ def bench(config: BenchConfig) -> dict[str, Any]:
     # Better a line that is too long than cells that are cut.
     console.width = max(console.width, 120)
     console.print(table(rows, module.COLUMNS, title=module.TITLE))
-    Path(config.out).mkdir(parents=True, exist_ok=True)
     write_atomically(Path(config.out) / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")
     return result

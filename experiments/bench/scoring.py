@@ -43,13 +43,15 @@ COLUMNS = {
 
 
 def bench_scoring(
-    timing: Timing, *, questions: int = 2, queries: int = 10, model: str | None = None
+    timing: Timing, *, questions: int = 2, model: str | None = None, small: bool = False
 ) -> list[dict[str, Any]]:
     """Measure a cross-encoder, by default a made one, and return the lines of the table.
 
-    `questions` are scored in every way; `select_many` gets `queries` at once.
+    `questions` are scored in every way; `select_many` gets ten at once. `small` is a trial: three candidates, two
+    questions at once.
     """
-    asked = demo_questions(NUM_CANDIDATES, CHUNK_TOKENS)
+    num_candidates, queries = (3, 2) if small else (NUM_CANDIDATES, 10)
+    asked = demo_questions(num_candidates, CHUNK_TOKENS)
     if len(asked) < max(questions, queries):
         raise InputError(f"the demo has {len(asked)} questions; ask for no more of them")
     with tempfile.TemporaryDirectory() as scratch:

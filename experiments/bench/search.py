@@ -20,7 +20,7 @@ from search.types import FloatArray
 NUM_CHUNKS, CHUNK_TOKENS, BUDGET_TOKENS = 50, 100, 1024
 LARGE_TREE = 2100
 """Iterations that make a tree of about 100,000 nodes."""
-FIRST_SEED = 1000
+FIRST_SEED, SEEDS = 1000, 5
 CAPS = (48, 179)
 """Orders that a policy may score of a small problem; those have about 940."""
 ROUNDS = 11
@@ -34,13 +34,21 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def bench_search(timing: Timing, *, seeds: int = 5) -> list[dict[str, Any]]:
-    """Measure the core, and the policies on `seeds` sets of 60 problems; return the lines of the table."""
-    return [*core_rows(timing), *policy_rows(seeds)]
+def bench_search(timing: Timing, *, small: bool = False) -> list[dict[str, Any]]:
+    """Measure the core, and the policies on five sets of 60 problems; return the lines of the table.
+
+    `small` is a trial: a tree of 1,000 nodes, and one set of two problems.
+    """
+    iterations, drawn = (
+        (21, [problems(FIRST_SEED, sizes=(4, 5), per_size=1)])
+        if small
+        else (LARGE_TREE, [problems(seed) for seed in range(FIRST_SEED, FIRST_SEED + SEEDS)])
+    )
+    return [*core_rows(timing, iterations), *policy_rows(drawn)]
 
 
-def core_rows(timing: Timing) -> Iterator[dict[str, Any]]:
-    """Time the tree search, a tree of about 100,000 nodes, and every policy at 80 scored orders."""
+def core_rows(timing: Timing, large_tree: int) -> Iterator[dict[str, Any]]:
+    """Time the tree search, a tree of `large_tree` iterations, and every policy at 80 scored orders."""
     tree = SearchConfig(policy="paper")
     capped = SearchConfig(iterations=1000, max_scored=80)
     settings = {"paper, 10 iterations": tree} | {
@@ -48,7 +56,7 @@ def core_rows(timing: Timing) -> Iterator[dict[str, Any]]:
     }
     for rounds, group in (
         (timing.rounds, settings),
-        (min(timing.rounds, 3), {"paper, 100,000 nodes": replace(tree, iterations=LARGE_TREE)}),
+        (min(timing.rounds, 3), {f"paper, {large_tree:,} iterations": replace(tree, iterations=large_tree)}),
     ):
         costs = np.full(NUM_CHUNKS, CHUNK_TOKENS)
         runs = {
@@ -63,12 +71,9 @@ def core_rows(timing: Timing) -> Iterator[dict[str, Any]]:
             }  # fmt: skip
 
 
-def policy_rows(seeds: int) -> Iterator[dict[str, Any]]:
-    """Yield for each policy and cap the mean over seeds of the optima found and of the orders scored."""
-    solved = [
-        [(problem, *_solved(problem)) for problem in problems(seed)]
-        for seed in counted("optima", range(FIRST_SEED, FIRST_SEED + seeds))
-    ]
+def policy_rows(drawn: Sequence[Sequence[SyntheticProblem]]) -> Iterator[dict[str, Any]]:
+    """Yield for each policy and cap the mean over sets of problems of the optima found and of the orders scored."""
+    solved = [[(problem, *_solved(problem)) for problem in some] for some in counted("optima", drawn)]
     base = SearchConfig(iterations=1000, max_length=MAX_LENGTH)
     for policy in counted("policies", get_args(search.Policy)):
         for cap in CAPS:

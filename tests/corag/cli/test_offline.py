@@ -17,10 +17,7 @@ pytestmark = pytest.mark.slow
 GUARD = ROOT / "tests" / "offline"
 PROGRAM = """
 import json, sys
-from functools import partial
 from corag.cli.main import main
-from experiments.bench import search
-search.LARGE_TREE, search.problems = 21, partial(search.problems, sizes=(4, 5), per_size=2)
 for command in json.loads(sys.argv[1]):
     assert main(command) == 0, command
 """
@@ -109,7 +106,7 @@ def test_no_command_contacts_another_machine(offline, tmp_path, small_data):
         ["tune", "--data", str(many), "--quiet", "--configurations", "top-k, top-k(k=1)", "--out", "tuned"],
         ["data", "references", "--data", str(unanswered), "--quiet", "--reader", "extractive", "--out", "referenced"],
         ["report", "--results", "result.json", "--out", "report.html"],
-        ["bench", "search", "--rounds", "1", "--out", "bench.json"],
+        ["bench", "search", "--small", "--rounds", "1", "--out", "bench.json"],
     ]  # fmt: skip
     done, contacts = offline(PROGRAM, json.dumps(commands))
     assert contacts == ""

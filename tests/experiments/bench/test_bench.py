@@ -1,13 +1,12 @@
 """Benchmarks: each runs at tiny sizes, its table and its file agree, and its figures follow from what was timed."""
 
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 
 from corag.errors import CoragError, DataError, InputError
-from experiments.bench import gpu, scoring, search, selection
+from experiments.bench import gpu, selection
 from experiments.bench.harness import Timing, perfect_batches
 from experiments.bench.run import BenchConfig, bench
 from tests.experiments.worlds import QUERIES, write_folder
@@ -17,13 +16,12 @@ FEW = [query | {"candidates": query["candidates"][:3]} for query in QUERIES]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ["search", "scoring", "selection"])
-def test_a_part_prints_a_table_and_writes_its_figures(part, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(search, "LARGE_TREE", 21)
-    monkeypatch.setattr(search, "problems", partial(search.problems, sizes=(4, 5), per_size=1))
-    monkeypatch.setattr(search, "bench_search", partial(search.bench_search, seeds=1))
-    monkeypatch.setattr(scoring, "NUM_CANDIDATES", 3)
-    monkeypatch.setattr(scoring, "bench_scoring", partial(scoring.bench_scoring, queries=2))
-    settings = {"scoring": {"questions": 1}, "selection": {"questions": 2, "methods": "top-k,naive(reranker=bm25)"}}
+def test_a_part_prints_a_table_and_writes_its_figures(part, tmp_path, capsys):
+    settings = {
+        "search": {"small": True},
+        "scoring": {"questions": 1, "small": True},
+        "selection": {"questions": 2, "methods": "top-k,naive(reranker=bm25)"},
+    }
     result = bench(BenchConfig(part, rounds=1, out=str(tmp_path), **settings.get(part, {})))
     assert json.loads((tmp_path / f"bench-{part}.json").read_text()) == result
     printed, rows = capsys.readouterr().out, {row["setting"]: row for row in result["rows"]}
