@@ -6,9 +6,10 @@ Only safetensors weights are read, never pickled ones.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +44,9 @@ def load_model(
         MissingExtraError: sentence-transformers is not installed.
         ModelError: It is missing, damaged, or no such model, or does not fit the memory of its device.
     """
-    library, torch = require("sentence_transformers", "models"), require("torch", "models")
+    # With WANDB_MODE=offline, transformers prints a notice when it is imported; the output of --json must not hold it.
+    with redirect_stdout(io.StringIO()):
+        library, torch = require("sentence_transformers", "models"), require("torch", "models")
     with loading(model, trusted=where.trust_remote_code):
         folder = find_folder(model, weights_revision)
         settings: dict[str, Any] = {}
