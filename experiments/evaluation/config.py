@@ -149,6 +149,8 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         measured = [*self.method_texts, *(SELECTORS.names if ALL in self.method_texts else ())]
         if unknown := set(self.baselines).difference(measured):
             raise InputError(f"baseline {sorted(unknown)[0]!r} is no method of this comparison: {', '.join(measured)}")
+        if self.baselines and set(measured) <= set(self.baselines):
+            raise InputError(f"baselines are all methods, {', '.join(measured)}; add a method to compare with them")
 
     def check_used(self) -> None:
         """Raise `InputError` for a reranker, agent and the like that no method would take."""

@@ -85,6 +85,8 @@ class LabelConfig(SelectionSettings, Tracking, ClusterSettings):
         super().__post_init__()
         if not self.data and not self.sources:
             raise InputError("data is empty; give a data folder with --data, by path or name")
+        if self.reader == "none":
+            raise InputError("reader is 'none', but labels measure answers; name a reader, such as minilm-reader")
         check_logger(self.logger, self.out)
         self.check_engine()
         self.parsed_shard()
