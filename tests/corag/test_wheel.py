@@ -101,7 +101,7 @@ candidates = [corag.Candidate(corag.Chunk(str(place), text)) for place, text in 
 chosen = corag.selector("corag").select("How deep is the lake in which the Oro ends?", candidates, budget_tokens=20)
 reply = corag.ask("How deep is Lake Sable?", [candidate.chunk for candidate in candidates], budget_tokens=20)
 trace = chosen.trace
-print(json.dumps([chosen.ids, chosen.value, trace.agent, trace.reranker, trace.iterations, reply.answer.text]))
+print(json.dumps([chosen.ids, chosen.value, trace.reranker, trace.iterations, reply.answer.text]))
 print(corag.__file__)
 """
 
