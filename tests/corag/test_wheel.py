@@ -158,7 +158,7 @@ def test_the_wheel_selects_and_answers_as_the_checkout(wheel, tmp_path):
         assert Path(file).is_relative_to(path)
         found[path] = json.loads(chosen)
     assert found[wheel] == found[ROOT]
-    assert found[wheel][3] == "minilm-sentence" and found[wheel][-1] == "310 metres"
+    assert found[wheel][2] == "minilm-sentence" and found[wheel][-1] == "310 metres"
 
 
 def test_a_typed_script_passes_strict_mypy_against_the_wheel(wheel, tmp_path):
