@@ -11,12 +11,11 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -31,9 +30,6 @@ ENTRY_BYTES = 256
 
 _VERSION = 2
 _BUSY_TIMEOUT_S = 60.0
-_PAUSE_S = 0.01
-# SQLite's primary result code: what is wrong. The higher bits say where.
-_PRIMARY = 0xFF
 # Parameters of one statement; SQLite allows at least 999.
 _MOST_PARAMETERS = 500
 
@@ -50,7 +46,7 @@ class Cache(ABC, Generic[Key, Value]):
 
     @abstractmethod
     def put(self, entries: Mapping[Key, Value]) -> None:
-        """Keep entries."""
+        """Add entries."""
 
     def get_many(
         self, keys: Sequence[Key], compute_missing: Callable[[list[Key]], Iterable[Value]], batch: int | None = None
@@ -73,15 +69,9 @@ class Cache(ABC, Generic[Key, Value]):
 
 
 class Capacity:
-    """The bytes that one or more `LRU` caches keep together; the least recently used entries of all go first.
-
-    Raises:
-        InputError: The number is negative.
-    """
+    """The bytes that one or more `LRU` caches keep together; the least recently used entries of all go first."""
 
     def __init__(self, max_bytes: int) -> None:
-        if max_bytes < 0:
-            raise InputError(f"a cache of {max_bytes} bytes is impossible; 0 turns it off")
         self.max_bytes = max_bytes
         self.used_bytes = 0
         # (kind, owner, key) -> (value, bytes), the least recently used first.
@@ -162,16 +152,7 @@ def shared_capacity(max_bytes: int) -> Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """How the cache of one kind of values was used.
-
-    Attributes:
-        kind: What they are.
-        hits: Keys that were asked for and present.
-        misses: Keys that were asked for and absent.
-        entries: Values that are kept.
-        nbytes: Bytes of these and of their keys.
-        max_bytes: Capacity, which other kinds may share.
-    """
+    """How the cache of one kind of values was used; other kinds may share its capacity `max_bytes`."""
 
     kind: str
     hits: int
@@ -180,14 +161,10 @@ class Usage:
     nbytes: int
     max_bytes: int
 
-    @property
-    def hit_rate(self) -> float:
-        """Share of hits, in [0, 1]; 0 if nothing was asked for."""
-        return self.hits / max(1, self.hits + self.misses)
-
     def __str__(self) -> str:
+        asked = self.hits + self.misses
         return (
-            f"{self.kind}: {self.hits:,} of {self.hits + self.misses:,} hits ({self.hit_rate:.0%}), "
+            f"{self.kind}: {self.hits:,} of {asked:,} hits ({self.hits / max(1, asked):.0%}), "
             f"{self.entries:,} entries, {self.nbytes / 1e6:,.1f} of {self.max_bytes / 1e6:,.0f} MB"
         )
 
@@ -226,7 +203,7 @@ class DiskStore(Cache[bytes, bytes]):
     """Bytes by key in a table of a SQLite file, which threads and processes may share.
 
     The first value of a key stays. The file grows without bound, and may be deleted while nobody uses it. Every call
-    opens it anew, so it survives a fork. (`diskcache` would serve, but reads pickles out of a file that holds any.)
+    opens it anew, so it survives a fork. (`diskcache` reads pickles, if a file holds any.)
 
     Args:
         path: The file; made, with its folder, if it is missing.
@@ -240,11 +217,17 @@ class DiskStore(Cache[bytes, bytes]):
         self.path = Path(path)
         self._kind = kind
         with self._connection() as connection:
-            version, tables = self._contents(connection)
-            if version != _VERSION or self._kind not in tables:
-                self._create(connection)
-            if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-                self._write_ahead(connection)
+            # An exclusive transaction: of several processes that open a new file, one makes the table.
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                (version,) = connection.execute("PRAGMA user_version").fetchone()
+                if version != _VERSION and (version or connection.execute("SELECT 1 FROM sqlite_master").fetchone()):
+                    raise self.damaged("it is another program's database, or one of another version")
+                connection.execute(f'CREATE TABLE IF NOT EXISTS "{kind}" (key BLOB PRIMARY KEY, value BLOB NOT NULL)')
+                connection.execute(f"PRAGMA user_version = {_VERSION}")
+            # Readers go on while another process writes. SQLite refuses this at once while another process does it.
+            with suppress(sqlite3.OperationalError):
+                connection.execute("PRAGMA journal_mode = WAL")
 
     def get(self, keys: Iterable[bytes]) -> dict[bytes, bytes]:
         """Return those of the keys that are present, with their values."""
@@ -269,38 +252,6 @@ class DiskStore(Cache[bytes, bytes]):
             f"the cache file {self.path} cannot be used: {reason}; delete it, which only costs computing its values "
             "again, or give another path"
         )
-
-    @staticmethod
-    def _contents(connection: sqlite3.Connection) -> tuple[int, set[str]]:
-        """Return the version of the file, and the names of its tables."""
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        return version, {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-
-    def _create(self, connection: sqlite3.Connection) -> None:
-        # An exclusive transaction: of several processes that open a new file, one makes the table.
-        connection.execute("BEGIN IMMEDIATE")
-        with connection:
-            version, tables = self._contents(connection)
-            if version != _VERSION and (version or tables):
-                raise self.damaged("it is another program's database, or one of another version")
-            if self._kind not in tables:
-                connection.execute(f'CREATE TABLE "{self._kind}" (key BLOB PRIMARY KEY, value BLOB NOT NULL)')
-                connection.execute(f"PRAGMA user_version = {_VERSION}")
-
-    def _write_ahead(self, connection: sqlite3.Connection) -> None:
-        """Let readers go on while another process writes; the file remembers it.
-
-        The busy timeout does not cover this change: SQLite refuses it at once while another process makes it.
-        """
-        deadline = time.monotonic() + _BUSY_TIMEOUT_S
-        while True:
-            try:
-                connection.execute("PRAGMA journal_mode = WAL")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & _PRIMARY != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(_PAUSE_S)
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:

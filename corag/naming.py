@@ -16,12 +16,11 @@ import difflib
 import inspect
 import json
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import cache
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 from corag.errors import InputError
 from corag.redaction import HIDDEN, SECRETS, hide_secrets, is_secret, shown
@@ -34,6 +33,9 @@ Spellings = Spelling | tuple[Spelling, ...]
 
 MOST_NESTED = 20
 """How deep parts, lists and mappings may be nested in a spelling."""
+
+BUILDERS: dict[str, str] = {}
+"""`module:attribute` of each class and function that builds a registered part -> the first name of that part."""
 
 _FORM = "write name(key=value, ...), such as top-k(k=3)"
 _WORDS = {"True": True, "False": False, "None": None}
@@ -194,8 +196,8 @@ class Part:
 
     @property
     def is_named(self) -> bool:
-        """Whether a registry built it by name."""
-        return self._named is not None
+        """Whether a registry built it by name, or could build one of its class."""
+        return self._named is not None or path_of(type(self)) in BUILDERS
 
     @property
     def written(self) -> PartName:
@@ -204,18 +206,8 @@ class Part:
             return self._named
         args, settings = self._arguments
         bound = inspect.signature(type(self)).bind_partial(*args, **settings)
-        name = _registered_name(cast(Hashable, type(self))) or str(getattr(self, "name", type(self).__name__))
+        name = BUILDERS.get(path_of(type(self))) or str(getattr(self, "name", type(self).__name__))
         return PartName(name, non_default(type(self), bound.arguments))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return `{name: settings}`, JSON values from which it can be built again: `corag.selector(part.to_dict())`.
-
-        Raises:
-            InputError: A setting is an object that has no name to build it by.
-        """
-        from corag.registry import as_json
-
-        return {self.written.name: {key: as_json(key, value) for key, value in self.written.settings.items()}}
 
     def __str__(self) -> str:
         return str(self.written)
@@ -229,7 +221,7 @@ def non_default(build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[
         parameter = parameters.get(key)
         if parameter is not None and parameter.kind is inspect.Parameter.VAR_KEYWORD:
             changed |= value
-        elif parameter is None or not _same(value, parameter.default):
+        elif parameter is None or type(value) is not type(parameter.default) or value != parameter.default:
             changed[key] = value
     return changed
 
@@ -333,17 +325,6 @@ def _text_without_secrets(text: str) -> str:
         return hidden
 
 
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(value == default))
-
-
-@cache
-def _registered_name(part: Any) -> str | None:
-    from corag import registry
-
-    path = f"{part.__module__}:{part.__qualname__}"
-    for table in registry.TABLES:
-        for name, given in table.parts.items():
-            if given in (part, path):
-                return name
-    return None
+def path_of(build: Any) -> str:
+    """Return `module:attribute` of a class or a function."""
+    return f"{build.__module__}:{getattr(build, '__qualname__', '')}"

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from corag.errors import CoragError, InputError, ModelError
 from corag.models.known import KNOWN_RERANKERS
 from corag.naming import (
+    BUILDERS,
     Part,
     PartName,
     Spelling,
     nearest,
     non_default,
     parse,
+    path_of,
     spelling,
     with_default,
     without_secrets,
@@ -56,9 +58,16 @@ class Registry(Generic[P]):
         remedy: str = "",
     ) -> None:
         self.kind = kind
-        self.parts = parts
+        self.parts: dict[str, str | Callable[..., P]] = {}
+        for name, part in parts.items():
+            self.register(name, part)
         self._does = does
         self._other, self._is_model, self._remedy = other, is_model, remedy
+
+    @property
+    def protocol(self) -> str:
+        """Name of the protocol in `corag.types` that the parts have."""
+        return "TokenCounter" if self.kind == "tokenizer" else self.kind.capitalize()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,11 +80,12 @@ class Registry(Generic[P]):
         paths = (part.split(":") for part in self.parts.values() if isinstance(part, str))
         return {attribute: module for module, attribute in paths}
 
-    def register(self, name: str, part: Callable[..., P]) -> None:
-        """Add a part of your own under a new name; `InputError` where the name is taken."""
+    def register(self, name: str, part: str | Callable[..., P]) -> None:
+        """Add a part of your own under a new name; `InputError` if the name is taken."""
         if name in self.parts:
             raise InputError(f"{self.kind} {name!r} exists already; choose another name than {self._listed()}")
         SECRETS.update(getattr(part, "secrets", ()))
+        BUILDERS.setdefault(part if isinstance(part, str) else path_of(part), name)
         self.parts[name] = part
 
     def make(self, part: Spelling | P, /, **settings: Any) -> P:
@@ -129,11 +139,12 @@ class Registry(Generic[P]):
         """
         written = parse(part)
         parameters = inspect.signature(self.builder(written)).parameters
-        own = {name: one for name, one in parameters.items() if one.kind is not inspect.Parameter.VAR_KEYWORD}
+        own = {name: value for name, value in parameters.items() if value.kind is not inspect.Parameter.VAR_KEYWORD}
         if len(own) < len(parameters) and self.kind in own:
             inner = written.settings.get(self.kind, own[self.kind].default)
             if isinstance(inner, str | Mapping) and self.knows(inner):
-                own = {**_without(self.parameters(inner), parse(inner).settings), **own}
+                fixed = parse(inner).settings
+                own = {name: value for name, value in self.parameters(inner).items() if name not in fixed} | own
         return own
 
     def settings(self, part: Spelling) -> tuple[str, ...]:
@@ -189,18 +200,6 @@ class Registry(Generic[P]):
         return ", ".join(self.parts) or "(none)"
 
 
-def _without(parameters: Mapping[str, inspect.Parameter], names: Container[str]) -> dict[str, inspect.Parameter]:
-    return {name: one for name, one in parameters.items() if name not in names}
-
-
-def _is_model_with_tokenizer(name: str) -> bool:
-    return bool(load("corag.text.tokens.models:is_model")(name))
-
-
-def _is_path_or_hub_name(name: str) -> bool:
-    return "/" in name or Path(name).is_dir()
-
-
 EMBEDDERS: Registry[Embedder] = Registry(
     "embedder",
     {
@@ -228,7 +227,7 @@ RERANKERS: Registry[Reranker] = Registry(
     },
     does="scorer",
     other="cross-encoder",
-    is_model=_is_path_or_hub_name,
+    is_model=lambda name: "/" in name or Path(name).is_dir(),
     remedy=f"; or give the hub name or the folder of a cross-encoder: known ones are {', '.join(KNOWN_RERANKERS)}",
 )
 
@@ -298,7 +297,7 @@ TOKENIZERS: Registry[TokenCounter] = Registry(
     },
     does="count",
     other="model",
-    is_model=_is_model_with_tokenizer,
+    is_model=lambda name: bool(load("corag.text.tokens.models:is_model")(name)),
     remedy="; or give a model such as Qwen/Qwen3-8B or gpt-4o, a folder or a tokenizer.json",
 )
 
@@ -314,8 +313,8 @@ def as_json(name: str, value: Any) -> Any:
             value = [as_json(name, inner) for inner in value]
         return without_secrets({name: str(value) if isinstance(value, Path) else value})[name]
     text = spelling(value)
-    known = isinstance(value, Part) and (value.is_named or any(value.written.name in one.parts for one in TABLES))
-    if not known and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
+    is_named = isinstance(value, Part) and value.is_named
+    if not is_named and not (isinstance(value, TokenCounter) and TOKENIZERS.knows(text)):
         raise InputError(
             f"{name} is {value!r:.100}, an object that no name builds again; give or register a name for it"
         )
@@ -323,10 +322,7 @@ def as_json(name: str, value: Any) -> Any:
 
 
 def embedder(part: Spelling | Embedder = "minilm", /, **settings: Any) -> Embedder:
-    """Return an embedder; any name that is not registered is a sentence-transformers model or its folder.
-
-    See `Registry.make`, as for the other doors.
-    """
+    """Return an embedder; any name that is not registered is a sentence-transformers model or its folder."""
     return EMBEDDERS.make(part, **settings)
 
 
@@ -346,22 +342,11 @@ def reader(part: Spelling | Reader, /, **settings: Any) -> Reader:
 
 
 def with_prompt(part: Spelling, prompt: str | None) -> Spelling:
-    """Return a reader that asks its language model by a prompt, as `--prompt` names it; with None as it is.
-
-    Raises:
-        InputError: It asks none, or its prompt is set already.
-    """
+    """Return a reader with a prompt, if one is given; `InputError` if the reader has no such setting, or has it set."""
     if prompt is None:
         return part
-    written = parse(part)
-    if "prompt" not in READERS.settings(part):
-        raise InputError(
-            f"reader {written.name!r} has no prompt; leave out --prompt, or name a reader that asks a language model: "
-            "openai(model=...), ollama(model=...) or transformers(model=...)"
-        )
-    if "prompt" in written.settings:
-        raise InputError(f"reader {str(written)!r} has a prompt already; leave out --prompt, or the prompt in it")
-    return written.with_settings(prompt=prompt)
+    READERS.check(part, prompt=prompt)
+    return parse(part).with_settings(prompt=prompt)
 
 
 def summarizer(part: Spelling | Summarizer, /, **settings: Any) -> Summarizer:
@@ -387,7 +372,7 @@ def tokens(
 
 
 def trusted(table: Registry[P], part: object, source: object) -> PartName:
-    """Return a part that a file names, if a file may name it: what comes out of checkpoints and indexes is data.
+    """Return a part that a file, such as a checkpoint or an index, names, if a file may name it.
 
     A file may name the parts of this project and registered ones, nested as it likes, and models that are in the hub's
     cache on this machine by their names. It may name no server, address, key or path, and cannot allow code of a model.
@@ -421,7 +406,7 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     for key, value in settings.items():
         parameter = parameters.get(key)
         hint = "" if parameter is None else str(parameter.annotation)
-        inner = next((one for one in TABLES if one.kind == key or re.search(_PROTOCOLS[one.kind], hint)), None)
+        inner = next((one for one in TABLES if one.kind == key or re.search(rf"{one.protocol}\b", hint)), None)
         # tiktoken fetches the vocabulary of an encoding.
         if key in SECRETS or key in ("trust_remote_code", "encoding") or parameter is None:
             raise refuse(f"its setting {key!r}")
@@ -440,14 +425,6 @@ def trusted(table: Registry[P], part: object, source: object) -> PartName:
     return written
 
 
-_PROTOCOLS = {
-    "embedder": r"Embedder\b",
-    "reranker": r"Reranker\b",
-    "selector": r"Selector\b",
-    "reader": r"Reader\b",
-    "summarizer": r"Summarizer\b",
-    "tokenizer": r"TokenCounter\b",
-}
 _CHOICE = re.compile(r"[\w.:+ -]{0,100}(\([\w., -]{0,100}\))?")
 
 
