@@ -1,34 +1,38 @@
-"""What benchmarks share: interleaved timings, questions of the demo, a cross-encoder, and batches without padding."""
+"""What benchmarks share: interleaved timings, questions with candidates, and a cross-encoder."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from time import perf_counter, process_time
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from corag.errors import DataError
 from corag.models.engine import quiet
 from corag.optional import require
 from corag.progress import counted
 from corag.registry import tokens as make_tokens
 from corag.text.chunking import ChunkConfig, chunk_document
-from corag.text.documents import Document
+from corag.text.data import DataFolder
+from corag.text.documents import Document, passage
 from corag.text.tokens import model_folder
 from corag.types import Candidate
 from experiments import demo
+from experiments.data.config import comma_separated
 
 T = TypeVar("T")
 Clock = Literal["wall", "cpu"]
 CLOCKS: Mapping[Clock, Callable[[], float]] = {"wall": perf_counter, "cpu": process_time}
 """`cpu` adds up the seconds of all threads of this process: other programs on the machine distort it less."""
 
-OfferedQuestion = tuple[str, Sequence[Candidate]]
+CHUNK_TOKENS = 128
+"""Tokens of a chunk of the demo."""
+
+PooledQuestion = tuple[str, Sequence[Candidate]]
 """A question with its candidates."""
 
 
@@ -60,11 +64,39 @@ class Timing:
         return {name: median(values) for name, values in times.items()}, results
 
 
-def demo_questions(num_candidates: int, chunk_tokens: int) -> list[OfferedQuestion]:
-    """Return the demo's questions; the candidates of each are the chunks from the start of its evidence's topic on."""
+def pooled_questions(data: str | None, number: int, num_candidates: int | None = None) -> list[PooledQuestion]:
+    """Return questions with their candidates.
+
+    Args:
+        data: Data folders whose questions have candidates, by path or name, separated by commas, of which questions are
+            taken in turn; None for the demo, where candidates are the chunks from the start of the evidence's topic.
+        number: The most questions.
+        num_candidates: The most candidates of each; by default 20 of the demo, and all of a folder.
+
+    Raises:
+        DataError: No question has candidates.
+    """
+    if not data:
+        return _demo_questions(num_candidates or 20)[:number]
+    folders = [DataFolder.open(name) for name in comma_separated(data)]
+    each = (
+        (
+            (query.question, [Candidate(passage(folder.documents[name])) for name in query.candidates[:num_candidates]])
+            for query in folder.queries
+            if query.candidates
+        )
+        for folder in folders
+    )
+    questions = list(islice(filter(None, chain.from_iterable(zip_longest(*each))), number))
+    if not questions:
+        raise DataError(f"no question of {data} has a list of candidates; give a folder whose questions have")
+    return questions
+
+
+def _demo_questions(num_candidates: int) -> list[PooledQuestion]:
     content, counter = demo.load(), make_tokens()
     documents = [Document(row["id"], row["text"], row["title"]) for row in content.documents]
-    chunks = [chunk for one in documents for chunk in chunk_document(one, counter, ChunkConfig(chunk_tokens))]
+    chunks = [chunk for one in documents for chunk in chunk_document(one, counter, ChunkConfig(CHUNK_TOKENS))]
     starts: dict[str, int] = {}
     for row, chunk in enumerate(chunks):
         starts.setdefault(chunk.metadata["document"], row)
@@ -97,30 +129,3 @@ def save_cross_encoder(folder: Path, **shape: int) -> Path:
     for file in source.glob("tokenizer*.json"):
         shutil.copy(file, folder / file.name)
     return folder
-
-
-def perfect_batches(lengths: Sequence[int], max_batch_tokens: int) -> list[dict[str, NDArray[np.int64]]]:
-    """Return inputs with about the tokens of the given rows, in full batches of rows of one length.
-
-    Rows go by length into batches as large as allowed, and each takes its batch's mean length, so that nothing is
-    padded: what no packing of the real rows can beat.
-    """
-    rng = np.random.default_rng(0)
-    batches: list[dict[str, NDArray[np.int64]]] = []
-    waiting = sorted(lengths, reverse=True)
-    while waiting:
-        size = max(1, max_batch_tokens // waiting[0])
-        batch, waiting = waiting[:size], waiting[size:]
-        ids = rng.integers(1000, 2000, (len(batch), round(fmean(batch))))
-        batches.append({"input_ids": ids, "attention_mask": np.ones_like(ids)})
-    return batches
-
-
-def run_batches(module: Any, batches: Sequence[Mapping[str, Any]]) -> None:
-    """Run a PyTorch module on batches of tensors, and wait until it is done."""
-    torch = require("torch", "models")
-    with torch.inference_mode():
-        for batch in batches:
-            module(**batch)
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()

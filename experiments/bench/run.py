@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,13 +30,13 @@ class BenchConfig(Runtime):
     Attributes:
         part: `search`: time of the search core, and optima that each policy finds per scored order. `scoring`: a
             cross-encoder beside the bare model and FlagEmbedding. `selection`: latency and throughput of selectors,
-            cold and warm, beside the bare encoder. `gpu`: parity with the CPU, speed and trainings on
+            cold and warm, beside the bare encoder. `gpu`: parity with the CPU, speed and memory on
             `--device`, in at most nine minutes.
         rounds: Interleaved runs of each timed setting; the median counts. By default 11 for `search`, else 3.
         clock: `wall` time, or `cpu` time of all threads together for a shared machine, best with one thread.
         questions: Questions for `scoring` (by default 2) and `selection` (20).
         data: Data folder whose questions have candidates, for `selection` (or several, separated by commas) and `gpu`;
-            by default the demo corpus, or made questions.
+            by default the demo.
         methods: Selectors, separated by commas; `selection` only.
         budget: Token budget; `selection` only.
         model: Folder of a cross-encoder for `scoring`; by default one of MiniLM's size with a random head.
@@ -67,41 +67,31 @@ class BenchConfig(Runtime):
             SELECTORS.check(method)
 
 
-SETTINGS: dict[Part, tuple[str, ...]] = {
-    "search": ("small",),
-    "scoring": ("questions", "model", "small"),
-    "selection": ("questions", "data", "methods", "budget"),
-    "gpu": ("data", "small"),
-}
-"""The settings that each part takes."""
-
-
 @in_runtime
 def bench(config: BenchConfig) -> dict[str, Any]:
     """Run a benchmark, print its table, and write its JSON file."""
-    # Each module has `bench_PART`, which returns the lines of the table, its COLUMNS and TITLE, and the default ROUNDS.
+    # Each module has `measure`, which returns the rows of the table, its COLUMNS and TITLE, and the default ROUNDS.
     Path(config.out).mkdir(parents=True, exist_ok=True)
     module: Any = importlib.import_module(f"experiments.bench.{config.part}")
     timing = Timing(config.rounds or module.ROUNDS, config.clock)
-    settings = {name: value for name in SETTINGS[config.part] if (value := getattr(config, name)) is not None}
     with (
         progress(f"bench {config.part}", between=True) as report,
         from_folder(config.weights) if config.weights else nullcontext(),
     ):
-        rows = getattr(module, f"bench_{config.part}")(timing, **settings)
+        rows = module.measure(config, timing)
         device = place("reranker").device
         report(1, 1)
     result: dict[str, Any] = {
         "part": config.part,
         "rounds": timing.rounds,
         "clock": config.clock,
-        "settings": settings,
+        "settings": asdict(config),
         "hardware": hardware_of(device),
         "versions": versions(),
         "rows": rows,
     }
     console = stdout()
-    # Better a line that is too long than cells that are cut.
+    # Rather a line that is too long than cells that are cut.
     console.width = max(console.width, 120)
     console.print(table(rows, module.COLUMNS, title=module.TITLE))
     write_atomically(Path(config.out) / f"bench-{config.part}.json", json.dumps(result, indent=2) + "\n")

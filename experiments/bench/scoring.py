@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,16 +25,12 @@ from corag.optional import require
 from corag.registry import SELECTORS
 from corag.text.documents import SEPARATOR
 from corag.types import FloatArray
-from experiments.bench.harness import (
-    OfferedQuestion,
-    Timing,
-    demo_questions,
-    perfect_batches,
-    run_batches,
-    save_cross_encoder,
-)
+from experiments.bench.harness import CHUNK_TOKENS, PooledQuestion, Timing, pooled_questions, save_cross_encoder
 
-CHUNK_TOKENS, NUM_CANDIDATES, BUDGET_TOKENS = 100, 10, 256
+if TYPE_CHECKING:
+    from experiments.bench.run import BenchConfig
+
+NUM_CANDIDATES, BUDGET_TOKENS = 10, 256
 ROUNDS = 3
 TITLE = f"scoring, all orders of up to two of {NUM_CANDIDATES} candidates of up to {CHUNK_TOKENS} tokens"
 COLUMNS = {
@@ -42,52 +39,45 @@ COLUMNS = {
 }  # fmt: skip
 
 
-def bench_scoring(
-    timing: Timing, *, questions: int = 2, model: str | None = None, small: bool = False
-) -> list[dict[str, Any]]:
-    """Measure a cross-encoder, by default a made one, and return the lines of the table.
-
-    `questions` are scored in every way; `select_many` gets ten at once. `small` is a trial: three candidates, two
-    questions at once.
-    """
-    num_candidates, queries = (3, 2) if small else (NUM_CANDIDATES, 10)
-    asked = demo_questions(num_candidates, CHUNK_TOKENS)
-    if len(asked) < max(questions, queries):
+def measure(config: BenchConfig, timing: Timing) -> list[dict[str, Any]]:
+    """Measure a cross-encoder, by default one of MiniLM's size, and return the rows of the table."""
+    questions = config.questions or 2
+    num_candidates, together = (3, 2) if config.small else (NUM_CANDIDATES, 10)
+    asked = pooled_questions(None, max(questions, together), num_candidates)
+    if len(asked) < questions:
         raise InputError(f"the demo has {len(asked)} questions; ask for no more of them")
     with tempfile.TemporaryDirectory() as scratch:
-        folder = model or str(save_cross_encoder(Path(scratch)))
-        return [*_score_rows(folder, asked[:questions], timing), *_many_rows(folder, asked[:queries], timing)]
+        folder = config.model or str(save_cross_encoder(Path(scratch)))
+        return [*_score_rows(folder, asked[:questions], timing), *_many_rows(folder, asked[:together], timing)]
 
 
-def _score_rows(folder: str, asked: list[OfferedQuestion], timing: Timing) -> list[dict[str, Any]]:
+def _score_rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
     where = place("reranker")
     reranker = corag.reranker("cross-encoder", model=folder)
-    texts = [_joined(candidates) for _, candidates in asked]
-    tokenizer = require("transformers", "models").AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    lengths = [
-        len(ids)
-        for (query, _), some in zip(asked, texts, strict=True)
-        for ids in tokenizer([query] * len(some), some, truncation="only_second", max_length=512)["input_ids"]
-    ]
-    torch = require("torch", "models")
+    pairs = [(query, text) for query, candidates in asked for text in _joined(candidates)]
+    transformers = require("transformers", "models")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    encoded = tokenizer(*map(list, zip(*pairs, strict=True)), truncation="only_second", max_length=512)
+    lengths = [len(ids) for ids in encoded["input_ids"]]
     with quiet():
-        load = require("transformers", "models").AutoModelForSequenceClassification.from_pretrained
+        load = transformers.AutoModelForSequenceClassification.from_pretrained
         module = load(folder, local_files_only=True).to(where.device).eval()
-    batches = [
-        {name: torch.from_numpy(values).to(where.device) for name, values in batch.items()}
-        for batch in perfect_batches(lengths, where.batch_tokens)
-    ]
 
     def ours() -> FloatArray:
-        return np.concatenate([reranker.score(query, some) for (query, _), some in zip(asked, texts, strict=True)])
+        return np.concatenate([reranker.score(query, _joined(candidates)) for query, candidates in asked])
 
-    runs: dict[str, Callable[[], Any]] = {"bare model, no padding": partial(run_batches, module, batches)}
-    runs["cross-encoder"] = ours
+    bare = "bare model, no padding"
+    batches = perfect_batches(lengths, where.batch_tokens, where.device)
+    runs: dict[str, Callable[[], Any]] = {bare: partial(_run_batches, module, batches), "cross-encoder": ours}
     if importlib.util.find_spec("FlagEmbedding") is not None:
-        runs["FlagReranker"] = _flag_embedding(folder, asked, texts, where.device)
+        # With its defaults: 128 pairs a batch, 512 tokens a pair.
+        with quiet():
+            flag = require("FlagEmbedding", "bge").FlagReranker(
+                folder, use_fp16=False, devices=where.device, batch_size=128, max_length=512
+            )
+        runs["FlagReranker"] = lambda: np.array(flag.compute_score(pairs, normalize=True))
     seconds, values = timing.run(runs)
-    bare, *_ = runs
-    tokens = {name: sum(b["input_ids"].numel() for b in batches) if name == bare else sum(lengths) for name in runs}
+    tokens = {name: sum(batch.numel() for batch in batches) if name == bare else sum(lengths) for name in runs}
     speed = {name: tokens[name] / seconds[name] for name in runs}
     rows: list[dict[str, Any]] = []
     for name in runs:
@@ -105,18 +95,32 @@ def _joined(candidates: Any) -> list[str]:
     return [*texts, *(SEPARATOR.join(pair) for pair in permutations(texts, 2))]
 
 
-def _flag_embedding(
-    folder: str, asked: list[OfferedQuestion], texts: list[list[str]], device: str
-) -> Callable[[], FloatArray]:
-    """Return a run of FlagEmbedding's `FlagReranker` with its defaults: 128 pairs a batch, 512 tokens a pair."""
-    flag = require("FlagEmbedding", "bge")
-    with quiet():
-        peer = flag.FlagReranker(folder, use_fp16=False, devices=device, batch_size=128, max_length=512)
-    pairs = [(query, text) for (query, _), some in zip(asked, texts, strict=True) for text in some]
-    return lambda: np.array(peer.compute_score(pairs, normalize=True))
+def perfect_batches(lengths: Sequence[int], max_batch_tokens: int, device: str = "cpu") -> list[Any]:
+    """Return tensors of token ids with about the tokens of the given rows, in full batches of rows of one length.
+
+    Rows go by length into batches as large as allowed, and each takes its batch's mean length, so that nothing is
+    padded: what no packing of the real rows can beat.
+    """
+    torch = require("torch", "models")
+    batches = []
+    waiting = sorted(lengths, reverse=True)
+    while waiting:
+        size = max(1, max_batch_tokens // waiting[0])
+        batch, waiting = waiting[:size], waiting[size:]
+        batches.append(torch.randint(1000, 2000, (len(batch), round(fmean(batch))), device=device))
+    return batches
 
 
-def _many_rows(folder: str, asked: list[OfferedQuestion], timing: Timing) -> list[dict[str, Any]]:
+def _run_batches(module: Any, batches: Sequence[Any]) -> None:
+    torch = require("torch", "models")
+    with torch.inference_mode():
+        for batch in batches:
+            module(input_ids=batch)
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _many_rows(folder: str, asked: list[PooledQuestion], timing: Timing) -> list[dict[str, Any]]:
     """Time `select_many` beside selecting for one question after the other."""
     selector = SELECTORS.make("corag", reranker=f"cross-encoder(model={folder})")
     queries, pools = [query for query, _ in asked], [pool for _, pool in asked]

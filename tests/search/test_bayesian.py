@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.bench.problems import problems as family
+from experiments.bench.search import problems as family
 from search import SearchConfig, exhaustive, search
 from search.bayesian.gaussian_process import PRIORS, GaussianProcess, largest, unit_expected_improvement
 from search.bayesian.kernel import OrderPool
