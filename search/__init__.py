@@ -21,15 +21,11 @@ from search.config import Preset as Preset
 from search.config import SearchConfig as SearchConfig
 from search.config import Visits as Visits
 from search.drivers import search as search
-from search.drivers import search_coroutine as search_coroutine
 from search.drivers import search_many as search_many
 from search.exhaustive import exhaustive as exhaustive
-from search.orders import count_orders as count_orders
+from search.result import SearchResult as SearchResult
 from search.tree.tree import SearchTree as SearchTree
 from search.types import Order as Order
-from search.types import Problem as Problem
 from search.types import ScoreOrders as ScoreOrders
 from search.types import ScoreProblemOrders as ScoreProblemOrders
-from search.types import SearchCoroutine as SearchCoroutine
 from search.types import SearchError as SearchError
-from search.types import SearchResult as SearchResult

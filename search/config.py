@@ -25,7 +25,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
 """The settings of the sources, for values that are raw logits of a cross-encoder.
 
 `paper`: section 6.1, algorithm 3 read literally, N over all nodes, the answer by eq. 6. `public-code`: what the code
-published with the paper runs without its agent; `search.tree.mcts.public_code` says what is left out of it.
+published with the paper runs without its agent; `search.tree.mcts` says what is left out of it.
 """
 
 
@@ -38,16 +38,16 @@ class SearchConfig:
         exploration: c of eq. 5, >= 0; higher spreads the search, 0 follows the best mean.
         cost_weight: lambda of eq. 5, >= 0, in units of value for the whole budget.
         backup: What goes up the path: the best new child's value, every new child's, or the utility of the node that
-            was expanded (`tree.backup`); `paper` only.
-        visits: N of eq. 5: the visits of all nodes, or the parent's (`tree.utility`); `paper` only.
-        choice: What the answer maximises (`tree.choice`). `mean` and `utility` need the visits of a tree; the other
+            was expanded (`search.tree.rules.backed_up`).
+        visits: N of eq. 5: the visits of all nodes, or the parent's.
+        choice: What the answer maximises. `mean` and `utility` need the visits of a tree; the other
             policies search for the best `value` or `value-minus-cost`.
         max_length: Most candidates in an order, >= 1, or None for no bound but the budget.
         policy: What is scored next. `bayesian`, the default, scores the orders of largest expected improvement under a
             Gaussian process; it finds most for equally many scored orders (56 of 60 optima with 40, where `paper`
             finds 32 with 48). `beam` extends the three best orders of each length, for scorers that cost next to
             nothing. `paper` is the paper's tree search. `public-code` is the same with the rules of the code
-            published with the paper (CARROT): every child backed up, the parent's visits.
+            published with the paper (CARROT): its `backup` is all-children, its `visits` the parent's.
         max_scored: Most orders sent to the scorer, >= 1, or None for no bound but the iterations. The last round is cut
             to its first orders; of a node's children those are the cheapest, the better-ranked of equals first.
         parallel: Most nodes that the tree policies expand each round, >= 1, scored in one call (paper, section 8). More
@@ -65,21 +65,13 @@ class SearchConfig:
     max_scored: int | None = None
     parallel: int = 1
 
-    @classmethod
-    def preset(cls, name: Preset, **settings: Any) -> SearchConfig:
-        """Return the settings of a source, `PRESETS[name]`; those given win over them.
-
-        Raises:
-            SearchError: There is no such preset, or a setting breaks a rule.
-        """
-        if name not in PRESETS:
-            raise SearchError(f"preset is {name!r}; it must be one of {', '.join(PRESETS)}")
-        return cls(**{**PRESETS[name], **settings})
-
     def __post_init__(self) -> None:
+        if self.policy == "public-code":
+            object.__setattr__(self, "backup", "all-children")
+            object.__setattr__(self, "visits", "parent")
         for field, names in NAMES.items():
             if (name := getattr(self, field)) not in get_args(names):
-                raise SearchError(f"{field} is {name!r}; it must be one of {', '.join(get_args(names))}")
+                raise SearchError(f"expected {field} to be one of {', '.join(get_args(names))}; got {name!r}")
         for field in ("iterations", "parallel"):
             check_at_least(field, getattr(self, field), 1)
         for field in ("max_length", "max_scored"):
@@ -87,13 +79,9 @@ class SearchConfig:
                 check_at_least(field, count, 1)
         for field in ("exploration", "cost_weight"):
             check_not_negative(field, getattr(self, field))
-        if self.choice in ("mean", "utility") and self.policy not in TREE_POLICIES:
+        if self.policy not in TREE_POLICIES and (self.choice in ("mean", "utility") or self.parallel > 1):
             raise SearchError(
-                f"choice is {self.choice!r}, which policy {self.policy!r} cannot decide by: it keeps no visits; "
-                f"choose by value or value-minus-cost, or set policy to {' or '.join(TREE_POLICIES)}"
-            )
-        if self.parallel > 1 and self.policy not in TREE_POLICIES:
-            raise SearchError(
-                f"parallel is {self.parallel}, but policy {self.policy!r} expands no nodes; leave it out, or set "
-                f"policy to {' or '.join(TREE_POLICIES)}"
+                f"choice={self.choice!r} and parallel={self.parallel} need a tree, which policy {self.policy!r} does "
+                f"not build; use choice='value' or 'value-minus-cost' and parallel=1, or policy "
+                f"{' or '.join(TREE_POLICIES)}"
             )

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 
 from numpy.typing import ArrayLike
 
-from search.orders import OrderSpace, count_orders
+from search.orders import OrderSpace
+from search.result import SearchResult
 from search.rounds import Incumbent
-from search.types import Order, ScoreOrders, SearchError, SearchResult
+from search.types import ScoreOrders, SearchError
 from search.validation import check_at_least, checked_problem, checked_values
+
+BATCH_SIZE = 4096
+"""Most orders in one call of the scorer."""
 
 
 def exhaustive(
@@ -21,12 +24,9 @@ def exhaustive(
     *,
     max_orders: int = 200_000,
     ordered: bool = True,
-    batch_size: int = 4096,
     report: Callable[[int, int], None] | None = None,
 ) -> SearchResult:
     """Score every feasible order and return the one of highest value.
-
-    Orders are made batch by batch, so that memory does not grow with their number.
 
     Ties: see `search.rounds.Incumbent`.
 
@@ -37,35 +37,27 @@ def exhaustive(
         max_length: Most candidates in an order.
         max_orders: Most orders that may be scored; counted before anything is.
         ordered: False scores one ascending order per set, for scorers to which order does not matter.
-        batch_size: Most orders in one call of the scorer.
         report: Called with (orders scored, orders in all) before the first batch and after each.
 
     Raises:
-        SearchError: If an argument or the scorer's answer breaks a rule, or there are too many orders.
+        SearchError: An argument or the scorer's answer breaks a rule, or there are too many orders.
     """
     check_at_least("max_orders", max_orders, 1)
-    check_at_least("batch_size", batch_size, 1)
+    check_at_least("max_length", max_length, 1)
     costs, budget = checked_problem(costs, budget)
-    num_orders = count_orders(costs, budget, max_length, ordered=ordered, limit=max_orders)
-    if num_orders > max_orders:
+    space = OrderSpace(costs, budget, max_length)
+    rows = space.enumerate(max_orders, ordered=ordered)
+    if rows is None:
         raise SearchError(
             f"more than {max_orders} feasible orders of up to {max_length} of {len(costs)} candidates "
             f"fit a budget of {budget}, and max_orders allows no more: raise max_orders, lower max_length, "
             f"offer fewer candidates or use a smaller budget"
         )
-    orders = _feasible_orders(OrderSpace(costs, budget, max_length), ordered)
     incumbent = Incumbent(costs)
     report = report or (lambda done, total: None)
-    report(0, num_orders)
-    while batch := list(islice(orders, batch_size)):
+    report(0, len(rows))
+    for start in range(0, len(rows), BATCH_SIZE):
+        batch = [space.order(row) for row in rows[start : start + BATCH_SIZE]]
         incumbent.update(batch, checked_values(score_orders(batch), batch))
-        report(incumbent.num_scored, num_orders)
+        report(incumbent.num_scored, len(rows))
     return incumbent.result(utility=incumbent.value, complete=True)
-
-
-def _feasible_orders(space: OrderSpace, ordered: bool, prefix: Order = ()) -> Iterator[Order]:
-    """The feasible orders that begin with a prefix, each once; unordered, those whose candidates ascend."""
-    for order in space.children(prefix):
-        if ordered or not prefix or order[-1] > prefix[-1]:
-            yield order
-            yield from _feasible_orders(space, ordered, order)

@@ -13,10 +13,9 @@ from math import inf
 import numpy as np
 
 from search.config import SearchConfig
-from search.orders import OrderSpace, count_orders
-from search.tree.utility import cost_share
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
-from search.validation import checked_values
+from search.orders import OrderSpace
+from search.result import SearchCoroutine, SearchResult
+from search.types import FloatArray, IntArray, Order
 
 BEAM_WIDTH = 3
 
@@ -62,7 +61,7 @@ class Incumbent:
         net = values
         if self._cost_weight:
             costs = np.array([self._costs[list(order)].sum() for order in orders])
-            net = values - self._cost_weight * cost_share(costs, self._budget)
+            net = values - self._cost_weight * (costs / self._budget)
         for leader in np.flatnonzero(net == net.max()).tolist():
             order = orders[leader]
             rank = (-float(net[leader]), int(self._costs[list(order)].sum()), len(order), order)
@@ -93,23 +92,22 @@ Policy = Callable[[OrderSpace, SearchConfig, Incumbent], Rounds]
 def run_rounds(policy: Policy, costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
     """Run a policy as far as the config allows."""
     incumbent = Incumbent(costs, budget, config.cost_weight if config.choice == "value-minus-cost" else 0.0)
-    rounds = policy(OrderSpace(costs, budget, config.max_length), config, incumbent)
+    space = OrderSpace(costs, budget, config.max_length)
+    rounds = policy(space, config, incumbent)
     orders = next(rounds, None)
     while orders:
         if config.max_scored is not None:
             orders = orders[: config.max_scored - incumbent.num_scored]
-        values = checked_values((yield orders), orders)
-        net_values = incumbent.update(orders, values)
+        net_values = incumbent.update(orders, (yield orders))
         if len(incumbent.orders) == config.iterations or incumbent.num_scored == config.max_scored:
             break
         try:
             orders = rounds.send(net_values)
         except StopIteration:
             break
-    max_length, num_scored = config.max_length or max(1, len(costs)), incumbent.num_scored
     return incumbent.result(
         utility=incumbent.value - config.cost_weight * incumbent.cost / budget,
-        complete=count_orders(costs, budget, max_length, limit=num_scored) == num_scored,
+        complete=space.enumerate(incumbent.num_scored) is not None,
     )
 
 

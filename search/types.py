@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-if TYPE_CHECKING:
-    from search.tree.tree import SearchTree
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
@@ -25,44 +20,5 @@ ScoreProblemOrders = Callable[[Sequence[tuple[int, Order]]], ArrayLike]
 """Pairs (problem index, order) in, one finite value each out, `[len(pairs)]`, higher is better."""
 
 
-class Problem(NamedTuple):
-    """Costs and budget of one search, see `search.search`; a plain tuple works as well."""
-
-    costs: ArrayLike
-    budget: int
-
-
 class SearchError(ValueError):
     """A problem, a setting or a scorer's answer breaks a rule; the message names value, rule and remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchResult:
-    """Result of a search; empty, with zeros, when there is no candidate or none fits.
-
-    Attributes:
-        order: The chosen order.
-        value: V, its score.
-        utility: U of eq. 5 at the end of the search, whatever the order was chosen by; for policies without a tree,
-            which do not explore, value - lambda * cost / B; for `exhaustive`, which does not weigh costs, the value.
-        cost: Its cost, in the unit of the budget, at most the budget.
-        num_scored: Orders sent to the scorer.
-        num_calls: Scorer calls that contained orders of this problem.
-        incumbents: The best order after each round, that is, after each scorer call.
-        complete: Whether every feasible order was scored.
-        tree: The policy tree of the policies `paper` and `public-code`; otherwise None. Not compared.
-    """
-
-    order: Order
-    value: float
-    utility: float
-    cost: int
-    num_scored: int
-    num_calls: int
-    incumbents: tuple[Order, ...]
-    complete: bool
-    tree: SearchTree | None = field(default=None, repr=False, compare=False)
-
-
-SearchCoroutine = Generator[list[Order], ArrayLike, SearchResult]
-"""A search as a coroutine: it yields orders, receives their values and returns the result."""

@@ -18,13 +18,13 @@ LARGEST_COST = 2**53
 def check_at_least(name: str, value: Any, least: int) -> None:
     """Raise unless `value` is an integer >= `least`."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise SearchError(f"{name} is {value!r}; it must be an integer of at least {least}")
+        raise SearchError(f"expected {name} to be an integer of at least {least}, got {value!r}")
 
 
 def check_not_negative(name: str, value: Any) -> None:
     """Raise unless `value` is a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < np.inf:
-        raise SearchError(f"{name} is {value!r}; it must be a finite number of at least 0")
+        raise SearchError(f"expected {name} to be a finite number of at least 0, got {value!r}")
 
 
 def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
@@ -33,26 +33,25 @@ def checked_problem(costs: ArrayLike, budget: Any) -> tuple[IntArray, int]:
         array = np.asarray(costs)
     except ValueError as error:
         raise SearchError("costs are ragged; give one whole number per candidate") from error
-    if array.ndim != 1:
-        raise SearchError(f"costs have shape {array.shape}; give one number per candidate, one-dimensional")
-    if array.dtype.kind not in "iuf":
-        raise SearchError(f"costs have dtype {array.dtype}; they must be whole numbers, such as token counts")
-    # Comparisons with NaN are false, so NaN is refused, too.
-    fine = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
-    if not fine.all():
-        worst = int(np.argmin(fine))
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
         raise SearchError(
-            f"costs[{worst}] is {array[worst]}; every cost must be a whole number from 0 to 2**53: "
-            f"round estimated costs up"
+            f"expected costs of shape [num_candidates] and whole numbers, got shape {array.shape}, dtype {array.dtype}"
         )
-    a_number = isinstance(budget, Integral | Real) and not isinstance(budget, bool)
-    if not a_number or not 1 <= budget <= LARGEST_COST or budget != int(budget):
-        raise SearchError(f"budget is {budget!r}; it must be a whole number from 1 to 2**53, in the unit of the costs")
+    # Comparisons with NaN are false, so NaN is refused, too.
+    valid = (array >= 0) & (array <= LARGEST_COST) & (array == np.trunc(array))
+    if not valid.all():
+        worst = int(np.argmin(valid))
+        raise SearchError(
+            f"expected every cost to be a whole number from 0 to 2**53, got costs[{worst}] = {array[worst]}; "
+            "round estimated costs up"
+        )
+    is_number = isinstance(budget, Integral | Real) and not isinstance(budget, bool)
+    if not is_number or not 1 <= budget <= LARGEST_COST or budget != int(budget):
+        raise SearchError(f"expected budget to be a whole number from 1 to 2**53, got {budget!r}")
     return array.astype(np.int64), int(budget)
 
 
-def number_or_one(orders: Sequence[Any]) -> str:
-    """Describe orders in errors by their number, or the only one itself."""
+def _number_or_one(orders: Sequence[Any]) -> str:
     return f"{orders[0]!r}" if len(orders) == 1 else f"{len(orders) or 'no'} order{'s' if orders else ''}"
 
 
@@ -60,12 +59,12 @@ def checked_values(
     values: object,
     asked: Sequence[Any],
     source: str = "score_orders",
-    named: Callable[[Sequence[Any]], str] = number_or_one,
+    named: Callable[[Sequence[Any]], str] = _number_or_one,
 ) -> FloatArray:
     """Return the values of a scorer for the orders `asked` as floats, `[len(asked)]`, or raise `SearchError`.
 
     Args:
-        values: Refused if they are no numbers, too few, too many or not finite.
+        values: Refused if they are not numbers, too few, too many or not finite.
         asked: The orders.
         source: The scorer's name in errors.
         named: Describes some of these orders in errors.
@@ -74,7 +73,7 @@ def checked_values(
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise SearchError(
-            f"{source} returned {type(values).__name__}, which is no array of numbers ({error}), for {named(asked)}; "
+            f"{source} returned {type(values).__name__}, not an array of numbers ({error}), for {named(asked)}; "
             "it must return one value per order"
         ) from error
     if array.shape != (len(asked),):

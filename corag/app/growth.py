@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from corag.rerankers.scorers import CachedScorer
 from corag.selectors.problem import SelectionProblem
 from search import SearchConfig, SearchResult, SearchTree
-from search.tree.backup import BACKUPS
+from search.tree.rules import backed_up
 
 DECIMALS = 6
 
@@ -28,8 +27,6 @@ def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig,
         return None
     orders = [tree.order(node) for node in range(1, len(tree))]
     joined = np.array([problem.costs[list(order)].sum() - problem.separator_tokens for order in orders])
-    if config.policy == "public-code":
-        config = replace(config, policy="paper", backup="all-children", visits="parent")
     places = {order: node for node, order in enumerate(orders, start=1)}
     found = [places.get(order, tree.ROOT) for order in result.incumbents]
     return {
@@ -63,7 +60,7 @@ def steps(tree: SearchTree, config: SearchConfig) -> list[dict[str, Any]]:
     for node in expanded[np.argsort(tree.first_child[expanded])].tolist():
         children = tree.children(node)
         replayed.receive(children, tree.value[children])
-        reward, visits = BACKUPS[config.backup](replayed, node, tree.value[children], config)
+        reward, visits = backed_up(replayed, node, tree.value[children], config)
         path = [node]
         while path[-1] != tree.ROOT:
             path.append(int(tree.parent[path[-1]]))

@@ -15,47 +15,29 @@ Desautels et al., "Parallelizing Exploration-Exploitation Tradeoffs in Gaussian 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
-from functools import cache
 from math import erfc, exp, pi, sqrt
 
 import numpy as np
 
-from search.bayesian.kernel import OrderPool, product
+from search.bayesian.kernel import COMPONENTS, OrderPool, product
 from search.types import FloatArray, IntArray
 
-
-@dataclass(frozen=True)
-class Prior:
-    """Prior variances over the squared amplitude of the values, in the order of `Pool.COMPONENTS`.
-
-    Attributes:
-        intercept: Common to all orders.
-        length: Effect of each further candidate.
-        pairs: Effect of the number of pairs.
-        cost: Effect of the whole budget.
-        squared_cost: Effect of the whole budget, squared.
-        chunk: Effect of each candidate.
-        pair: Effect of each pair of candidates in one order.
-        adjacent: Effect of each pair of candidates, one right after the other.
-        combination: Effect of each set of candidates that no pair explains.
-        order: Effect of each order that nothing else explains; it also keeps the algebra stable.
-    """
-
-    intercept: float = 25.0
-    length: float = 1.0
-    pairs: float = 0.1
-    cost: float = 1.0
-    squared_cost: float = 1.0
-    chunk: float = 1.0
-    pair: float = 0.1
-    adjacent: float = 0.1
-    combination: float = 0.0
-    order: float = 1e-3
-
-
-PRIORS = (Prior(), Prior(pair=1e-3, adjacent=1e-4, order=1e-4), Prior(combination=0.1, order=0.02))
-"""Interactions in pairs; almost additive, order hardly mattering; rough."""
+_INTERACTIONS = {
+    "intercept": 25.0,  # common to all orders
+    "length": 1.0,  # effect of each further candidate
+    "pairs": 0.1,  # effect of the number of pairs
+    "cost": 1.0,  # effect of the whole budget
+    "squared_cost": 1.0,  # effect of the whole budget, squared
+    "chunk": 1.0,  # effect of each candidate
+    "pair": 0.1,  # effect of each pair of candidates in one order
+    "adjacent": 0.1,  # effect of each pair of candidates, one right after the other
+    "combination": 0.0,  # effect of each set of candidates that no pair explains
+    "order": 1e-3,  # effect of each order that nothing else explains; it also keeps the algebra stable
+}
+_ADDITIVE = {**_INTERACTIONS, "pair": 1e-3, "adjacent": 1e-4, "order": 1e-4}
+_ROUGH = {**_INTERACTIONS, "combination": 0.1, "order": 0.02}
+PRIORS = np.array([[prior[name] for name in COMPONENTS] for prior in (_INTERACTIONS, _ADDITIVE, _ROUGH)])
+"""Prior variances of the components over the squared amplitude of the values, `[M, K]`."""
 SHORTLIST = 48
 """Orders among which a batch is chosen: those of largest expected improvement by themselves."""
 MIN_SHARE = 0.01
@@ -64,8 +46,8 @@ MIN_VALUES, MIN_SHARE_KEPT = 16, 1e-3
 """Given so many values, a prior of less posterior weight is dropped."""
 TIE = 1e-9
 """Scores that differ by less than this share of the largest one tie."""
-MAX_Z = 8
-STEPS_PER_UNIT = 256
+_Z = np.linspace(-8, 8, 8 * 512 + 1)
+_GAINS = np.array([exp(-z * z / 2) / sqrt(2 * pi) + z * erfc(-z / sqrt(2)) / 2 for z in _Z])
 
 
 class GaussianProcess:
@@ -84,15 +66,15 @@ class GaussianProcess:
         "_shares",
     )  # fmt: skip
 
-    def __init__(self, pool: OrderPool, priors: Sequence[Prior] = PRIORS) -> None:
+    def __init__(self, pool: OrderPool) -> None:
         self._pool = pool
-        self._weights = np.array([astuple(prior) for prior in priors])  # [M, K]
-        num_priors = len(priors)
+        self._weights = PRIORS
+        num_priors = len(PRIORS)
         self.open = np.empty(0, dtype=np.bool_)
         self.rows: list[int] = []
         self._num_observed = 0
-        self._factor = np.zeros((num_priors, 96, 1040))  # [M, >=S, >=P]: whitened covariance of rows with all orders
-        self._inverse = np.zeros((num_priors, 96, 96))  # [M, >=S, >=S]: inverse of the Cholesky factor
+        self._factor = np.empty((num_priors, 0, 0))  # [M, S, P]: whitened covariance of the rows with all orders
+        self._inverse = np.empty((num_priors, 0, 0))  # [M, S, S]: inverse of the Cholesky factor
         self._variance = np.empty((num_priors, 0))  # [M, P], over the squared amplitude
         self._mean = np.empty((num_priors, 0))  # [M, P], in units of `_unit` from `_origin`
         self._white_values = np.empty((num_priors, 0))  # [M, S]: values, whitened
@@ -108,27 +90,18 @@ class GaussianProcess:
 
     def extend(self, new: slice) -> None:
         """Add the newest orders of the pool."""
-        num_new, num_rows = new.stop - new.start, len(self.rows)
-        if not num_new:
-            return
-        self.open = np.concatenate((self.open, np.ones(num_new, dtype=np.bool_)))
-        if new.stop > self._factor.shape[2]:
-            self._factor = _enlarged(self._factor, self._factor.shape[1], 2 * new.stop)
-        variance = self._pool.variance(self._weights, new)
-        mean = np.zeros_like(variance)
-        if num_rows:
-            covariance = self._pool.covariance(self._weights, np.array(self.rows), new)
-            whitened = product(self._inverse[:, :num_rows, :num_rows], covariance)
-            self._factor[:, :num_rows, new] = whitened
-            variance = np.maximum(variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
-            whitened = whitened[:, : self._num_observed]
-            mean = (self._white_values[:, None] @ whitened)[:, 0]
-        self._variance = np.concatenate((self._variance, variance), axis=1)
+        self.open = np.concatenate((self.open, np.ones(new.stop - new.start, dtype=np.bool_)))
+        covariance = self._pool.covariance(self._weights, np.array(self.rows, dtype=np.int64), new)
+        whitened = product(self._inverse, covariance)
+        variance = self._pool.variance(self._weights, new) - np.einsum("msq,msq->mq", whitened, whitened)
+        mean = (self._white_values[:, None] @ whitened[:, : self._num_observed])[:, 0]
+        self._factor = np.concatenate((self._factor, whitened), axis=2)
+        self._variance = np.concatenate((self._variance, np.maximum(variance, 0)), axis=1)
         self._mean = np.concatenate((self._mean, mean), axis=1)
 
     def keep(self, rows: IntArray) -> None:
         """Drop all orders but those at `rows`, ascending, from the process and its pool; keep those conditioned on."""
-        self._factor[:, : len(self.rows), : len(rows)] = self._factor[:, : len(self.rows), rows]
+        self._factor = self._factor[:, :, rows]
         self.rows = rows.searchsorted(self.rows).tolist()
         self.open = self.open[rows]
         self._variance, self._mean = self._variance[:, rows], self._mean[:, rows]
@@ -136,22 +109,18 @@ class GaussianProcess:
 
     def condition(self, rows: Sequence[int]) -> None:
         """Reduce the variances as if the orders at `rows`, all of them open, were observed."""
-        first, last = len(self.rows), len(self.rows) + len(rows)
-        if last > self._factor.shape[1]:
-            self._factor = _enlarged(self._factor, 2 * last, self._factor.shape[2])
-            self._inverse = _enlarged(self._inverse, 2 * last, 2 * last)
-        known, batch = self._factor[:, :first, : len(self._pool)], np.array(rows)
-        across = known[:, :, batch].transpose(0, 2, 1)
+        batch = np.array(rows)
+        across = self._factor[:, :, batch].transpose(0, 2, 1)
         column = self._pool.covariance(self._weights, batch, slice(None))
         # Far below the variance `order`, so that it counts only where rounding would break the factorisation.
         jitter = 1e-13 * column.max()
-        column -= product(across, known)
+        column -= product(across, self._factor)
         factor = np.linalg.cholesky(column[:, :, batch] + jitter * np.eye(len(rows)))
         inverse = np.tril(np.linalg.inv(factor))
         whitened = inverse @ column
-        self._factor[:, first:last, : len(self._pool)] = whitened
-        self._inverse[:, first:last, :first] = -inverse @ (across @ self._inverse[:, :first, :first])
-        self._inverse[:, first:last, first:last] = inverse
+        below = np.concatenate((-inverse @ (across @ self._inverse), inverse), axis=2)
+        self._inverse = np.concatenate((np.pad(self._inverse, ((0, 0), (0, 0), (0, len(rows)))), below), axis=1)
+        self._factor = np.concatenate((self._factor, whitened), axis=1)
         self._variance = np.maximum(self._variance - np.einsum("msq,msq->mq", whitened, whitened), 0)
         self._log_determinant += np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(1)
         self.rows += rows
@@ -170,7 +139,7 @@ class GaussianProcess:
             differences = differences / self._unit
         batch = self.rows[first:]
         inverse = self._inverse[:, first:last, first:last]
-        whitened = self._factor[:, first:last, : len(self._pool)]
+        whitened = self._factor[:, first:last]
         values = np.einsum("mab,mb->ma", inverse, differences - self._mean[:, batch])
         self._mean += (values[:, None] @ whitened)[:, 0]
         self._white_values = np.concatenate((self._white_values, values), axis=1)
@@ -206,7 +175,7 @@ class GaussianProcess:
             return []
         gains = gains[shortlist]
         scale = self._shares * self._amplitude**2
-        known = np.sqrt(scale)[:, None, None] * self._factor[:, : len(self.rows), shortlist]
+        known = np.sqrt(scale)[:, None, None] * self._factor[:, :, shortlist]
         known = known.reshape(-1, len(shortlist))
         covariance = self._pool.covariance((scale @ self._weights)[None], shortlist, shortlist)[0]
         covariance -= known.T @ known
@@ -251,22 +220,22 @@ class GaussianProcess:
 
 
 def first_largest(scores: FloatArray) -> int:
-    """Return the place of the largest score, the first of near ties: rounding errors do not decide between them."""
+    """Return the index of the largest score, the first of near ties: rounding errors do not decide between them."""
     top = scores.max()
     return int((scores >= top - TIE * abs(top)).argmax()) if np.isfinite(top) else int(scores.argmax())
 
 
 def largest(scores: FloatArray, num: int) -> IntArray:
-    """Return the places of the `num` largest finite scores, largest first, the earlier of near ties."""
-    places = np.flatnonzero(scores > -np.inf)
-    scores = scores[places]
+    """Return the indices of the `num` largest finite scores, largest first, the earlier of near ties."""
+    indices = np.flatnonzero(scores > -np.inf)
+    scores = scores[indices]
     if not len(scores):
-        return places
+        return indices
     tie = TIE * float(np.abs(scores).max()) or 1.0
     if num < len(scores):
         near = scores >= np.partition(scores, -num)[-num] - tie
-        places, scores = places[near], scores[near]
-    return places[np.argsort(-(scores / tie).round(), kind="stable")[:num]]
+        indices, scores = indices[near], scores[near]
+    return indices[np.argsort(-(scores / tie).round(), kind="stable")[:num]]
 
 
 def unit_expected_improvement(z: FloatArray) -> FloatArray:
@@ -274,22 +243,4 @@ def unit_expected_improvement(z: FloatArray) -> FloatArray:
 
     Interpolated from a table; at most 1e-6 too large.
     """
-    scaled = np.clip(z, -MAX_Z, MAX_Z - 1e-9) * STEPS_PER_UNIT + MAX_Z * STEPS_PER_UNIT
-    steps = scaled.astype(np.int64)
-    gains, slopes = _table()
-    return np.maximum(gains.take(steps) + slopes.take(steps) * (scaled - steps), z)
-
-
-@cache
-def _table() -> tuple[FloatArray, FloatArray]:
-    """`unit_expected_improvement` at every step from -MAX_Z to MAX_Z, and its rise to the next."""
-    places = [step / STEPS_PER_UNIT for step in range(-MAX_Z * STEPS_PER_UNIT, MAX_Z * STEPS_PER_UNIT + 1)]
-    gains = np.array([exp(-z * z / 2) / sqrt(2 * pi) + z * erfc(-z / sqrt(2)) / 2 for z in places])
-    return gains, np.append(np.diff(gains), 0)
-
-
-def _enlarged(array: FloatArray, *shape: int) -> FloatArray:
-    """Copy into the corner of zeros of a larger shape `[M, *shape]`."""
-    grown = np.zeros((len(array), *shape))
-    grown[:, : array.shape[1], : array.shape[2]] = array
-    return grown
+    return np.maximum(np.interp(z, _Z, _GAINS), z)

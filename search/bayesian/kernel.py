@@ -13,6 +13,18 @@ MAX_PRODUCT = 2**18
 """Multiplications up to which OpenBLAS computes a matrix product in one thread."""
 
 
+COMPONENTS = (
+    "intercept", "length", "pairs", "cost", "squared_cost",  # one feature each
+    "chunk",  # candidates in common
+    "pair",  # unordered pairs in common
+    "adjacent",  # ordered pairs of neighbours in common
+    "combination",  # 1 for the same set
+    "order",  # 1 for the same order
+)  # fmt: skip
+NUM_SCALARS = 5
+"""The first components, with one feature each."""
+
+
 class OrderPool:
     """Orders as rows padded with C, and the features from which covariances are computed.
 
@@ -23,37 +35,23 @@ class OrderPool:
         length: Candidates in each order, `[P]`.
     """
 
-    COMPONENTS = (
-        "intercept", "length", "pairs", "cost", "squared_cost",  # one feature each
-        "chunk",  # candidates in common
-        "pair",  # unordered pairs in common
-        "adjacent",  # ordered pairs of neighbours in common
-        "combination",  # 1 for the same set
-        "order",  # 1 for the same order
-    )  # fmt: skip
-    NUM_SCALARS = 5
-    """The first components, with one feature each."""
-
     def __init__(self, costs: IntArray, budget: int, max_length: int) -> None:
         self.num_candidates = len(costs)
         self._shares = np.append(costs, 0) / budget
         self._known: set[bytes] = set()
         self._pair_ids = np.zeros((len(costs) + 1) ** 2, dtype=np.int64)  # all zero between calls
-        # Sums of these tell sets apart.
-        self._codes = np.append(np.random.default_rng(0).integers(-(2**62), 2**62, len(costs)), 0)
         self.rows = np.empty((0, max_length), dtype=np.int64)
         self.length = np.empty(0, dtype=np.int64)
-        self._scalars = np.empty((self.NUM_SCALARS, 0))
+        self._scalars = np.empty((NUM_SCALARS, 0))
         self._pairs = np.empty((0, max_length - 1), dtype=np.int64)  # codes of adjacent pairs
-        self._sets = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def add(self, rows: IntArray) -> slice:
-        """Add the orders `[A, L]` that are new and return where they lie."""
+        """Add the orders `[A, L]` that are new and return their slice of the pool."""
         keys = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}").ravel().tolist()
-        fresh = {key: place for place, key in enumerate(keys) if key not in self._known}
+        fresh = {key: index for index, key in enumerate(keys) if key not in self._known}
         self._known.update(fresh)
         rows = rows[list(fresh.values())]
         new = slice(len(self), len(self) + len(rows))
@@ -65,12 +63,11 @@ class OrderPool:
         self.length = np.concatenate((self.length, length))
         self._scalars = np.concatenate((self._scalars, scalars), axis=1)
         self._pairs = np.concatenate((self._pairs, pairs))
-        self._sets = np.concatenate((self._sets, self._codes[rows].sum(1)))
         return new
 
     def keep(self, rows: IntArray) -> None:
         """Drop all orders but those at `rows`; the dropped ones cannot be added again."""
-        for name in ("rows", "length", "_pairs", "_sets"):
+        for name in ("rows", "length", "_pairs"):
             setattr(self, name, getattr(self, name)[rows])
         self._scalars = self._scalars[:, rows]
 
@@ -87,16 +84,16 @@ class OrderPool:
 
     def covariance(self, weights: FloatArray, these: IntArray, those: IntArray | slice) -> FloatArray:
         """Return the prior covariance of orders, `[M, A, B]`, given the weights of the components, `[M, K]`."""
-        num_scalars = self.NUM_SCALARS
-        sets = self._sets[those]
-        rest = np.empty((len(self.COMPONENTS) - num_scalars, len(these), len(sets)))
+        length = self.length[those]
+        rest = np.empty((len(COMPONENTS) - NUM_SCALARS, len(these), len(length)))
         rest[0] = _num_common(self.rows[these], self.rows[those], self.num_candidates, self.num_candidates)
         np.multiply(rest[0], (rest[0] - 1) / 2, out=rest[1])
         rest[2] = self._num_adjacent(self._pairs[these], self._pairs[those])
-        rest[3] = self._sets[these, None] == sets
+        rest[3] = (rest[0] == length) & (rest[0] == self.length[these, None])
         rest[4] = these[:, None] == np.arange(len(self))[those]
-        scaled = weights[:, :num_scalars, None] * self._scalars[:, these]
-        out = product(weights[:, num_scalars:], rest.reshape(len(rest), -1)).reshape(-1, *rest.shape[1:])
+        scaled = weights[:, :NUM_SCALARS, None] * self._scalars[:, these]
+        flat = rest.reshape(len(rest), len(these) * len(length))
+        out = product(weights[:, NUM_SCALARS:], flat).reshape(len(weights), len(these), len(length))
         out += scaled.transpose(0, 2, 1) @ self._scalars[:, those]
         return out
 
@@ -121,5 +118,5 @@ def _num_common(these: IntArray, those: IntArray, blank: int, most: int) -> Floa
 def product(left: FloatArray, right: FloatArray) -> FloatArray:
     """`left @ right`, in pieces for which BLAS starts no threads: these would cost more than they save."""
     size = max(8, MAX_PRODUCT // max(1, left.shape[-2] * left.shape[-1]))
-    pieces = [left @ right[..., start : start + size] for start in range(0, right.shape[-1], size)]
+    pieces = [left @ right[..., start : start + size] for start in range(0, max(1, right.shape[-1]), size)]
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis=-1)

@@ -1,21 +1,23 @@
-"""Monte Carlo tree search that expands a node into all its children at once (paper, section 4)."""
+"""Monte Carlo tree search that expands a node into all its children at once (paper, section 4).
+
+With `policy="public-code"` it has the back-up and the visits of the code published with the paper
+(github.com/wang0702/CARROT, `core/mcts.py`). Not imitated: that code also expands, scores and backs up orders above
+the budget and drops them in the end, counts words in eq. 5 in place of tokens, walks into an exhausted node in every
+iteration left, and prefers of equal values the most visited node, then the longest order.
+"""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 
 from search.config import SearchConfig
-from search.tree.backup import BACKUPS
-from search.tree.choice import choose
+from search.result import SearchCoroutine, SearchResult
+from search.tree.rules import backed_up, choose, utility
 from search.tree.tree import SearchTree
-from search.tree.utility import utility
-from search.types import FloatArray, IntArray, Order, SearchCoroutine, SearchResult
-from search.validation import checked_values
+from search.types import FloatArray, IntArray, Order
 
 
-def paper(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
+def tree_search(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
     """Search the tree, with the config's `backup` and `visits`; the defaults are the paper's."""
     tree = SearchTree(costs, budget, config.max_length)
     best, num_scored = tree.ROOT, 0
@@ -27,7 +29,7 @@ def paper(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine
         paths = _walks(tree, config)
         first = len(tree)
         orders = _expand(tree, paths, most)
-        values = checked_values((yield orders), orders)
+        values = yield orders
         num_scored += len(orders)
         _update(tree, paths, first, values, config)
         best = choose(tree, config, best, slice(first, len(tree)))
@@ -46,22 +48,11 @@ def paper(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine
     )
 
 
-def public_code(costs: IntArray, budget: int, config: SearchConfig) -> SearchCoroutine:
-    """Search the tree with the `backup` and `visits` of the paper's public code.
-
-    That code (github.com/wang0702/CARROT, `core/mcts.py`) differs in what this search does not imitate: it also
-    expands, scores and backs up orders above the budget and drops them in the end, counts words in eq. 5 in place of
-    tokens, walks into an exhausted node in every iteration left, and prefers of equal values the most visited node,
-    then the longest order.
-    """
-    return paper(costs, budget, replace(config, backup="all-children", visits="parent"))
-
-
 def _walks(tree: SearchTree, config: SearchConfig) -> list[list[int]]:
-    """Paths from the root to the nodes to expand this round: up to `parallel`, the most wanted first.
+    """Return the paths from the root to the nodes to expand this round: up to `parallel`, the most wanted first.
 
-    Each walk finds what the walks before have taken closed. That is where a search of one node a round would go next
-    if the nodes taken brought nothing new; unlike a virtual loss it needs no invented reward.
+    Each walk treats the nodes that earlier walks chose as closed. That is where a search of one node a round would go
+    next if those nodes brought nothing new; unlike a virtual loss it needs no invented reward.
     """
     closed = tree.closed
     tree.closed = closed.copy()
@@ -74,7 +65,7 @@ def _walks(tree: SearchTree, config: SearchConfig) -> list[list[int]]:
 
 
 def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
-    """Path from the root to a node not yet expanded, by the open child of largest U (paper, algorithm 2).
+    """Return the path from the root to a node not yet expanded, by the open child of largest U (paper, algorithm 2).
 
     Ties: lower cost, then the better-ranked candidate, the order of the children. An open node has an open child or no
     children yet, so the walk never ends in a closed node; the paper's public code revisits exhausted nodes for ever.
@@ -88,7 +79,7 @@ def _walk(tree: SearchTree, config: SearchConfig) -> list[int]:
 
 
 def _expand(tree: SearchTree, paths: list[list[int]], most: int | None) -> list[Order]:
-    """Expand the node at the end of each path into at most so many children in all, and return their orders."""
+    """Expand the node at the end of each path into at most `most` children in all, and return their orders."""
     orders: list[Order] = []
     for path in paths:
         left = None if most is None else most - len(orders)
@@ -99,10 +90,10 @@ def _expand(tree: SearchTree, paths: list[list[int]], most: int | None) -> list[
 
 
 def _update(tree: SearchTree, paths: list[list[int]], first: int, values: FloatArray, config: SearchConfig) -> None:
-    """Store the values of new children, which lie in the tree from `first` on, and back up, path by path."""
+    """Store the values of the new children, which begin at node `first`, and back up, path by path."""
     for path in paths:
         children = tree.children(path[-1])
         if children.start < children.stop:
             own = values[children.start - first : children.stop - first]
             tree.receive(children, own)
-            tree.back_up(path, *BACKUPS[config.backup](tree, path[-1], own, config))
+            tree.back_up(path, *backed_up(tree, path[-1], own, config))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -21,7 +20,7 @@ COSTS, BUDGET = [3, 1, 2, 2, 4], 9
 
 
 def components(one, other):
-    """What two orders have in common, counted the plain way, in the order of `Pool.COMPONENTS`."""
+    """What two orders have in common, counted the plain way, in the order of `COMPONENTS`."""
 
     def means(order):
         share = sum(COSTS[chunk] for chunk in order) / BUDGET
@@ -50,7 +49,7 @@ def dense(orders, scored, values, first_round):
     everything = np.array([[components(one, other) for other in orders] for one in orders])
     means, deviations, evidences = [], [], []
     for prior in PRIORS:
-        covariance = everything @ np.array(astuple(prior))
+        covariance = everything @ prior
         among = covariance[np.ix_(scored, scored)]
         across = covariance[scored]
         power = targets @ np.linalg.solve(among, targets)
@@ -79,14 +78,14 @@ def observed(batches, value_of, parts=1):
 
 
 def value_of(order):
-    return sum(0.3 * chunk - 0.1 * place * chunk for place, chunk in enumerate(order)) + 0.05 * len(order) ** 2 + 7
+    return sum(0.3 * chunk - 0.1 * index * chunk for index, chunk in enumerate(order)) + 0.05 * len(order) ** 2 + 7
 
 
 BATCHES = ([3, 0, 17, 40, 8], [60, 21, 2], [33, 35, 7, 11])
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-@pytest.mark.parametrize("scale", [1.0, 1e-150, 1e150])
+@pytest.mark.parametrize("scale", [1.0, 1e150])
 def test_equals_dense_regression(parts, scale):
     pool, process = observed(BATCHES, lambda order: scale * value_of(order), parts)
     orders = [pool.order(row) for row in range(len(pool))]
@@ -221,14 +220,12 @@ def test_additive_values_of_a_large_problem_are_found_out():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [3000, 3001])
-def test_finds_most_optima_of_the_family_with_few_orders(seed):
+def test_finds_most_optima_of_the_family_with_few_orders():
     config = SearchConfig(policy="bayesian", iterations=100, max_scored=48, max_length=5)
-    num_found = num_scored = 0
-    for problem in family(seed):
+    num_found = 0
+    for problem in family(3000, per_size=4):
         result = search(problem.costs, problem, problem.budget, config)
         best = exhaustive(problem.costs, problem, problem.budget, problem.max_length)
         num_found += result.value == pytest.approx(best.value, abs=1e-9)
-        num_scored += result.num_scored
-    assert num_found >= 50
-    assert num_scored <= 48 * 60
+        assert result.num_scored <= 48
+    assert num_found >= 17  # of 20

