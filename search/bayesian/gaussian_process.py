@@ -243,4 +243,4 @@ def unit_expected_improvement(z: FloatArray) -> FloatArray:
 
     Interpolated from a table; at most 1e-6 too large.
     """
-    return np.maximum(np.interp(z, _Z, _GAINS), z)
+    return np.asarray(np.maximum(np.interp(z, _Z, _GAINS), z))
