@@ -201,26 +201,15 @@ def _figures(reply: Reply) -> Iterator[str]:
 
 def show_update(update: IndexUpdate) -> None:
     """Print what became of the files of a folder, those that cannot be read, and what was embedded."""
-    changes, written = update.changes, update.written
-    chunks = f"{written.num_embedded} chunks embedded, {written.num_copied} kept"
-    if not (written.num_embedded or written.num_copied):
+    chunks = f"{update.num_embedded} chunks embedded, {update.num_copied} kept"
+    if not (update.num_embedded or update.num_copied):
         chunks = "nothing to do"
-    if changes is None:
-        say(chunks)
-        return
-    counts = {
-        "new": changes.added,
-        "unchanged": changes.unchanged,
-        "changed": changes.changed,
-        "deleted": changes.deleted,
-        "unreadable": len(changes.unreadable),
-    }
-    files = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
-    say(f"files: {files}; {chunks}")
-    _say_some("unreadable", changes.unreadable)
-    _say_some("not in Unicode", {path: f"taken as {encoding}" for path, encoding in changes.guessed.items()})
-    if changes.others:
-        others = ", ".join(f"{ending} {number}" for ending, number in changes.others.items())
+    files = ", ".join(f"{number} {what}" for what, number in update.files.items() if number)
+    say(f"files: {files}; {chunks}" if files else chunks)
+    _say_some("unreadable", update.unreadable)
+    _say_some("not in Unicode", {path: f"taken as {encoding}" for path, encoding in update.guessed.items()})
+    if update.others:
+        others = ", ".join(f"{ending} {number}" for ending, number in update.others.items())
         say(f"  left out, of other types: {others}")
 
 

@@ -1,8 +1,8 @@
-"""Access to LanceDB: connections, one writer at a time, rows of chunks, errors in words, what is recorded.
+"""Access to LanceDB: connections, one writer at a time, rows of chunks, and the records of an index.
 
-An index is two tables at one place: `corag_chunks` with a row for each chunk, and `corag_manifest` with a JSON record
-of the complete index and one of a build that is under way. The record names the version of `corag_chunks` that is read,
-so readers see the old index until the new one is recorded.
+An index is two tables: `corag_chunks` has a row for each chunk, `corag_manifest` a JSON record of the complete index
+and one of a build in progress. The record names the version of `corag_chunks` that is read, so readers see the old
+index until the new one is recorded.
 """
 
 from __future__ import annotations
@@ -44,36 +44,29 @@ CHUNK_COLUMNS = ["id", "text", "metadata"]
 """Columns that a chunk is made from."""
 
 _REMEDIES = {
-    "read": "open it again if it was brought up to date meanwhile, else check that the storage can be "
-    "reached; damaged files need a new index (corag index --overwrite)",
-    "write": "what was stored so far is kept: check free space and permissions, then run the same command again",
+    "read": "open it again if it was updated meanwhile, else check that the storage can be reached (for object storage "
+    "AWS_REGION, AWS_ACCESS_KEY_ID, ... in the environment); damaged files need a new index",
+    "write": "what was stored so far is kept: check free space, permissions and credentials, then run the same command "
+    "again",
 }
-_REMOTE_REMEDY = "check the address and the storage's variables in the environment (AWS_REGION, AWS_ACCESS_KEY_ID, ...)"
-_REASONS = (
-    (r"<Code>([^<]+)</Code>\s*<Message>([^<]+?)\.?</Message>", r"\1 (\2)"),
-    (r"Failed to get AWS credentials|TokenRequest", "there are no valid credentials"),
-    (r'(?:message|error): \\?"([^"\\]+)\\?"', r"\1"),
-    (r"inner: Status \{ status: (\d+)", r"HTTP status \1"),
-)
-"""What object storage says -> in words."""
 
 
 def connect(uri: str | Path) -> Any:
-    """Return the LanceDB database at a place.
+    """Return the LanceDB database at a path or address.
 
     Raises:
-        InputError: `uri` is no place for an index.
-        CoragError: The object storage cannot be reached.
+        InputError: `uri` cannot hold an index.
     """
     folder = local_folder(uri)
     # LanceDB warns of every partition that none of the new rows falls into.
     os.environ.setdefault("LANCEDB_LOG", "error")
+    # Imported here: it takes 1.2 s of CPU time.
+    lancedb = require("lancedb", "index")
     try:
-        # Imported here: it takes 1.2 s of CPU time.
-        return require("lancedb", "index").connect(folder or str(uri))
+        return lancedb.connect(folder or str(uri))
     except ValueError as error:
         if folder is None and "No object store provider" not in str(error):
-            raise CoragError(f"cannot reach the index at {uri}: {_reason(error)}; {_REMOTE_REMEDY}") from error
+            raise
         raise InputError(
             f"{str(uri)!r} cannot hold an index: {_reason(error)}; give a folder, or an s3://, gs:// or az:// address"
         ) from error
@@ -89,29 +82,23 @@ def local_folder(uri: str | Path) -> Path | None:
 
 @contextmanager
 def accessing(uri: str | Path, to: Literal["read", "write"]) -> Iterator[None]:
-    """Turn LanceDB's errors into `CoragError`s that say what to do."""
+    """Turn LanceDB's errors into a `CoragError` that says what to do."""
     try:
         yield
     except CoragError:
         raise
     except (OSError, RuntimeError, ValueError, OverflowError) as error:
-        remedy = _REMEDIES[to] if local_folder(uri) else f"{_REMOTE_REMEDY}, then run the same command again"
-        raise CoragError(f"cannot {to} the index at {uri}: {_reason(error)}; {remedy}") from error
+        raise CoragError(f"cannot {to} the index at {uri}: {_reason(error)}; {_REMEDIES[to]}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return what LanceDB's error says to a person: it prints its own structures, with the places in its source."""
-    text = str(error)
-    for pattern, words in _REASONS:
-        if found := re.search(pattern, text):
-            return found.expand(words)
-    text = re.sub(r", location: Location \{[^}]*\}, backtrace: \w+", "", text)
-    text = re.sub(r"^(Invalid input, |lance error: LanceError\(\w+\): )", "", text)
+    """Return LanceDB's message without its internal structures and source locations."""
+    text = re.sub(r", location: Location \{[^}]*\}, backtrace: \w+", "", str(error))
     return re.sub(r",? \S+\.rs:\d+:\d+", "", text).rstrip(". ")
 
 
 def open_table(database: Any, name: str, version: int | None = None) -> Any | None:
-    """Return a table, or None where there is none; with `version` as it was then, to be read only."""
+    """Return a table, or None if there is none; a `version` of it can only be read."""
     try:
         table = database.open_table(name)
         if version is not None:
@@ -126,7 +113,7 @@ def open_table(database: Any, name: str, version: int | None = None) -> Any | No
 
 @contextmanager
 def index_lock(uri: str | Path) -> Iterator[None]:
-    """Keep other processes from writing at a place; wait while one does. Object storage has no lock."""
+    """Keep other processes from writing to an index; wait while one does. Object storage has no lock."""
     folder = local_folder(uri)
     if folder is None:
         yield
@@ -162,7 +149,7 @@ def to_rows(
         parts: Names of the files that they are from.
         first_position: Position of the first.
         vectors: Their vectors, `[n, d]`.
-        states: The key of each one's token ids and its token states, or None for both; see `corag.index.states`.
+        states: The key of each chunk's token ids and its token states, or None for both; see `corag.index.states`.
     """
     import pyarrow as pa
 
@@ -183,27 +170,23 @@ def to_rows(
 
 def to_chunk(row: Mapping[str, Any]) -> Chunk:
     """Return the chunk that a row holds."""
-    try:
-        return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
-    except (ValueError, TypeError) as error:
-        raise DataError(f"the index holds a damaged chunk, {row['id']!r} ({error}); {REMEDY}") from error
+    return Chunk(row["id"], row["text"], json.loads(row["metadata"]))
 
 
 def metadata_json(chunk: Chunk) -> str:
-    """Return a chunk's metadata as JSON; a chunk that cannot be stored is a `DataError`."""
+    """Return a chunk's metadata as JSON.
+
+    Raises:
+        DataError: The metadata is not JSON, or the chunk not valid Unicode.
+    """
     try:
         (chunk.id + chunk.text).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"chunk {chunk.id!r} is no valid Unicode text: {error}; remove the lone surrogate") from error
-    return to_json(chunk.metadata, f"the metadata of chunk {chunk.id!r}")
-
-
-def to_json(values: Mapping[str, Any], what: str) -> str:
-    """Return values as JSON; where they cannot be, a `DataError` says `what` they are."""
-    try:
-        return json.dumps(dict(values))
+        return json.dumps(dict(chunk.metadata))
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} cannot be stored as JSON: {error}; use texts, numbers, lists and maps") from error
+        raise DataError(
+            f"chunk {chunk.id!r} cannot be stored: {error}; use valid Unicode, and texts, numbers, lists and maps as "
+            "metadata"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +197,7 @@ class IndexManifest:
         embedder_name: Name of the embedder that made the vectors.
         dimension: Length of each vector.
         fingerprint: Names corpus and settings: builds with the same one make the same index.
-        settings: How the chunks were made; recorded for people, never interpreted.
+        settings: How the chunks were made.
         state: `building` until the last row and the last search structure are stored.
         states: Whether it holds token states.
         num_chunks: Chunks of the finished index.
@@ -234,9 +217,13 @@ class IndexManifest:
     num_changed: int = 0
     format_version: int = FORMAT_VERSION
 
+    def made_by(self, name: str, dimension: int) -> bool:
+        """Return whether this embedder made the vectors."""
+        return (self.embedder_name, self.dimension) == (name, dimension)
+
     def require_embedder(self, name: str, dimension: int, uri: str | Path) -> None:
         """Raise `IndexMismatchError` unless this embedder made the vectors."""
-        if (self.embedder_name, self.dimension) != (name, dimension):
+        if not self.made_by(name, dimension):
             raise IndexMismatchError(
                 f"the index at {uri} was made by embedder {self.embedder_name!r} ({self.dimension} dimensions), "
                 f"not by {name!r} ({dimension} dimensions); use that embedder, {REMEDY}"
@@ -245,12 +232,12 @@ class IndexManifest:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What is recorded at a place.
+    """What is recorded of an index.
 
     Attributes:
         complete: The index that is read.
-        building: A build that is under way, or was interrupted.
-        files: Part of the complete index -> what names its content; read on demand.
+        building: A build in progress, or an interrupted one.
+        files: Part of the complete index -> hash of its content; read on demand.
     """
 
     complete: IndexManifest | None = None
@@ -259,7 +246,7 @@ class Records:
 
 
 def read_records(database: Any, uri: str | Path, *, files: bool = False) -> Records:
-    """Return what is recorded; `files` may be long, and opening an index does not need them.
+    """Return the records of an index; `files` may be long, and opening an index does not need them.
 
     Raises:
         IndexMismatchError: A record of another format version.
@@ -285,26 +272,21 @@ def read_records(database: Any, uri: str | Path, *, files: bool = False) -> Reco
 def write_records(database: Any, records: Records) -> None:
     """Replace all records in one commit.
 
-    LanceDB also commits a file that was cut off by a full disk, so the records are read back; ones that cannot be are
-    taken back.
+    LanceDB also commits a file that was cut off by a full disk, so the records are read back; if they are unreadable,
+    the previous ones are restored.
     """
     import pyarrow as pa
 
-    manifests = [one for one in (records.complete, records.building) if one is not None]
-    rows = pa.table(
-        {
-            "record": pa.array([json.dumps(asdict(one)) for one in manifests], pa.string()),
-            "files": pa.array(
-                [json.dumps(dict(records.files) if one is records.complete else {}) for one in manifests], pa.string()
-            ),
-        }
-    )
+    complete, building = records.complete, records.building
+    rows = [{"record": json.dumps(asdict(complete)), "files": json.dumps(dict(records.files))}] if complete else []
+    rows += [{"record": json.dumps(asdict(building)), "files": "{}"}] if building else []
+    content = pa.Table.from_pylist(rows)
     table = open_table(database, _MANIFEST)
     before = None if table is None else table.version
     if table is None:
-        table = database.create_table(_MANIFEST, rows)
+        table = database.create_table(_MANIFEST, content)
     else:
-        table.add(rows, mode="overwrite")
+        table.add(content, mode="overwrite")
     try:
         for row in table.search().to_arrow().to_pylist():
             json.loads(row["record"]), json.loads(row["files"])
@@ -313,6 +295,6 @@ def write_records(database: Any, records: Records) -> None:
             database.drop_table(_MANIFEST)
         else:
             table.restore(before)
-        raise OSError("what is stored could not be recorded: the disk is full, or the file too large") from error
+        raise OSError("the index could not be recorded: the disk is full, or the file too large") from error
     # Each old version may hold a list of all files.
     table.optimize(cleanup_older_than=OLD_VERSIONS_KEPT)

@@ -13,7 +13,7 @@ from corag.errors import InputError
 Where: TypeAlias = "Mapping[str, Any]"
 """Name of a metadata field -> what it must be; all must hold.
 
-A text, number, truth value or None: the field is that, or a list that holds it (None: it is missing).
+A text, number, truth value or None: the field is that, or a list that contains it (None: it is missing).
 A list: the field is one of these.
 A mapping of `<`, `<=`, `>`, `>=`, `!=` to values: all must hold.
 
@@ -40,88 +40,65 @@ def _strict(value: Any) -> Any:
 
 
 def sql_of(where: Where | None) -> str | None:
-    """Return a filter as SQL; None where nothing is filtered.
+    """Return a filter as SQL; None if nothing is filtered.
 
     Raises:
-        InputError: It is no mapping of names to what `Where` allows.
+        InputError: It is not a mapping of names to what `Where` allows.
     """
     if where is None:
         return None
-    if not isinstance(where, Mapping):
-        raise _error(where, "a filter must map metadata fields to values")
-    return " AND ".join(f"({_field_sql(name, wanted)})" for name, wanted in where.items()) or None
+    try:
+        return " AND ".join(f"({_field_sql(name, wanted)})" for name, wanted in where.items()) or None
+    except (AttributeError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"where is {where!r:.200} ({error}); expected metadata fields, each a text, number, truth value, None, "
+            "a list of these, or comparisons by <, <=, >, >=, !=; for example "
+            "{'language': 'en', 'year': {'>=': 2024}, 'kind': ['faq', 'manual']}"
+        ) from error
 
 
-def _field_sql(name: Any, wanted: Any) -> str:
-    if not isinstance(name, str) or not name:
-        raise _error(name, "the name of a metadata field must be a text")
+def _field_sql(name: str, wanted: Any) -> str:
+    if not isinstance(name, str) or not name or wanted in ([], (), {}):
+        raise ValueError(f"nothing to compare in field {name!r}")
+    # To extract a field costs most of a filter.
+    found = f"json_extract({FIELDS}, {_quoted('$.' + _json(name))})"
     if isinstance(wanted, Mapping):
-        if not wanted:
-            raise _error(wanted, f"the comparisons of field {name!r} must not be empty")
-        return " AND ".join(_compared(name, operator, value) for operator, value in wanted.items())
-    values = wanted if isinstance(wanted, Sequence) and not isinstance(wanted, str) else [wanted]
-    if not values:
-        raise _error(wanted, f"the values of field {name!r} must not be empty")
-    return _any_of(name, values)
+        return " AND ".join(_compared(found, operator, value) for operator, value in wanted.items())
+    return _any_of(found, wanted if isinstance(wanted, list | tuple) else [wanted])
 
 
-def _any_of(name: str, values: Sequence[Any]) -> str:
-    """Return SQL that is true or false, never null; to extract a field costs most of it, so it is done once."""
-    written = "|".join(sorted(re.escape(text) for value in values for text in _written(name, value)))
-    # In a list's text a comma stands before a quotation mark only where an item begins: within texts they are escaped.
+def _any_of(found: str, values: Sequence[Any]) -> str:
+    """Return SQL that is true or false, never null."""
+    written = "|".join(sorted(re.escape(text) for value in values for text in _spellings(value)))
+    # In a list's text a comma precedes a quotation mark only where an item begins: within texts they are escaped.
     pattern = f"^(?:{written})$|^\\[(?:.*,)?(?:{written})(?:,.*)?\\]$"
-    found = _extracted(name) if None not in values else f"COALESCE({_extracted(name)}, 'null')"
-    return f"COALESCE(regexp_like({found}, {_quoted(pattern)}), FALSE)"
+    present = found if None not in values else f"COALESCE({found}, 'null')"
+    return f"COALESCE(regexp_like({present}, {_quoted(pattern)}), FALSE)"
 
 
-def _written(name: str, value: Any) -> set[str]:
-    """Return how a value can stand in JSON."""
-    _check_value(name, value)
+def _compared(found: str, operator: str, value: Any) -> str:
+    if operator == "!=":
+        return f"NOT {_any_of(found, [value])}"
+    if operator not in _COMPARISONS or value is None or isinstance(value, bool):
+        raise ValueError(f"{value!r} cannot be compared by {operator!r}")
+    if not isinstance(value, str):
+        return f"COALESCE(TRY_CAST({found} AS DOUBLE) {operator} {_json(float(value))}, FALSE)"
+    # A text begins with a quotation mark, before which no other JSON value sorts and after which "#" comes.
+    within = f" AND {found} < '#'" if ">" in operator else ""
+    return f"COALESCE({found} {operator} {_quoted(_json(value))}{within}, FALSE)"
+
+
+def _spellings(value: Any) -> set[str]:
+    """Return how a value can be written in JSON."""
     if isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer():
         return {str(int(value)), repr(float(value))}
     return {_json(value)}
 
 
-def _compared(name: str, operator: Any, value: Any) -> str:
-    if operator == "!=":
-        return f"NOT {_any_of(name, [value])}"
-    if operator not in _COMPARISONS:
-        raise _error(operator, f"the comparison of field {name!r} must be one of {', '.join(_COMPARISONS)}, !=")
-    _check_value(name, value)
-    if value is None or isinstance(value, bool):
-        raise _error(value, f"field {name!r} can be compared by {operator} with texts and numbers")
-    found = _extracted(name)
-    if not isinstance(value, str):
-        return f"COALESCE(TRY_CAST({found} AS DOUBLE) {operator} {float(value)!r}, FALSE)"
-    # A text begins with a quotation mark, before which no other JSON stands and after which "#" comes.
-    within = f" AND {found} < '#'" if ">" in operator else ""
-    return f"COALESCE({found} {operator} {_quoted(_json(value))}{within}, FALSE)"
-
-
-def _check_value(name: str, value: Any) -> None:
+def _json(value: str | bool | float | None) -> str:
     if not (value is None or isinstance(value, str | bool | int | float)):
-        raise _error(value, f"field {name!r} can be a text, a number, a truth value, None, a list or comparisons")
-    if isinstance(value, int | float) and not _is_float64(value):
-        raise _error(value, f"a number that field {name!r} is compared with must be finite as a 64-bit float")
-
-
-def _is_float64(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        return False
-
-
-def _extracted(name: str) -> str:
-    return f"json_extract({FIELDS}, {_path(name)})"
-
-
-def _path(name: str) -> str:
-    return _quoted(f"$.{_json(name)}")
-
-
-def _json(value: Any) -> str:
-    return _encodable(json.dumps(value, ensure_ascii=False))
+        raise TypeError(f"{value!r} is neither a text, a number, a truth value nor None")
+    return _encodable(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def _encodable(text: str) -> str:
@@ -130,9 +107,3 @@ def _encodable(text: str) -> str:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
-
-
-def _error(value: Any, rule: str) -> InputError:
-    return InputError(
-        f"{rule}, got {value!r}; for example {{'language': 'en', 'year': {{'>=': 2024}}, 'kind': ['faq', 'manual']}}"
-    )

@@ -114,7 +114,9 @@ def test_index(tmp_path, small_data, figure):
         for column in ("position", "id", "text", "metadata"):
             assert found[column].to_pylist() == expected[column].to_pylist()
         np.testing.assert_allclose(found["vector"].to_pylist(), expected["vector"].to_pylist(), atol=1e-6)
-        hits = [ChunkIndex.open(folder / "i").search_text("lighthouse", 9) for folder in (broken, whole)]
+        hits = [
+            ChunkIndex.open(folder / "i").retrieve("lighthouse", np.ones(384), 9, "text") for folder in (broken, whole)
+        ]
         assert hits[0] == hits[1]
 
 

@@ -110,7 +110,8 @@ def test_an_index(small_index, figure):
 
     def search(question):
         [vector] = corag.embedder().embed([question])
-        return [[one.chunk.id for one in found] for found in (index.search(vector, 5), index.search_text(question, 5))]
+        both = [index.retrieve(question, vector, 5, retrieval) for retrieval in ("vector", "text")]
+        return [[one.chunk.id for one in found] for found in both]
 
     expected = [search(question) for question in QUESTIONS]
     expected = (expected * 5)[:NUM_TASKS]

@@ -3,11 +3,11 @@
 import pytest
 
 from corag import Chunk
+from corag.cli.main import main
 from corag.errors import CoragError, InputError
 from corag.index import ChunkIndex, update_index
 from corag.text.chunking import ChunkConfig
 from tests.corag.index.worlds import HashingEmbedder, build_and_kill, make_chunks
-from tests.processes import run_command
 
 pytest.importorskip("lancedb")
 
@@ -62,9 +62,8 @@ def test_it_is_the_index_of_a_local_folder(storage, tmp_path):
     there = ChunkIndex.build(place("index"), chunks, HashingEmbedder(), batch_size=10)
     here = ChunkIndex.build(tmp_path / "index", chunks, HashingEmbedder(), batch_size=10)
     assert rows_of(place("index")) == rows_of(tmp_path / "index")
-    vectors = HashingEmbedder().embed([chunk.text for chunk in chunks[:3]])
-    assert there.search_many(vectors, 5) == here.search_many(vectors, 5)
-    assert there.search_text("red river", 7) == here.search_text("red river", 7)
+    [vector] = HashingEmbedder().embed([chunks[0].text])
+    assert there.retrieve("red river", vector, 7) == here.retrieve("red river", vector, 7)
     embedder = HashingEmbedder()
     ChunkIndex.build(place("index"), chunks, embedder)
     assert embedder.num_embedded == 0
@@ -88,35 +87,33 @@ def test_an_update_embeds_only_what_is_new(storage, tmp_path):
     (folder / "c.md").write_text("# C\n\nA cloud.\n")
     embedder = HashingEmbedder()
     found = update_index(folder, place("docs"), embedder, ChunkConfig(32))
-    assert (found.changes.added, found.changes.deleted, embedder.num_embedded) == (1, 1, 1)
+    assert (found.files["new"], found.files["deleted"], embedder.num_embedded) == (1, 1, 1)
     assert {chunk.text for chunk in found.index.chunks()} == {"B\nThe blue river.", "C\nA cloud."}
 
 
 @pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on(storage, tmp_path):
-    stored = [build_and_kill(place("killed"), num_stored=number, delay_s=0.03) for number in (8, 32)]
+    number = build_and_kill(place("killed"), num_embedded=32, delay_s=0.03)
     embedder = HashingEmbedder()
     ChunkIndex.build(place("killed"), make_chunks(60), embedder, batch_size=4)
     ChunkIndex.build(tmp_path / "whole", make_chunks(60), HashingEmbedder(), batch_size=4)
     assert rows_of(place("killed")) == rows_of(tmp_path / "whole")
-    # A kill can come between the storing of a batch of four and its report.
-    assert 60 - 4 * len(stored) <= sum(stored) + embedder.num_embedded <= 60
+    # A kill can come between the embedding of a batch and its storing.
+    assert number + embedder.num_embedded in (60, 64)
 
 
 @pytest.mark.slow
 def test_the_command_line_takes_an_address(storage, tmp_path):
     (tmp_path / "a.md").write_text("# Rivers\n\nThe Danube flows through Vienna.\n")
-    made = run_command("index", "--data", tmp_path, "--out", place("cli"), "--quiet", "true")
-    assert made.returncode == 0, made.stderr
-    asked = run_command("ask", "Which river flows through Vienna?", "--index", place("cli"))
-    assert asked.returncode == 0 and "Danube" in asked.stdout, asked.stderr
+    assert main(["index", "--data", str(tmp_path), "--out", place("cli"), "--quiet"]) == 0
+    assert [chunk.metadata["document"] for chunk in ChunkIndex.open(place("cli")).chunks()] == ["a.md"]
 
 
 @pytest.mark.slow
 def test_what_cannot_be_reached_is_said_in_words(storage, monkeypatch):
     with pytest.raises(CoragError, match="nothing"):
         ChunkIndex.open(place("nothing"))
-    with pytest.raises(CoragError, match="NoSuchBucket"):
+    with pytest.raises(CoragError, match="no-such-bucket"):
         ChunkIndex.open("s3://no-such-bucket/a")
     with pytest.raises(InputError, match="ftp://host/a"):
         ChunkIndex.open("ftp://host/a")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import corag
 from corag.cli.main import main
 from corag.errors import DataError, IndexMismatchError
-from corag.index import ChunkIndex, IndexUpdate, build, nearest, store, update_index, write
+from corag.index import ChunkIndex, IndexUpdate, build, store, update_index, write
 from corag.index.store import index_lock
 from corag.memory import forget
 from corag.models.engine import Engine
@@ -38,8 +38,8 @@ pytest.importorskip("lancedb")
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Large indexes have partitions and keep their search structures when little has changed."""
     if request.param == "large":
-        monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 1)
-        monkeypatch.setattr(nearest, "_CHUNKS_PER_PARTITION", 50)
+        monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1)
+        monkeypatch.setattr(write, "CHUNKS_PER_PARTITION", 50)
     return request.param
 
 
@@ -48,13 +48,13 @@ def update(folder: Path, uri: Path, embedder: HashingEmbedder | None = None, **s
     return update_index(folder, uri, embedder or HashingEmbedder(), config, **settings)
 
 
-def files_of(changes) -> tuple[int, int, int, int]:
+def files_of(done: IndexUpdate) -> tuple[int, ...]:
     """New, unchanged, changed and deleted files."""
-    return changes.added, changes.unchanged, changes.changed, changes.deleted
+    return tuple(done.files[name] for name in ("new", "unchanged", "changed", "deleted"))
 
 
-def chunks_of(written) -> tuple[int, int]:
-    return written.num_embedded, written.num_copied
+def chunks_of(done: IndexUpdate) -> tuple[int, int]:
+    return done.num_embedded, done.num_copied
 
 
 def content_of(uri: str | Path) -> list[tuple]:
@@ -106,30 +106,29 @@ class StoppedEmbedder(HashingEmbedder):
 def test_an_update_does_only_what_is_missing(folder: Path, tmp_path: Path, size: str):
     uri = tmp_path / "index"
     first = update(folder, uri)
-    assert files_of(first.changes) == (2, 0, 0, 0) and chunks_of(first.written) == (3, 0)
+    assert files_of(first) == (2, 0, 0, 0) and chunks_of(first) == (3, 0)
     again = update(folder, uri, embedder := HashingEmbedder())
-    assert files_of(again.changes) == (0, 2, 0, 0) and chunks_of(again.written) == (0, 0)
+    assert files_of(again) == (0, 2, 0, 0) and chunks_of(again) == (0, 0)
     write_files(
         folder, b="# B\n\nThe blue river.\n\n## More\n\nNo trees at all are left there now.\n", c="# C\n\nA cloud.\n"
     )
     os.remove(folder / "a.md")
     third = update(folder, uri, embedder)
-    assert files_of(third.changes) == (1, 0, 1, 1) and chunks_of(third.written) == (2, 1)
+    assert files_of(third) == (1, 0, 1, 1) and chunks_of(third) == (2, 1)
     assert embedder.num_embedded == 2
     assert sorted(chunk.text for chunk in third.index.chunks()) == [
         "B\nThe blue river.", "B > More\nNo trees at all are left there now.", "C\nA cloud.",
     ]  # fmt: skip
     update(folder, tmp_path / "anew")
     assert content_of(uri) == content_of(tmp_path / "anew")
-    found = third.index.search_text("cloud trees stone", 9)
-    assert [one.chunk.id.split("#")[0] for one in found] == ["c.md", "b.md"]
     [vector] = HashingEmbedder().embed(["C\nA cloud."])
-    assert third.index.search(vector, 1)[0].chunk.id.startswith("c.md")
-    # Who opened the old state reads it on.
-    assert first.index.search_text("stone", 9) and not first.index.search_text("cloud", 9)
+    found = third.index.retrieve("cloud trees stone", vector, 9, "text")
+    assert [one.chunk.id.split("#")[0] for one in found] == ["c.md", "b.md"]
+    assert third.index.retrieve("", vector, 1, "vector")[0].chunk.id.startswith("c.md")
+    # An index opened before the update still reads the old state.
+    assert first.index.retrieve("stone", vector, 9, "text") and not first.index.retrieve("cloud", vector, 9, "text")
     assert len(list(first.index.chunks())) == 3
-    settings = third.index.manifest.settings
-    assert settings["documents"] == 2 and settings["source"] == str(folder.resolve())
+    assert third.index.manifest.settings["source"] == str(folder.resolve())
 
 
 STATES_OF_A_FOLDER = st.dictionaries(
@@ -148,7 +147,7 @@ def test_any_series_of_updates_equals_a_new_index(
     folder.mkdir()
     whole = False
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", large_from)
+        patch.setattr(write, "MIN_CHUNKS_TO_PARTITION", large_from)
         for number, state in enumerate(states):
             for file in folder.iterdir():
                 file.unlink()
@@ -167,7 +166,7 @@ def test_any_series_of_updates_equals_a_new_index(
                 assert not whole or len(ChunkIndex.open(uri))
                 continue
             whole = True
-            assert done.written.num_embedded == embedder.num_embedded
+            assert done.num_embedded == embedder.num_embedded
             update(folder, place / str(number))
             assert content_of(uri) == content_of(place / str(number))
             assert table_of(uri).count_rows() == len(done.index)
@@ -177,7 +176,7 @@ def test_any_series_of_updates_equals_a_new_index(
 def test_search_structures_of_a_large_index_are_made_anew_when_much_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(nearest, "MIN_CHUNKS_TO_PARTITION", 1)
+    monkeypatch.setattr(write, "MIN_CHUNKS_TO_PARTITION", 1)
     monkeypatch.setattr(store, "OLD_VERSIONS_KEPT", timedelta(milliseconds=1))
     folder, uri = tmp_path / "docs", tmp_path / "index"
     folder.mkdir()
@@ -207,7 +206,7 @@ def test_moved_and_copied_text_is_not_embedded_again(folder: Path, tmp_path: Pat
     (folder / "b.md").rename(folder / "z.md")
     (folder / "copy.md").write_bytes((folder / "a.md").read_bytes())
     done = update(folder, tmp_path / "index", embedder := HashingEmbedder())
-    assert files_of(done.changes) == (2, 1, 0, 1) and embedder.num_embedded == 0
+    assert files_of(done) == (2, 1, 0, 1) and embedder.num_embedded == 0
 
 
 def test_a_corpus_is_updated_too(tmp_path: Path):
@@ -217,10 +216,10 @@ def test_a_corpus_is_updated_too(tmp_path: Path):
 
     write_corpus("One text.", "Another text.")
     first = update(tmp_path, tmp_path / "index")
-    assert first.changes is None and chunks_of(first.written) == (2, 0)
+    assert not first.files and chunks_of(first) == (2, 0)
     write_corpus("A new text.", "One text.", "Another text.")
-    assert chunks_of(update(tmp_path, tmp_path / "index").written) == (1, 2)
-    assert chunks_of(update(tmp_path, tmp_path / "index").written) == (0, 0)
+    assert chunks_of(update(tmp_path, tmp_path / "index")) == (1, 2)
+    assert chunks_of(update(tmp_path, tmp_path / "index")) == (0, 0)
 
 
 def test_an_index_of_something_else_is_refused(folder: Path, tmp_path: Path):
@@ -251,7 +250,7 @@ def test_unreadable_files_are_listed_and_left_out(folder: Path, tmp_path: Path):
     (folder / "lost.md").symlink_to("nowhere")
     (folder / "western.txt").write_bytes("Die Größe der Straße beträgt fünf.".encode("cp1252"))
     done = update(folder, tmp_path / "index")
-    reasons = done.changes.unreadable
+    reasons = done.unreadable
     assert {name: reason.split(":")[0].split(";")[0] for name, reason in reasons.items()} == {
         "lost.md": "cannot be opened",
         "binary.txt": "it is no text, whatever its name says",
@@ -261,15 +260,15 @@ def test_unreadable_files_are_listed_and_left_out(folder: Path, tmp_path: Path):
         "scan.pdf": "it holds no text",
         "torn.pdf": "damaged",
     }
-    assert list(done.changes.guessed) == ["western.txt"]
+    assert list(done.guessed) == ["western.txt"]
     assert done.index.manifest.settings["unreadable"] == reasons
     again = update(folder, tmp_path / "index")
-    assert again.changes.unreadable == reasons and files_of(again.changes) == (0, 3, 0, 0)
+    assert again.unreadable == reasons and files_of(again) == (0, 3, 0, 0)
     (folder / "torn.pdf").write_bytes(pdf([["text"]]))
     (folder / "a.md").write_bytes(b"")
     mended = update(folder, tmp_path / "index")
-    assert files_of(mended.changes) == (1, 2, 0, 0)
-    assert mended.changes.unreadable["a.md"] == "empty" and "torn.pdf" not in mended.changes.unreadable
+    assert files_of(mended) == (1, 2, 0, 0)
+    assert mended.unreadable["a.md"] == "empty" and "torn.pdf" not in mended.unreadable
 
 
 def test_a_file_that_vanishes_or_changes_after_it_was_listed(
@@ -285,9 +284,9 @@ def test_a_file_that_vanishes_or_changes_after_it_was_listed(
     with monkeypatch.context() as patch:
         patch.setattr(build, "read_bytes", meddle)
         done = update(folder, tmp_path / "index")
-    assert done.changes.unreadable == {"a.md": "cannot be opened: No such file or directory"}
+    assert done.unreadable == {"a.md": "cannot be opened: No such file or directory"}
     assert [chunk.text for chunk in done.index.chunks()] == ["B\nWhat it says now."]
-    assert files_of(update(folder, tmp_path / "index").changes) == (0, 1, 0, 0)
+    assert files_of(update(folder, tmp_path / "index")) == (0, 1, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +318,7 @@ def test_a_stopped_update_leaves_the_old_index_and_its_work_is_kept(folder: Path
     write_files(folder, a="# A\n\nAnother red stone.\n")
     (folder / "n0.md").unlink()
     done = update(folder, uri, embedder := HashingEmbedder(), batch_size=1)
-    assert files_of(done.changes) == (5, 1, 1, 0)
+    assert files_of(done) == (5, 1, 1, 0)
     assert embedder.num_embedded == 6 - 3 + 1
     update(folder, tmp_path / "anew")
     assert content_of(uri) == content_of(tmp_path / "anew")
@@ -386,7 +385,7 @@ from tests.corag.index.worlds import HashingEmbedder
 print("begun", flush=True)
 embedder = HashingEmbedder(delay_s=float(sys.argv[3]))
 update = update_index(sys.argv[1], sys.argv[2], embedder, ChunkConfig(32), batch_size=2)
-print(update.written.num_embedded, update.written.num_copied, flush=True)
+print(update.num_embedded, update.num_copied, flush=True)
 """
 
 
@@ -420,7 +419,7 @@ def test_killed_updates_leave_the_old_index_and_the_last_one_finishes(folder: Pa
 def test_of_two_writers_one_waits(folder: Path, tmp_path: Path):
     write_files(folder, **{f"n{number}": f"# N\n\nNew text {number}." for number in range(8)})
     process = start(folder, tmp_path / "index", 0.05)
-    own = update(folder, tmp_path / "index", HashingEmbedder(delay_s=0.05)).written
+    own = update(folder, tmp_path / "index", HashingEmbedder(delay_s=0.05))
     said, _ = process.communicate()
     assert sorted([said, f"{own.num_embedded} {own.num_copied}\n"]) == ["0 0\n", "11 0\n"]
     update(folder, tmp_path / "anew")

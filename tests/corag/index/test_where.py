@@ -45,9 +45,9 @@ def equal(found, wanted):
 def found_by(index, where):
     """The ids that each way of searching finds, which must be the same."""
     query = HashingEmbedder().embed(["any"])[0]
-    by_vector = {one.chunk.id for one in index.search(query, 100, where)}
-    assert {one.chunk.id for one in index.search_text("red", 100, where)} == by_vector
-    assert {one.chunk.id for one in index.retrieve("red", query, 100, where=where)} == by_vector
+    by_vector = {one.chunk.id for one in index.retrieve("red", query, 100, "vector", where)}
+    assert {one.chunk.id for one in index.retrieve("red", query, 100, "text", where)} == by_vector
+    assert {one.chunk.id for one in index.retrieve("red", query, 100, "hybrid", where)} == by_vector
     return by_vector
 
 
@@ -66,7 +66,7 @@ def test_a_field_is_a_value_or_holds_it(index, wanted):
 @given(wanted=st.sampled_from([value for value in VALUES if not isinstance(value, list | dict | float)]))
 def test_every_value_is_found_by_itself(index, wanted):
     query = np.ones(8, np.float32)
-    found = {one.chunk.id for one in index.search(query, 100, {"field": wanted})}
+    found = {one.chunk.id for one in index.retrieve("", query, 100, "vector", {"field": wanted})}
     assert found == expected(lambda there: equal(there, wanted))
 
 
@@ -92,8 +92,8 @@ def test_comparisons(index):
 
 def test_fewer_than_asked_for_and_the_rest_unchanged(index):
     query = HashingEmbedder().embed(["any"])[0]
-    wanted = [one for one in index.search(query, 100) if equal(one.chunk.metadata.get("field"), 3)]
-    assert index.search(query, 2, {"field": 3}) == wanted[:2]
+    wanted = [one for one in index.retrieve("", query, 100, "vector") if equal(one.chunk.metadata.get("field"), 3)]
+    assert index.retrieve("", query, 2, "vector", {"field": 3}) == wanted[:2]
     assert index.retrieve("red", query, 5, where={"field": "nowhere"}) == []
 
 

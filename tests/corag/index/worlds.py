@@ -56,16 +56,23 @@ import sys
 from corag.index import ChunkIndex
 from tests.corag.index.worlds import HashingEmbedder, make_chunks
 
-embedder = HashingEmbedder(delay_s=0.05)
+class Reporting(HashingEmbedder):
+    def embed(self, texts):
+        vectors = super().embed(texts)
+        print(self.num_embedded, flush=True)
+        return vectors
+
 ChunkIndex.build(
-    sys.argv[1], make_chunks(60), embedder, batch_size=4, overwrite=len(sys.argv) > 2,
-    progress=lambda done, total: print(done, embedder.num_embedded, flush=True),
+    sys.argv[1], make_chunks(60), Reporting(delay_s=0.05), batch_size=4, overwrite=len(sys.argv) > 2
 )
 """
 
 
-def build_and_kill(uri: str | Path, *flags: str, num_stored: int, delay_s: float) -> int:
-    """Build in another process, kill it so long after so many chunks; return how many it embedded."""
+def build_and_kill(uri: str | Path, *flags: str, num_embedded: int, delay_s: float) -> int:
+    """Build in batches of four in another process; kill it that long after so many chunks. Return how many it embedded.
+
+    The last batch may be lost.
+    """
     with subprocess.Popen(
         [sys.executable, "-c", SLOW_BUILD, str(uri), *flags],
         stdout=subprocess.PIPE,
@@ -73,12 +80,12 @@ def build_and_kill(uri: str | Path, *flags: str, num_stored: int, delay_s: float
         cwd=ROOT,
     ) as process:
         assert process.stdout is not None
-        reports = ["0 0"]
+        number = 0
         for line in process.stdout:
-            reports.append(line)
-            if int(line.split()[0]) >= num_stored:
+            number = int(line)
+            if number >= num_embedded:
                 time.sleep(delay_s)
                 process.send_signal(signal.SIGKILL)
     # A build may be done before the signal comes; anything else would be an error of its own.
     assert process.returncode in {0, -signal.SIGKILL}
-    return int(reports[-1].split()[1])
+    return number
