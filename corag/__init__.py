@@ -43,9 +43,6 @@ from corag.types import BatchReader as BatchReader
 from corag.types import Candidate as Candidate
 from corag.types import Chunk as Chunk
 from corag.types import Embedder as Embedder
-from corag.types import IdentifiedReranker as IdentifiedReranker
-from corag.types import LimitedReranker as LimitedReranker
-from corag.types import PolicyReranker as PolicyReranker
 from corag.types import PromptedReader as PromptedReader
 from corag.types import Reader as Reader
 from corag.types import Reranker as Reranker

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from corag.budget import AUTO, Budget, BudgetFor, Counts, reader_and_tokens, tokens_setting
 from corag.candidates import Retriever, Text, as_candidates, candidates_of, is_async, with_cosines
@@ -38,19 +38,18 @@ CERTAINTIES = ((0.8, "very likely"), (0.5, "likely"), (0.25, "possibly"), (0.0, 
 _SPACE = re.compile(r"\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class Quote:
-    """A sentence that an answer rests on.
+class Quote(NamedTuple):
+    """A sentence that an answer is based on.
 
     Attributes:
         text: The sentence, on one line.
-        marked: Where the answer stands in it; None where the sentence itself is the answer.
-        place: Where it begins in the context.
+        marked: Span of the answer in it; None if the sentence itself is the answer.
+        start: Where it begins in the context.
     """
 
     text: str
     marked: Span | None
-    place: int
+    start: int
 
     @property
     def pieces(self) -> tuple[str, str, str]:
@@ -60,21 +59,20 @@ class Quote:
 
 
 def quotes(answer: Answer, context: str) -> list[Quote]:
-    """Return the sentences that an answer rests on, in the order of the context.
+    """Return the sentences that an answer is based on, in the order of the context.
 
     The answer is marked in a single sentence; several are an explanation, which is the answer itself.
     """
-    found = []
+    quoted = []
     for start, end in answer.sentence_spans:
         alone = answer.spans if len(answer.sentence_spans) == 1 else ()
         inside = [span for span in alone if start <= span[0] and span[1] <= end and span != (start, end)]
-        cuts = inside[0] if inside else (start, start)
-        before, said, after = (
-            _SPACE.sub(" ", context[slice(*cut)]) for cut in ((start, cuts[0]), cuts, (cuts[1], end))
-        )
+        first, last = inside[0] if inside else (start, start)
+        cuts = [(start, first), (first, last), (last, end)]
+        before, said, after = (_SPACE.sub(" ", context[slice(*cut)]) for cut in cuts)
         marked = (len(before), len(before) + len(said)) if inside else None
-        found.append(Quote(before + said + after, marked, start))
-    return found
+        quoted.append(Quote(before + said + after, marked, start))
+    return quoted
 
 
 def certainty(confidence: float | None) -> str | None:
@@ -115,7 +113,7 @@ class Reply:
             "found": self.found,
             "answerable": self.answer.answerable,
             "sentences": [
-                {"text": quote.text, "marked": quote.marked and list(quote.marked), "chunk": self.chunk_at(quote.place)}
+                {"text": quote.text, "marked": quote.marked and list(quote.marked), "chunk": self.chunk_at(quote.start)}
                 for quote in self.quotes
             ],
             "answer_chunk": self.answer_chunk,
@@ -145,19 +143,19 @@ class Reply:
 
     @property
     def found(self) -> bool:
-        """Return whether the documents answer the question, as the reader holds."""
+        """Whether the documents answer the question according to the reader."""
         return self.answer.found
 
     @property
     def quotes(self) -> list[Quote]:
-        """Return the sentences that the answer rests on, with the answer marked in them."""
+        """The sentences that the answer is based on, with the answer marked in them."""
         return quotes(self.answer, self.selection.text)
 
     @property
     def certainty(self) -> str | None:
-        """Return in words how sure the reader is; None if it does not say, or found nothing.
+        """The reader's confidence in words; None if it has none, or found no answer.
 
-        An explanation is as sure as that the documents have an answer; else the answer's confidence counts.
+        For an explanation, it is the probability that the documents answer the question.
         """
         answer = self.answer
         explains = len(answer.sentence_spans) > 1 and answer.spans and answer.answerable is not None
@@ -165,7 +163,7 @@ class Reply:
 
     @property
     def answer_chunk(self) -> str | None:
-        """Return the id of the chunk that the answer came from; None if the reader cannot say, or for a summary."""
+        """Id of the chunk that the answer came from; None if it is unknown, and for a summary."""
         answer = self.answer
         if answer.chunk is None:
             return None
@@ -173,26 +171,26 @@ class Reply:
 
     @property
     def answer_chunks(self) -> tuple[str, ...]:
-        """Return the ids of the chunks that the answer rests on: those of its sentences, else `answer_chunk`."""
-        chunks = [self.chunk_at(quote.place) for quote in self.quotes] or [self.answer_chunk]
+        """Ids of the chunks that the answer is based on: those of its sentences, else `answer_chunk`."""
+        chunks = [self.chunk_at(quote.start) for quote in self.quotes] or [self.answer_chunk]
         return tuple(dict.fromkeys(chunk for chunk in chunks if chunk is not None))
 
     @property
     def citations(self) -> dict[str, str | None]:
-        """Return the id of the chunk that each citation marker of the answer stands for; None for a summary.
+        """Citation marker of the answer -> id of the chunk that it refers to; None for a summary.
 
-        A marker stands for a whole document if sentences are chosen; then the sentence is named that shares most words
+        If sentences are chosen, a marker refers to a whole document; the sentence is the one that shares most words
         with the answer.
         """
         return {f"[{part + 1}]": self._chunk_of(part) for part in self.answer.citations}
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """The characters of each chunk in the context; none for a summary."""
+        """Character span of each chunk in the context; none for a summary."""
         selection = self.selection
         if selection.spans:
             return selection.spans
-        text, spans = assemble(selection.chunks)  # a user's own selector may tell no spans
+        text, spans = assemble(selection.chunks)  # a user's own selector may not give spans
         return tuple(spans) if selection.text == text else ()
 
     def marker(self, chunk: int) -> str | None:
@@ -200,7 +198,7 @@ class Reply:
         return f"[{self.selection.text.count(SEPARATOR, 0, self.spans[chunk][0]) + 1}]" if self.spans else None
 
     def _chunk_of(self, part: int) -> str | None:
-        """Return the chunk in a part of the context; a chunk that holds empty lines is several parts to a reader."""
+        """Return the id of the chunk in a part of the context; a chunk with empty lines is several parts."""
         parts = self.selection.text.split(SEPARATOR)
         begin = sum(len(text) + len(SEPARATOR) for text in parts[:part])
         end = begin + len(parts[part])
@@ -235,27 +233,26 @@ def ask(
 
     Args:
         question: The question.
-        index: An index, or its path; texts as `corag.select` takes them, which are compared with the question; or
-            a retriever: a callable that takes the question and `num_candidates` and returns texts, best first. Its
-            ranking and the similarities that it gives are kept.
-        budget_tokens: The most tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, those of
-            the context.
-        selector: Chooses among the candidates: name or object, which counts tokens in its own way.
-        reader: Answers from what was chosen: name or object.
-        embedder: Embeds the question: name or object; by default the index's, and `minilm` for texts. What a retriever
-            finds is embedded only where the selector compares similarities and the retriever gives none.
-        num_candidates: How many chunks or texts are offered to the selector.
-        retrieval: How the index finds them; see `ChunkIndex.retrieve`. By default `hybrid`.
-        where: Only chunks of the index with this metadata; see `ChunkIndex.retrieve`.
-        tokens: Counts tokens: name or object; by default the tokenizer of the reader's model.
-        budget_for: What the budget is for: the whole `prompt`, or the `context` alone.
+        index: An index, or its path; texts as `corag.select` takes them, which are compared with the question; or a
+            retriever: a callable that takes the question and `num_candidates` and returns texts, best first, whose
+            ranking and similarities are kept.
+        budget_tokens: Maximum tokens of the prompt; for a reader without a prompt, such as `minilm-reader`, of the
+            context.
+        selector: Name, or object with a token counter of its own.
+        reader: Name or object.
+        embedder: Embedder of the question: name or object; by default the index's, and `minilm` for texts. Texts of a
+            retriever are embedded only if the selector compares similarities and the retriever gives none.
+        num_candidates: How many chunks or texts the selector gets.
+        retrieval: How the index ranks them; see `ChunkIndex.retrieve`. By default `hybrid`.
+        where: Filter of chunks by metadata; see `ChunkIndex.retrieve`.
+        tokens: Token counter: name or object; by default the tokenizer of the reader's model.
+        budget_for: What the budget covers: the whole `prompt`, or the `context` alone.
         on_token: Called with each piece of the answer as it is written, if the reader is a `StreamingReader`.
 
     Raises:
-        InputError: The question is empty, the budget or the number of candidates below 1, a text of a wrong type, or
-            the retriever asynchronous (see `aask`); the budget leaves no room for a context, or the prompt none for an
-            answer in the model's window.
-        IndexMismatchError: There is no whole index, or the embedder is not the index's.
+        InputError: An argument is of a wrong type or out of range; the retriever is asynchronous (use `aask`); the
+            prompt does not fit the budget, or prompt and answer do not fit the model's window.
+        IndexMismatchError: There is no complete index, or the embedder is not the index's.
     """
     check_query(question)
     Budget(budget_tokens, None, budget_for)
@@ -308,10 +305,7 @@ def ask(
 
 
 async def aask(question: str, index: ChunkIndex | str | Path | Sequence[Text] | Retriever, **settings: Any) -> Reply:
-    """Answer a question without blocking the event loop; the retriever may be asynchronous.
-
-    See `ask` for arguments and errors. What is not asynchronous runs in a thread.
-    """
+    """Answer a question in a thread, without blocking the event loop; see `ask`. The retriever may be asynchronous."""
     if not callable(index) or not is_async(index):
         return await asyncio.to_thread(ask, question, index, **settings)
     num_candidates = settings.get("num_candidates", 20)

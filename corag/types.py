@@ -1,12 +1,9 @@
-"""The values that pass between retriever, search, reader and user, and the protocols of the parts.
-
-Any object with the methods of `Reranker` is one. Optional abilities have protocols of their own, such as `BatchReader`.
-"""
+"""The values that pass between retriever, search, reader and user, and the protocols of the parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -17,7 +14,7 @@ from corag.errors import InputError
 from corag.text.visible import well_formed
 
 if TYPE_CHECKING:
-    from search import Policy, SearchResult
+    from search import SearchResult
 
 Order = tuple[int, ...]
 """A combination of candidates: their indices (0 is the best-ranked) in prompt order."""
@@ -63,9 +60,9 @@ class Candidate:
             is not compared: the order in which candidates are given counts.
         embedder: Name of the embedder that computed a cosine. With None it is taken to be the one that a selector's
             agent was trained with, because cosines do not tell who computed them.
-        rank: Place in the retriever's ranking, from 0, where that is not the order of the similarities: after hybrid
-            retrieval, for example. Selectors that take the best first, such as `top-k`, go by it; those that compare
-            similarities, such as `mmr`, do not.
+        rank: Position in the retriever's ranking, from 0, if that is not the order of the similarities, as after hybrid
+            retrieval. Selectors that take the best first, such as `top-k`, use it; those that compare similarities,
+            such as `mmr`, do not.
     """
 
     chunk: Chunk
@@ -77,7 +74,7 @@ class Candidate:
     def __post_init__(self) -> None:
         check_choice("Candidate.kind", self.kind, SimilarityKind)
         if self.rank is not None:
-            check_count("Candidate.rank", self.rank, "it is a place in a ranking, from 0", least=0)
+            check_count("Candidate.rank", self.rank, "it is a position in a ranking, from 0", least=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +99,7 @@ class Trace:
         probabilities: The agent's probability of each reranker.
         passed_over: Reranker that the agent preferred -> why it could not be used.
         result: The search's own result with its tree.
-        duplicates_dropped: Candidates left out because their id or text stood before.
+        duplicates_dropped: Candidates left out because their id or text occurred before.
         tokens_estimated: Name of the token counter, where it estimated tokens of the text.
         select_s: Wall-clock seconds of the selection.
         details: What else the selector notes, such as `cutoff` or `pieces`.
@@ -131,16 +128,17 @@ class Trace:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, noted: Mapping[str, Any]) -> Self:
-        """Return a record of what a selector noted by name; names without a field go to `details`."""
-        own = {one.name for one in fields(cls)}
-        details = {name: value for name, value in noted.items() if name not in own}
-        return cls(**{name: value for name, value in noted.items() if name in own}, details=details)
+    def of(cls, notes: Mapping[str, Any]) -> Self:
+        """Return a trace from a selector's notes by name; names without a field go to `details`."""
+        names = cls.__dataclass_fields__
+        details = {name: value for name, value in notes.items() if name not in names}
+        return cls(**{name: value for name, value in notes.items() if name in names}, details=details)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what applies, `details` beside the rest and `result` left out; JSON can hold it."""
-        noted = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("details", "result")}
-        return {name: value for name, value in noted.items() if value is not None} | dict(self.details)
+        """Return the fields that apply as JSON values, without `result`, and the entries of `details`."""
+        names = [name for name in self.__dataclass_fields__ if name not in ("details", "result")]
+        notes = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in notes.items() if value is not None} | dict(self.details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +146,14 @@ class Selection:
     """The chunks chosen for one query, in prompt order.
 
     Attributes:
-        chunks: The chosen chunks in the order in which they stand in the prompt; of a summarising selector, those
-            that its text was made from.
+        chunks: The chosen chunks in prompt order; of a summarising selector, the sources of its text.
         text: Exactly what goes into the prompt: their joined text, or what a summarising selector made of them.
         cost_tokens: Tokens of `text` under the answering model's tokenizer; never above `budget_tokens`.
         budget_tokens: The most tokens that `text` may cost.
         value: What the reranker gives this ordered combination; 0.0 for an empty selection.
         method: Name of the selector.
         trace: How it came about: `reason` when empty, orders scored, settings, timings.
-        spans: Where each chunk stands in `text`; empty for a summarising selector.
+        spans: Character span of each chunk in `text`; empty for a summarising selector.
     """
 
     chunks: tuple[Chunk, ...]
@@ -184,24 +181,23 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reader says.
+    """A reader's answer. A reader leaves the default for what it does not determine.
 
     Attributes:
-        text: The answer; empty when the reader found none. Halves of characters become U+FFFD.
-        confidence: In [0, 1], or None when the reader has no such figure.
+        text: The answer; empty if the reader found none. Lone surrogates become U+FFFD.
+        confidence: In [0, 1].
         spans: Character spans `(start, end)` of the context that the answer was taken from, in order.
-        chunk: Which part of the context, counted from 0 and divided by empty lines as chunks are, the (first) span or
-            a generated answer came from; None where a reader cannot say.
+        chunk: Part of the context, counted from 0 and separated by empty lines, that the first span or a generated
+            answer came from.
         citations: The parts that a generated answer cites, counted as in `chunk`, in the order of the answer.
-        sentence: What the context says about it: the sentence that the span stands in, or those that are closest to a
-            question that wants more than a few words; empty where a reader does not say.
-        sentence_spans: Where the sentences stand in the context.
-        answerable: Probability that the context answers the question, in [0, 1]; None where a reader does not say.
-        found: Whether the context answers the question, as the reader holds; never for an empty answer. Where not, a
-            reader may still say what comes closest.
+        sentence: The sentences of the context that support the answer.
+        sentence_spans: Their character spans in the context.
+        answerable: Probability that the context answers the question, in [0, 1].
+        found: Whether the context answers the question according to the reader; never for an empty answer. If not,
+            `text` may hold the closest match.
         cut: Whether the answer ends because it reached the reader's `max_answer_tokens`.
-        prompt_tokens: Tokens of the whole prompt, as a language model counted them; None where it does not tell.
-        answer_tokens: The same of its reply.
+        prompt_tokens: Tokens of the whole prompt, as a language model counted them.
+        answer_tokens: Tokens of its reply.
     """
 
     text: str
@@ -220,9 +216,8 @@ class Answer:
     def __post_init__(self) -> None:
         # Models cut characters in half; neither tokenizers nor files take the pieces.
         for name in ("text", "sentence"):
-            said = getattr(self, name)
-            if isinstance(said, str) and (text := well_formed(said)) is not said:
-                object.__setattr__(self, name, text)
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, well_formed(value))
         if not self.text:
             object.__setattr__(self, "found", False)
 
@@ -301,8 +296,10 @@ class Scorer(Protocol):
 class Reranker(Named, Protocol):
     """Values texts, and ordered combinations of chunks, for a query, on the scale [0, 1].
 
-    It may also be an `IdentifiedReranker`, `LimitedReranker` or `PolicyReranker`, and its scorer a `WindowedScorer` or
-    `JointScorer` of `corag.rerankers`.
+    It may also have these attributes: `max_tokens`, the most tokens of a text that it sees, in its own tokens;
+    `search_policy`, the default policy of selector `corag` with it; and `identity`, a text that names all that values
+    depend on besides query and texts (name, hash of the weights, precision, window), so that values can be kept on
+    disk. Its scorer may be a `WindowedScorer` or a `JointScorer` of `corag.rerankers`.
     """
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
@@ -313,33 +310,6 @@ class Reranker(Named, Protocol):
 
         `corag.rerankers.JoinedTextScorer(self, query, chunks)` is right for all; one that caches per chunk is faster.
         """
-
-
-@runtime_checkable
-class IdentifiedReranker(Reranker, Protocol):
-    """A reranker whose values can be kept on disk."""
-
-    @property
-    def identity(self) -> str:
-        """What values depend on besides query and texts: name, hash of the weights, precision, window; or empty."""
-
-
-@runtime_checkable
-class LimitedReranker(Reranker, Protocol):
-    """A reranker that says how much it sees at once."""
-
-    @property
-    def max_tokens(self) -> int | None:
-        """The most tokens of a text, in its own tokens; None for no limit."""
-
-
-@runtime_checkable
-class PolicyReranker(Reranker, Protocol):
-    """A reranker that one search policy suits best."""
-
-    @property
-    def search_policy(self) -> Policy | None:
-        """The default policy of selector `corag` with this reranker; None for the selector's own."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
-"""`corag doctor`: what is installed, where models run, what is at hand, and which server answers.
+"""`corag doctor`: installed packages, devices, models and data at hand, caches and servers.
 
-Nobody is contacted but the Ollama server, at the address that is set for it.
+Only the Ollama server is contacted, at the address that is set for it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import re
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
@@ -24,7 +26,7 @@ from corag.cli.console import plain, stdout
 from corag.errors import CoragError
 from corag.text.visible import to_json, visible
 
-WAIT_S = 2.0
+TIMEOUT_S = 2.0
 """Seconds that a server has to answer."""
 _REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+)[^;]*(?:;.*extra\s*==\s*['\"]([\w-]+)['\"])?")
 _NOT_FOR_USE = ("all", "dev")
@@ -41,16 +43,8 @@ class DoctorConfig:
     json: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report.
-
-    Attributes:
-        part: What it is about, such as `caches`.
-        name: What was looked at.
-        state: What was found.
-        remedy: What to do about it; empty where nothing has to be done.
-    """
+class Finding(NamedTuple):
+    """One line of the report: section, what was examined, its state, and what to do about it, if anything."""
 
     part: str
     name: str
@@ -59,33 +53,24 @@ class Finding:
 
 
 def run(config: DoctorConfig) -> None:
-    """Print what is found."""
-    found = list(examine())
+    """Print all findings."""
+    sections = (_installed, _devices, _models, _data, _caches, _servers)
+    findings = [finding for section in sections for finding in section()]
     if config.json:
-        sys.stdout.write(to_json([asdict(one) for one in found], shown=True, indent=2) + "\n")
+        sys.stdout.write(to_json([finding._asdict() for finding in findings], shown=True, indent=2) + "\n")
         return
     console = stdout()
-    for part, group in groupby(found, key=lambda one: one.part):
+    for part, group in groupby(findings, key=lambda finding: finding.part):
         drawn = Table.grid(padding=(0, 2, 0, 0))
         drawn.add_column(no_wrap=True)
         drawn.add_column(overflow="fold")
-        for one in group:
-            state = plain(one.state)
-            if one.remedy:
-                state.append_text(Text.assemble("; " if one.state else "", (visible(one.remedy), "yellow")))
-            drawn.add_row(plain(f"  {one.name}"), state)
+        for _, name, text, remedy in group:
+            state = plain(text)
+            if remedy:
+                state.append_text(Text.assemble("; " if text else "", (visible(remedy), "yellow")))
+            drawn.add_row(plain(f"  {name}"), state)
         console.print(plain(part), style="bold")
         console.print(drawn)
-
-
-def examine() -> Iterator[Finding]:
-    """Yield what is found, part by part."""
-    yield from _installed()
-    yield from _devices()
-    yield from _models()
-    yield from _data()
-    yield from _caches()
-    yield from _servers()
 
 
 def _installed() -> Iterator[Finding]:
@@ -95,11 +80,11 @@ def _installed() -> Iterator[Finding]:
     yield Finding("installed", "python", f"{platform.python_version()}, {platform.platform(terse=True)}")
     for extra, packages in extras().items():
         versions = {name: _version(name) for name in packages}
-        there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+        states = [", ".join(f"{name} {version}" for name, version in versions.items() if version)]
         missing = [name for name, version in versions.items() if version is None]
+        states += [f"missing: {', '.join(missing)}"] if missing else []
         remedy = f"install with: pip install 'corag[{extra}]'" if missing and extra else ""
-        lacks = f"{'; ' if there else ''}missing: {', '.join(missing)}" if missing else ""
-        yield Finding("installed", extra or "base", there + lacks, remedy)
+        yield Finding("installed", extra or "base", "; ".join(filter(None, states)), remedy)
 
 
 def extras() -> Mapping[str, list[str]]:
@@ -108,11 +93,11 @@ def extras() -> Mapping[str, list[str]]:
         required = importlib.metadata.requires("corag") or []
     except importlib.metadata.PackageNotFoundError:
         required = []
-    found: dict[str, list[str]] = {}
+    packages: dict[str, list[str]] = {}
     for line in required:
         if (match := _REQUIREMENT.match(line)) and match[1] != "corag" and match[2] not in _NOT_FOR_USE:
-            found.setdefault(match[2] or "", []).append(match[1])
-    return found
+            packages.setdefault(match[2] or "", []).append(match[1])
+    return packages
 
 
 def _version(package: str) -> str | None:
@@ -131,7 +116,7 @@ def _devices() -> Iterator[Finding]:
         device = auto_device()
         yield Finding("devices", "auto", device if device == "cpu" else f"{device}, {hardware_of(device)}")
     except (CoragError, OSError, RuntimeError) as error:  # a driver that does not match, for example
-        yield Finding("devices", "auto", f"cannot be told: {error}", "use --device cpu")
+        yield Finding("devices", "auto", f"unknown: {error}", "use --device cpu")
     has = [name for name in ("fp32", "bf16", "fp16") if has_precision(name)]
     yield Finding("devices", "OpenVINO", ", ".join(has) or "not installed")
 
@@ -150,22 +135,20 @@ def _models() -> Iterator[Finding]:
         yield Finding("models", "all-MiniLM-L6-v2", "not at hand", str(error))
     names = sorted(path.parent.name for path in FOLDER.glob(f"*/{CONFIG_FILE}"))
     yield Finding("models", "shipped", ", ".join(names) or f"none in {FOLDER}")
-    here = hub_models()
-    listed = [f"{name} ({_size(size)})" for name, size in sorted(here.items())]
+    cached = _hub_models()
+    listed = [f"{name} ({decimal(size)})" for name, size in sorted(cached.items())]
     yield Finding("models", "fetched from the hub", ", ".join(listed) or "none")
-    if known := [name for name in KNOWN_RERANKERS if name not in here]:
-        yield Finding("models", "known rerankers not fetched", ", ".join(known))
+    if missing := [name for name in KNOWN_RERANKERS if name not in cached]:
+        yield Finding("models", "known rerankers not fetched", ", ".join(missing))
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         yield Finding("models", "HF_HUB_OFFLINE", "set: no model is fetched")
 
 
-def hub_models() -> dict[str, int]:
+def _hub_models() -> dict[str, int]:
     """Return the models in the hub's cache, by name, with their bytes."""
-    try:
-        from huggingface_hub import scan_cache_dir
-        from huggingface_hub.errors import CacheNotFound
-    except ImportError:
-        return {}
+    from huggingface_hub import scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
     try:
         return {repo.repo_id: repo.size_on_disk for repo in scan_cache_dir().repos if repo.repo_type == "model"}
     except (CacheNotFound, ValueError):
@@ -184,13 +167,13 @@ def _caches() -> Iterator[Finding]:
     from corag.writing import cache_folder
 
     folder = cache_folder()
-    yield Finding("caches", str(folder), _size(_bytes(folder)) if folder.is_dir() else "empty")
+    yield Finding("caches", str(folder), decimal(_bytes(folder)) if folder.is_dir() else "empty")
     parts = sorted(folder.iterdir()) if folder.is_dir() else []
     for path in parts:
         if path.is_dir() and (size := _bytes(path)):
-            yield Finding("caches", f"  {path.name}", _size(size))
+            yield Finding("caches", f"  {path.name}", decimal(size))
     if compiled := sum(path.stat().st_size for path in parts if path.is_file()):
-        yield Finding("caches", "  compiled models", _size(compiled))
+        yield Finding("caches", "  compiled models", decimal(compiled))
 
 
 def _servers() -> Iterator[Finding]:
@@ -200,7 +183,7 @@ def _servers() -> Iterator[Finding]:
         where = ollama_address()
         # Not through a proxy: the address is the one that is asked.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"{where.rstrip('/')}/api/tags", timeout=WAIT_S) as reply:
+        with opener.open(f"{where.rstrip('/')}/api/tags", timeout=TIMEOUT_S) as reply:
             models = [str(one["name"]) for one in json.load(reply)["models"]]
         state, remedy = f"answers at {where}; models: {', '.join(models) or 'none'}", ""
     except CoragError as error:
@@ -216,12 +199,3 @@ def _servers() -> Iterator[Finding]:
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def _size(number: int) -> str:
-    size = float(number)
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -97,7 +97,7 @@ def _answer_panel(reply: Reply, numbers: Sequence[str]) -> Panel:
     """Return the answer in its sentences, or that there is none, with the closest sentences."""
     answer, sure = reply.answer, reply.certainty
     number_of = dict(zip(reply.selection.ids, numbers, strict=True))
-    quoted = [_quote(quote, number_of.get(reply.chunk_at(quote.place) or "", "")) for quote in reply.quotes]
+    quoted = [_quote(quote, number_of.get(reply.chunk_at(quote.start) or "", "")) for quote in reply.quotes]
     lines: list[Text] = []
     if not reply.found:
         title = NOT_FOUND

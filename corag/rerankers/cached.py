@@ -15,7 +15,7 @@ from corag.memory import DiskStore
 from corag.naming import spelling
 from corag.rerankers.scorers import CachedScorer, score_together
 from corag.rerankers.window import Window, WindowedScorer, WindowPolicy
-from corag.types import Chunk, FloatArray, IdentifiedReranker, LimitedReranker, Order, Reranker, Scorer
+from corag.types import Chunk, FloatArray, Order, Reranker, Scorer
 
 _VALUE = struct.Struct("<d?")
 
@@ -38,14 +38,14 @@ class CachedReranker:
     """
 
     def __init__(self, reranker: Reranker, path: str | Path) -> None:
-        identity = reranker.identity if isinstance(reranker, IdentifiedReranker) else ""
+        identity = getattr(reranker, "identity", "")
         if not identity:
             raise InputError(
                 f"the values of reranker {reranker.name!r} cannot be cached: it has no `identity`; cache those of "
                 "'cross-encoder' or 'minilm-cosine', or give yours a text that changes whenever its values may"
             )
         self.name = reranker.name
-        self.max_tokens = reranker.max_tokens if isinstance(reranker, LimitedReranker) else None
+        self.max_tokens = getattr(reranker, "max_tokens", None)
         self.identity = identity
         self.output = getattr(reranker, "output", None)
         self._reranker = reranker

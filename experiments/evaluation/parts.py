@@ -22,7 +22,7 @@ from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
 from corag.selectors.raptor.tree import has_tree
 from corag.text.data import Query
-from corag.types import IdentifiedReranker, Reader, Reranker
+from corag.types import Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
 from experiments.evaluation.judge import Judge, chat_of, judgements
 from experiments.evaluation.methods import Methods, make_methods
@@ -122,7 +122,7 @@ class Parts:
         if "encoder" in RERANKERS.settings(text):
             return corag.reranker(text, encoder=self.encoder)
         path = self._beside("values.sqlite")
-        if path is None or not isinstance(made, IdentifiedReranker) or not made.identity:
+        if path is None or not getattr(made, "identity", ""):
             return made
         return CachedReranker(made, path)
 

@@ -59,7 +59,6 @@ def batched(reader: corag.Reader) -> bool:
 
 
 own: corag.Reranker = Shortest()
-preferring: corag.PolicyReranker = Shortest()
 echo: corag.Reader = Echo()
 corag.RERANKERS.register("shortest", Shortest)
 corag.SELECTORS.register("cheapest", Cheapest)

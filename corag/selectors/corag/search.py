@@ -17,7 +17,7 @@ from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
 from corag.selectors.base import Choice
 from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
 from corag.selectors.problem import Limits, SelectionProblem
-from corag.types import FloatArray, Order, PolicyReranker, Reranker
+from corag.types import FloatArray, Order, Reranker
 
 EXPLORATION = 0.3
 """The paper's 2.4 is for rerankers that give raw logits. On values in [0, 1] it drowns every difference: with
@@ -43,7 +43,7 @@ def search_config(
             known = ", ".join(one for one in fields if one != "cost_weight")
             remedy = "set cost_weight beside search" if name == "cost_weight" else f"its fields are {known}"
             raise InputError(f"search has no field {name!r}; {remedy}")
-    wanted = reranker.search_policy if isinstance(reranker, PolicyReranker) else None
+    wanted = getattr(reranker, "search_policy", None)
     policy = given.get("policy") or base.get("policy") or wanted or "bayesian"
     defaults = {"policy": policy, "exploration": EXPLORATION, "choice": "value-minus-cost"}
     if policy == "beam":

@@ -33,7 +33,8 @@ def test_what_is_at_hand(capsys, tmp_path):
     found = findings(capsys)
     assert "minilm-reader" in found["models", "shipped"]["state"]
     assert found["models", "all-MiniLM-L6-v2"]["state"].startswith("whole, in ")
-    assert found["caches", "  indexes"]["state"] == "2 KB" and found["caches", "  compiled models"]["state"] == "2 MB"
+    sizes = [found["caches", f"  {name}"]["state"] for name in ("indexes", "compiled models")]
+    assert sizes == ["2.0 kB", "1.5 MB"]
     assert found["data folders", str(tmp_path / "data")]["state"] == "mine"
     assert found["servers", "Ollama"]["state"].startswith("no answer at http://127.0.0.1:9 (")
     assert found["servers", "OPENAI_API_KEY"]["state"] == "not set"
@@ -61,9 +62,8 @@ def test_an_ollama_server_is_asked_and_nobody_else(capsys, monkeypatch):
     assert "not contacted" in printed and "secret-123" not in printed
 
 
-@pytest.mark.parametrize("host", ["http://[", "127.0.0.1:port"])
-def test_an_address_that_is_none(capsys, monkeypatch, host):
-    monkeypatch.setenv("OLLAMA_HOST", host)
+def test_an_address_that_is_none(capsys, monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", "http://[")
     assert "host must be an address" in findings(capsys)["servers", "Ollama"]["remedy"]
 
 
