@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
+from corag.checks import check_count
 from corag.cli.console import progress, say, stderr
 from corag.cli.show import show_tree, show_update
 from corag.models.cluster import ClusterEmbedder, ClusterSettings, cluster_workers, embedding_by
@@ -59,6 +60,7 @@ class IndexConfig(Runtime, ClusterSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.check_engine()
+        check_count("summary_tokens", self.summary_tokens, "100 is usual")
 
 
 @in_runtime
@@ -67,10 +69,9 @@ def run(config: IndexConfig) -> None:
     import corag
     from corag.index import update_index
     from corag.registry import SUMMARIZERS
-    from corag.selectors.raptor.build import RaptorConfig, is_current, update_tree
+    from corag.selectors.raptor.build import is_current, update_tree
 
     embedder, tokens = corag.embedder(config.embedder), corag.tokens(config.tokenizer)
-    settings = RaptorConfig(summary_tokens=config.summary_tokens)
     summarizer = SUMMARIZERS.offer(config.tree_summarizer, {"tokens": tokens}) if config.tree else None
     with progress("index", quiet=config.quiet) as report, _sharing(config, embedder) as (embedding, num_workers):
         update = update_index(
@@ -87,7 +88,7 @@ def run(config: IndexConfig) -> None:
     show_update(update)
     if summarizer is not None:
         with progress("tree", quiet=config.quiet) as report:
-            tree, built = update_tree(update.index, embedder, summarizer, settings, report=report)
+            tree, built = update_tree(update.index, embedder, summarizer, config.summary_tokens, report=report)
         show_tree(tree, built=built)
     elif not is_current(update.index):
         say("the tree beside the index is of an earlier state; bring it up to date with --tree", stderr())

@@ -16,8 +16,6 @@ if typing.TYPE_CHECKING:
     from corag.selectors.car import Car as Car
     from corag.selectors.corag.selector import Corag as Corag
     from corag.selectors.corag.selector import corag_fixed as corag_fixed
-    from corag.selectors.crag import Crag as Crag
-    from corag.selectors.edc2 import Edc2 as Edc2
     from corag.selectors.packing import AdaGReS as AdaGReS
     from corag.selectors.packing import Mmr as Mmr
     from corag.selectors.packing import Submodular as Submodular
@@ -33,6 +31,8 @@ if typing.TYPE_CHECKING:
     from corag.selectors.simple import SimilarityCutoff as SimilarityCutoff
     from corag.selectors.simple import TopK as TopK
     from corag.selectors.simple import TopTokens as TopTokens
+    from corag.selectors.summarizing import Crag as Crag
+    from corag.selectors.summarizing import Edc2 as Edc2
     from corag.selectors.wrapping import Reorder as Reorder
     from corag.selectors.wrapping import SelfRoute as SelfRoute
 

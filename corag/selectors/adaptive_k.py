@@ -92,7 +92,7 @@ class AdaptiveK(ComparingSelector):
         _check_settings(self.head, self.tail, self.buffer, self.variant)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = self._comparable(problem)
+        problem = problem.comparable(self._embed)
         cutoff = largest_gap_cutoff(
             problem.relevance, head=self.head, tail=self.tail, buffer=self.buffer, variant=self.variant
         )

@@ -1,4 +1,4 @@
-"""What all selectors do alike: check the input, keep the budget, build the selection.
+"""The base classes of all selectors: they check the input, keep the budget and build the selection.
 
 A selector only chooses (`_choose`). That the chosen text costs no more than the budget under the answering model's
 tokenizer is checked here, in one place, for all of them.
@@ -29,7 +29,7 @@ from corag.selectors.units import DEFAULT_MAX_UNITS
 from corag.text.layout import Layout
 from corag.text.tokens import token_counts
 from corag.text.units import Span, Unit, UnitChunk
-from corag.types import Candidate, Embedder, Order, Selection, TokenCounter, Trace
+from corag.types import Candidate, Embedder, FloatArray, Order, Selection, TokenCounter, Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Choice:
 
 
 class _Assembled(NamedTuple):
-    """A choice, its text, where its chunks stand in that, and the tokens of the text."""
+    """A choice, its text, the spans of its chunks in that, and the tokens of the text."""
 
     choice: Choice
     text: str
@@ -81,7 +81,7 @@ class BudgetedSelector(Part, ABC):
     queries_at_once: ClassVar[int] = 64
     """Queries that `select_many` holds in memory and advances together."""
     max_respends: ClassVar[int] = 3
-    """How often it chooses again, with what chosen units saved by standing below one title."""
+    """How often it chooses again with the tokens that chosen units save below one shared title."""
 
     def __post_init__(self) -> None:
         self.tokens = make_tokens(self.tokens or "minilm")
@@ -137,15 +137,8 @@ class BudgetedSelector(Part, ABC):
         Raises:
             InputError: Not as many lists of candidates as queries; else see `select`.
         """
-        for name, given in (("queries", queries), ("candidates", candidates)):
-            if not isinstance(given, Sequence) or isinstance(given, str | bytes):
-                raise InputError(f"{name} is {given!r:.80}, a {type(given).__name__}; give a list with one for each")
         if len(queries) != len(candidates):
-            raise InputError(
-                f"{len(queries)} queries come with {len(candidates)} lists of candidates; give one for each"
-            )
-        for query in queries:
-            check_query(query)
+            raise InputError(f"expected a list of candidates for each of {len(queries)} queries, got {len(candidates)}")
         return list(self.select_each(zip(queries, candidates, strict=True), budget_tokens))
 
     def select_each(self, asked: Iterable[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
@@ -168,13 +161,11 @@ class BudgetedSelector(Part, ABC):
 
     def _of_block(self, asked: Sequence[tuple[str, Sequence[Candidate]]], budget_tokens: int) -> Iterator[Selection]:
         problems: deque[SelectionProblem] = deque()
-        for pair in asked:
-            if not isinstance(pair, tuple) or len(pair) != 2:
-                raise InputError(f"{pair!r:.80} is no tuple of a question and its candidates; zip(questions, pools) is")
-            check_query(pair[0])
-            problems.append(self.problem(*pair, budget_tokens))
+        for query, candidates in asked:
+            check_query(query)
+            problems.append(self.problem(query, candidates, budget_tokens))
         choices = iter(self._choose_many([problem for problem in problems if problem.chunks]))
-        while problems:  # what was remembered of a question goes with it
+        while problems:  # frees the cached values of each question
             problem = problems.popleft()
             yield self.select_from(problem, next(choices) if problem.chunks else None)
 
@@ -187,7 +178,7 @@ class BudgetedSelector(Part, ABC):
         return await asyncio.to_thread(self.select, query, candidates, budget_tokens)
 
     def select_from(self, problem: SelectionProblem, choice: Choice | None = None) -> Selection:
-        """Choose from a problem that is set up already, sharing its remembered values; see `select`.
+        """Choose from a problem that is set up already, sharing its cached values; see `select`.
 
         A given `choice` is checked like any other, and replaced if it does not fit.
         """
@@ -197,7 +188,7 @@ class BudgetedSelector(Part, ABC):
         choice = chosen.choice
         order, trace = choice.order, dict(choice.trace)
         if chosen.spans:
-            # Units of a document stand in its order, whatever the order in which they were chosen.
+            # Units of a document are in its order, whatever the order in which they were chosen.
             rows = sorted(range(len(order)), key=chosen.spans.__getitem__)
             order = tuple(order[row] for row in rows)
             if "chunk_values" in trace:
@@ -242,38 +233,31 @@ class BudgetedSelector(Part, ABC):
             if chosen.cost <= problem.budget_tokens or len(choice.order) < 2 or too_much or choice.text is not None:
                 return chosen
             # Under some tokenizers a joined text costs more than its parts. The excess is charged to the separators:
-            # this combination no longer fits, what fits alone still does, so the loop ends; values are remembered.
+            # this combination no longer fits, what fits alone still does, so the loop ends; values are cached.
             per_separator = -(-(chosen.cost - summed) // (len(choice.order) - 1))
             extra = problem.extra_separator_tokens + per_separator
             problem, choice = replace(problem, extra_separator_tokens=extra), None
 
     def _respend_savings(self, problem: SelectionProblem, chosen: _Assembled) -> _Assembled:
-        """Return a choice that also spends what chosen units save by standing below one title."""
+        """Return a choice that also spends the tokens that chosen units save below one shared title."""
         for _ in range(self.max_respends if problem.has_units else 0):
-            richer = self._with_savings(problem, chosen)
-            if richer is None:
+            order = chosen.choice.order
+            left = problem.capacity - int(problem.costs[list(order)].sum())
+            budget_binds = bool((np.delete(problem.costs, list(order)) > left).any())
+            saved = problem.summed_tokens(order) - chosen.cost
+            if chosen.choice.text is not None or not budget_binds or saved <= 0:
                 break
-            problem, chosen = richer
+            # The next unit may save as much as each of these; if it does not, its title is paid.
+            for slack in (saved + -(-saved // (len(order) - 1)), saved):
+                if slack > problem.slack:
+                    offered = replace(problem, slack=slack)
+                    other = self._assembled(offered, self._choose(offered))
+                    if other.cost <= problem.budget_tokens and other.choice.order != order:
+                        problem, chosen = offered, other
+                        break
+            else:
+                break
         return chosen
-
-    def _with_savings(
-        self, problem: SelectionProblem, chosen: _Assembled
-    ) -> tuple[SelectionProblem, _Assembled] | None:
-        """Return the problem with what a choice saves to spend, and a choice that does; None where there is none."""
-        order = chosen.choice.order
-        left = problem.capacity - int(problem.costs[list(order)].sum())
-        budget_binds = bool((np.delete(problem.costs, list(order)) > left).any())
-        saved = problem.summed_tokens(order) - chosen.cost
-        if chosen.choice.text is not None or not budget_binds or saved <= 0:
-            return None
-        # The next unit may save as much as each of these; if it does not, its title is paid.
-        for slack in (saved + -(-saved // (len(order) - 1)), saved):
-            if slack > problem.slack:
-                offered = replace(problem, slack=slack)
-                other = self._assembled(offered, self._choose(offered))
-                if other.cost <= problem.budget_tokens and other.choice.order != order:
-                    return offered, other
-        return None
 
     def _assembled(self, problem: SelectionProblem, choice: Choice) -> _Assembled:
         if choice.text is None:
@@ -289,9 +273,8 @@ class BudgetedSelector(Part, ABC):
         cheapest = int(problem.costs.min()) - problem.separator_tokens
         if cheapest > problem.budget_tokens:
             return (
-                f"every one of the {len(problem.chunks)} candidates costs more than the budget of "
-                f"{problem.budget_tokens} tokens (the cheapest costs {cheapest}); raise the budget or cut smaller "
-                "chunks"
+                f"every one of the {len(problem.chunks)} candidates costs more than the budget of {problem.budget_tokens} "
+                f"tokens (the cheapest costs {cheapest}); raise the budget or cut smaller chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
 
@@ -301,7 +284,7 @@ class ComparingSelector(BudgetedSelector):
     """A selector that compares similarities.
 
     Args:
-        embedder: Computes cosines where the candidates' similarities cannot be compared; name or object.
+        embedder: Computes cosines if the candidates' similarities cannot be compared; name or object.
     """
 
     embedder: Spelling | Embedder | None = None
@@ -310,8 +293,28 @@ class ComparingSelector(BudgetedSelector):
         super().__post_init__()
         self._embed = None if self.embedder is None else CachedEmbedder(self.embedder).vectors
 
-    def _comparable(self, problem: SelectionProblem, *, only_cosines: bool = False) -> SelectionProblem:
-        return problem.comparable(self._embed, only_cosines=only_cosines)
+
+@dataclass(kw_only=True, eq=False)
+class EmbeddingSelector(BudgetedSelector):
+    """A selector that embeds candidates.
+
+    Args:
+        embedder: Name or object; MiniLM by default. The candidates' similarities should be its cosines; if they are no
+            cosines, it computes them.
+    """
+
+    embedder: Spelling | Embedder | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._embedder = CachedEmbedder(self.embedder or "minilm")
+
+    def _with_cosines(self, problem: SelectionProblem) -> SelectionProblem:
+        return problem.comparable(self._embedder.vectors, only_cosines=True)
+
+    def _vectors(self, problem: SelectionProblem) -> FloatArray:
+        """Return the candidates' unit vectors, `[n, d]`."""
+        return self._embedder.vectors([chunk.text for chunk in problem.chunks])
 
 
 def warn_if_few_fit(problem: SelectionProblem) -> None:
@@ -324,7 +327,7 @@ def warn_if_few_fit(problem: SelectionProblem) -> None:
 
 
 def fill(ranking: Sequence[int], costs: NDArray[np.int64], budget: int, limit: int | None = None) -> Order:
-    """Take at most `limit` candidates in the order of `ranking`, passing over those that no longer fit.
+    """Take at most `limit` candidates in the order of `ranking`, skipping those that no longer fit.
 
     `costs` are those of all candidates, `[n]`; those of the chosen ones add up to at most `budget`.
     """

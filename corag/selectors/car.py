@@ -149,7 +149,7 @@ class Car(ComparingSelector):
         check_seed(self.seed)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = self._comparable(problem)
+        problem = problem.comparable(self._embed)
         distances = 1.0 - problem.relevance[problem.by_relevance[: self.max_candidates]]
         found = cluster_cutoff(distances, method=self.method, seed=self.seed)
         silhouette = None if np.isnan(found.silhouette) else found.silhouette

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from functools import cached_property
 from typing import Any, cast
 
@@ -81,7 +80,7 @@ class SelectionProblem:
     @cached_property
     def given_similarities(self) -> list[float | None]:
         """Similarity of each chunk as it was given, or None."""
-        return [None if one.similarity is None else float(one.similarity) for one in self.candidates]
+        return [None if c.similarity is None else float(c.similarity) for c in self.candidates]
 
     @cached_property
     def kind(self) -> SimilarityKind:
@@ -90,7 +89,7 @@ class SelectionProblem:
 
     @cached_property
     def embedders(self) -> set[str | None]:
-        """Names of the embedders of the similarities; None for an unknown one."""
+        """Names of the embedders of the similarities; None for an unknown name."""
         return {candidate.embedder for candidate in self.candidates}
 
     @cached_property
@@ -152,7 +151,7 @@ class SelectionProblem:
 
     @property
     def by_relevance(self) -> list[int]:
-        """Candidates by falling relevance; of equal ones the one that was given first."""
+        """Candidates by decreasing relevance; ties go to the one that was given first."""
         return [int(index) for index in np.argsort(-self.relevance, kind="stable")]
 
     @property
@@ -179,20 +178,20 @@ class SelectionProblem:
             return self
         if embed is None:
             wanted = "cosines from -1 to 1" if only_cosines else "similarities"
+            beyond = " beyond that range" if self.kind == "cosine" else ""
             raise InputError(
-                f"the selector compares {wanted}, but the candidates are given by {self.kind}"
-                f"{' with values beyond that' if self.kind == 'cosine' else ''}; give "
-                "Candidate(chunk, similarity=cosine), or the selector's setting embedder='minilm', which computes them"
+                f"the selector compares {wanted}, got candidates with kind {self.kind!r}{beyond}; use "
+                "Candidate(chunk, similarity=cosine), or embedder='minilm', which computes them"
             )
         vectors = embed([self.query, *(chunk.text for chunk in self.chunks)])
         cosines = np.asarray(vectors[1:] @ vectors[0], dtype=np.float64).tolist()
         pairs = zip(self.candidates, cosines, strict=True)
-        return replace(self, candidates=[replace(one, similarity=cosine, kind="cosine") for one, cosine in pairs])
+        return replace(self, candidates=[replace(given, similarity=cosine, kind="cosine") for given, cosine in pairs])
 
     def scorer(self, reranker: Reranker, window: WindowPolicy = DEFAULT_POLICY) -> CachedScorer:
-        """Return the reranker bound to this query; it remembers values as long as the problem lives.
+        """Return the reranker bound to this query; it caches values as long as the problem lives.
 
-        Where the reranker declares a window, `window` says how orders longer than that are valued.
+        If the reranker declares a window, `window` says how longer orders are valued.
         """
         key = ("scorer", id(reranker), window)
         if key not in self.memory:
@@ -202,8 +201,8 @@ class SelectionProblem:
             scorer = CachedScorer(bound, reranker.name, [chunk.id for chunk in self.chunks])
             # The reranker is stored beside its scorer, so that its id is not given to another object.
             self.memory[key] = (reranker, scorer)
-        found: CachedScorer = self.memory[key][1]
-        return found
+        cached: CachedScorer = self.memory[key][1]
+        return cached
 
     def limits(self, scorer: CachedScorer) -> Limits:
         """Return what may be chosen within the budget and, under the policy `forbid`, within the scorer's window."""
@@ -213,10 +212,10 @@ class SelectionProblem:
         return combined_limits(self.costs, self.capacity, window.lengths, window.tokens + window.separator_tokens)
 
     def window_trace(self, scorer: CachedScorer, limits: Limits) -> dict[str, Any]:
-        """Return what a trace tells about the reranker's window; nothing where it declares none.
+        """Return what a trace records about the reranker's window; nothing if it declares none.
 
         `binds`: the window kept orders from being chosen, or cut or split some. `overlong`: how many longer orders were
-        asked for.
+        requested.
         """
         window = scorer.window
         if window is None:
@@ -228,9 +227,9 @@ class SelectionProblem:
         if limits.window_binds and not len(limits.fitting):
             shortest = int(window.lengths.min()) - window.separator_tokens
             trace["reason"] = (
-                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window, which "
-                f"beside this question has room for {window.tokens} tokens (the shortest candidate has {shortest}); "
-                "cut smaller chunks, or use window='windows', which looks at a longer text in parts"
+                f"none of the {len(self.chunks)} candidates fits both the budget and the reranker's window of "
+                f"{window.tokens} tokens beside this question (the shortest candidate has {shortest}); cut smaller "
+                "chunks, or use window='windows', which values a longer text in parts"
             )
         return trace
 
@@ -330,48 +329,39 @@ def knapsack_bound(gains: Int64, costs: Int64, budget: int) -> int:
 
     It is the value of the fractional knapsack, which takes the last candidate in part (Dantzig, 1957).
     """
-    fitting = costs <= budget
-    given = list(zip(gains[fitting].tolist(), costs[fitting].tolist(), strict=True))
-    total: int = sum(gain for gain, cost in given if not cost)
-    # Fractions: with rounded ratios the order of near equals could make the bound too low.
-    dense = sorted((pair for pair in given if pair[1]), key=lambda pair: Fraction(*pair), reverse=True)
-    for gain, cost in dense:
-        if cost > budget:
-            return total + int(gain * budget // cost)
-        total += gain
-        budget -= cost
-    return total
+    gains, costs = gains[costs <= budget], costs[costs <= budget]
+    ratios = np.divide(gains, costs, out=np.full(len(gains), np.inf), where=costs > 0)
+    best_first = np.argsort(-ratios, kind="stable")
+    spent, gained = (np.concatenate([[0], values[best_first].cumsum()]) for values in (costs, gains))
+    # Rounding must not make the bound too low.
+    return int(np.interp(budget, spent, gained) * (1 + 1e-12))
 
 
-_OR_TEXTS = ", or call corag.select, which takes strings, mappings and chunks"
+_EXPECTED = "Candidate(Chunk(id, text), similarity); corag.select takes strings, mappings and chunks"
 
 
 def _distinct(candidates: Any) -> list[Candidate]:
     """Return the candidates without repeated ids and texts, which add cost and nothing else; the best-ranked stay."""
     if not isinstance(candidates, Sequence) or isinstance(candidates, str | bytes):
-        raise InputError(
-            f"the candidates are a {type(candidates).__name__}; give a list of "
-            f"Candidate(Chunk(id, text), similarity){_OR_TEXTS}"
-        )
+        raise InputError(f"candidates: expected a list, got a {type(candidates).__name__}; use {_EXPECTED}")
     by_id: dict[str, str] = {}
     texts: set[str] = set()
     kept: list[Candidate] = []
     for rank, candidate in enumerate(candidates):
         if not isinstance(candidate, Candidate) or not isinstance(candidate.chunk, Chunk):
             raise InputError(
-                f"candidate {candidate!r:.80} at rank {rank} is a {type(candidate).__name__}, not a "
-                f"Candidate(Chunk(id, text), similarity), where similarity may be left out; give one{_OR_TEXTS}"
+                f"candidate {candidate!r:.80} at rank {rank} is a {type(candidate).__name__}; use {_EXPECTED}"
             )
         chunk, similarity = candidate.chunk, candidate.similarity
         if similarity is not None and not _is_finite(similarity):
             raise InputError(
-                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r}; similarities have to be finite "
-                "numbers: check the retriever, or leave them out where only the order is known"
+                f"candidate {chunk.id!r} at rank {rank} has similarity {similarity!r}; expected a finite number: check "
+                "the retriever, or leave similarities out if only the order is known"
             )
         if by_id.setdefault(chunk.id, chunk.text) != chunk.text:
             raise InputError(
-                f"two candidates with different texts share the id {chunk.id!r}; ids have to be unique: "
-                "name chunks docid#start-end"
+                f"two candidates with different texts share the id {chunk.id!r}; use unique ids, such as "
+                "docid#start-end"
             )
         if chunk.text not in texts:
             texts.add(chunk.text)
@@ -387,10 +377,10 @@ def _is_finite(similarity: object) -> bool:
 
 
 def _kind(candidates: Sequence[Candidate]) -> SimilarityKind:
-    kinds: set[SimilarityKind] = {"rank" if one.similarity is None else one.kind for one in candidates} or {"rank"}
+    kinds: set[SimilarityKind] = {"rank" if c.similarity is None else c.kind for c in candidates} or {"rank"}
     if len(kinds) > 1:
         raise InputError(
             f"the candidates' similarities are of the kinds {', '.join(sorted(kinds))}, which cannot be compared "
-            "(rank is one without a similarity); give all of one kind, or none a similarity"
+            "(rank is one without a similarity); use one kind, or no similarities"
         )
     return kinds.pop()

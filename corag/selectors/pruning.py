@@ -1,28 +1,26 @@
-"""Sentences of passages, by others' rules or by what their loss costs: `prune` and two published methods."""
+"""Selectors of sentences, by others' rules or by what their loss costs: `prune` and two published methods."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from corag.checks import check_count, check_range
 from corag.errors import InputError
-from corag.models.cached import CachedEmbedder
 from corag.naming import Spelling
-from corag.registry import reranker as make_reranker
 from corag.registry import tokens as make_tokens
-from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
-from corag.selectors.base import BudgetedSelector, Choice, fill, unscored
+from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy
+from corag.selectors.base import BudgetedSelector, Choice, EmbeddingSelector, fill, unscored
 from corag.selectors.price import COST_WEIGHT, REFERENCE_TOKENS, Scaling, gives_probabilities
 from corag.selectors.problem import SelectionProblem, selection_problem
-from corag.selectors.reranking import default_reranker
+from corag.selectors.reranking import RerankingSelector
 from corag.selectors.units import DEFAULT_MAX_UNITS
 from corag.selectors.wrapping import built
-from corag.text.units import Unit, UnitChunk
-from corag.types import Candidate, Chunk, Embedder, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
+from corag.text.units import Unit, UnitChunk, source_of
+from corag.types import Candidate, Chunk, FloatArray, Order, Reranker, ScoreOrders, TokenCounter
 
 
 def units_of(problem: SelectionProblem, passages: Sequence[int]) -> Order:
@@ -35,27 +33,24 @@ def units_of(problem: SelectionProblem, passages: Sequence[int]) -> Order:
         passages: Indices of `problem.passages`.
     """
     given = [problem.passages.chunks[index] for index in passages]
-    places = {chunk.id: place for place, chunk in reversed([*enumerate(given)])}
+    ranks = {chunk.id: rank for rank, chunk in reversed([*enumerate(given)])}
     found = []
     for index, unit in enumerate(problem.chunks):
-        place = places.get(unit.source.id if isinstance(unit, UnitChunk) else unit.id)
-        if place is None:
-            place = next((place for place, chunk in enumerate(given) if _holds(chunk, unit)), None)
-        if place is not None:
-            found.append((place, *_position(unit), index))
+        rank = ranks.get(source_of(unit).id)
+        if not isinstance(unit, UnitChunk):
+            found += [] if rank is None else [(rank, unit.id, 0, index)]
+            continue
+        if rank is None:
+            rank = next((rank for rank, chunk in enumerate(given) if _contains(chunk, unit)), None)
+        if rank is not None:
+            found.append((rank, unit.document, unit.span[0] + unit.shift, index))
     return tuple(index for *_, index in sorted(found))
 
 
-def _holds(chunk: Chunk, unit: Chunk) -> bool:
+def _contains(chunk: Chunk, unit: UnitChunk) -> bool:
     """Return whether a passage with the title of a unit's source has its words."""
-    if not isinstance(unit, UnitChunk):
-        return False
     source, (start, end) = unit.source.text, unit.span
     return chunk.text.startswith(source[: unit.body]) and source[start:end] in chunk.text[unit.body :]
-
-
-def _position(unit: Chunk) -> tuple[str, int]:
-    return (unit.document, unit.span[0] + unit.shift) if isinstance(unit, UnitChunk) else (unit.id, 0)
 
 
 DROPPED_AT_ONCE = 0.25
@@ -63,7 +58,7 @@ DROPPED_AT_ONCE = 0.25
 ONE_BY_ONE = 8
 """A combination of at most so many loses one at a time."""
 MOST_UNITS = 1000
-"""Sentences of all candidates that are set up; those of the chosen passages are then looked at."""
+"""Sentences of all candidates that are set up; those of the chosen passages are then considered."""
 
 
 def eliminate(
@@ -84,39 +79,39 @@ def eliminate(
         Of the fitting orders whose value is at least the best one less `tolerance`, the one with the fewest members;
         an empty order of value 0 where none fits.
     """
-    met: list[tuple[Order, float]] = []
+    seen: list[tuple[Order, float]] = []
     kept, value = order, float(score_orders([order])[0]) if order else 0.0
     while kept:
-        if met or fits(kept):
-            met.append((kept, value))
+        if seen or fits(kept):
+            seen.append((kept, value))
         if len(kept) == 1:
             break
-        fewer = [(*kept[:place], *kept[place + 1 :]) for place in range(len(kept))]
+        fewer = [(*kept[:position], *kept[position + 1 :]) for position in range(len(kept))]
         values = score_orders(fewer)
-        # Of equally useless ones the last goes first: sources stand best first.
-        ranking = sorted(range(len(kept)), key=lambda place: (-values[place], -place))
+        # Ties go to the last: sources are best first.
+        ranking = sorted(range(len(kept)), key=lambda position: (-values[position], -position))
         count = int(len(kept) * DROPPED_AT_ONCE) if len(kept) > ONE_BY_ONE else 1
         dropped = set(ranking[:count])
-        kept = tuple(index for place, index in enumerate(kept) if place not in dropped)
+        kept = tuple(index for position, index in enumerate(kept) if position not in dropped)
         value = float(values[ranking[0]]) if count == 1 else float(score_orders([kept])[0])
-    best = max((value for _, value in met), default=0.0)
-    enough = [one for one in met if one[1] >= best - tolerance]
-    return next((one for one in reversed(enough) if fits(one[0])), ((), 0.0))
+    best = max((value for _, value in seen), default=0.0)
+    enough = [(order, value) for order, value in seen if value >= best - tolerance]
+    return next(((order, value) for order, value in reversed(enough) if fits(order)), ((), 0.0))
 
 
-class Prune(BudgetedSelector):
+class Prune(RerankingSelector):
     """Chooses passages as another selector does, and drops the sentences without which their value is higher.
 
-    Value here is what the reranker says less the price of the tokens. Dropping begins with all sentences of the chosen
-    passages; see `eliminate`. What stays keeps the order of its sources and of the sentences in them. Where no passage
-    fits the budget, the best-ranked one is pruned.
+    Value here is the reranker's value less the price of the tokens. Dropping begins with all sentences of the chosen
+    passages; see `eliminate`. The rest keeps the order of its sources and of the sentences in them. If no passage fits
+    the budget, the best-ranked one is pruned.
 
     Args:
         selector: Chooses the passages: name or object; an object must be a `BudgetedSelector`. A text that it wrote
             itself, such as a summary, stays as it is.
-        reranker: Values sets of sentences; name or object, None for `default_reranker`.
+        reranker: Values sets of sentences; see `RerankingSelector`.
         cost_weight: lambda: what 256 tokens cost in units of value; see `corag.selectors.price`.
-        window: How orders longer than the reranker's window are valued; see `corag.rerankers.window`.
+        window: See `RerankingSelector`.
         tolerance: How far the value may fall below the best for fewer sentences, in [0, 1].
         refill: Whether the freed tokens buy more passages, which the selector chooses from the rest and which are
             pruned together with the others, until that changes nothing.
@@ -141,19 +136,17 @@ class Prune(BudgetedSelector):
         tokens: Spelling | TokenCounter | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(unit="sentence", max_units=max_units, tokens=make_tokens(tokens or "minilm"))
+        counter = make_tokens(tokens or "minilm")
+        super().__init__(unit="sentence", max_units=max_units, tokens=counter, reranker=reranker, window=window)
         self.inner = built(selector, self.tokens, settings)
         if Unit.parse(self.inner.unit).size is not None:
             raise InputError(
-                f"selector {str(self.inner)!r} has the unit {self.inner.unit!r}; prune cuts the passages that it "
-                "chooses into sentences: leave the unit out"
+                f"selector: expected unit passage, got {str(self.inner)!r} with {self.inner.unit!r}; prune cuts its "
+                "passages into sentences"
             )
         check_range("tolerance", tolerance, 0, 1, "0 to 0.1 are usual")
         check_range("cost_weight", cost_weight, 0, 100, "0.1 is usual")
-        self.cost_weight = cost_weight
-        self.window = check_policy(window)
-        self.tolerance, self.refill = tolerance, refill
-        self._reranker = make_reranker(reranker or default_reranker(self._unit))
+        self.cost_weight, self.tolerance, self.refill = cost_weight, tolerance, refill
 
     def problem(self, query: str, candidates: Sequence[Candidate], budget_tokens: int) -> SelectionProblem:
         """Return what `select` chooses from: the sentences of all candidates."""
@@ -167,34 +160,34 @@ class Prune(BudgetedSelector):
         return [self._pruned(problem, choice) for problem, choice in zip(problems, choices, strict=True)]
 
     def _pruned(self, problem: SelectionProblem, choice: Choice) -> Choice:
-        passages, taken = problem.passages, choice.order
+        passages, chosen = problem.passages, choice.order
         trace: dict[str, Any] = {"selector": self.inner.name}
         if choice.text is not None:
-            return replace(choice, order=units_of(problem, taken), trace={**choice.trace, **trace})
-        if not taken and passages.costs.min() > passages.capacity:
-            taken = tuple(passages.ranking[:1])
-        kept, value, counts = self._kept(problem, taken)
-        while self.refill and (more := self._more(problem, taken, kept)):
-            taken += more
+            return replace(choice, order=units_of(problem, chosen), trace={**choice.trace, **trace})
+        if not chosen and passages.costs.min() > passages.capacity:
+            chosen = tuple(passages.ranking[:1])
+        kept, value, counts = self._kept(problem, chosen)
+        while self.refill and (more := self._more(problem, chosen, kept)):
+            chosen += more
             before = set(kept)
-            kept, value, counts = self._kept(problem, taken)
+            kept, value, counts = self._kept(problem, chosen)
             if set(kept) == before:
                 break
-        trace |= {"passages": [passages.chunks[index].id for index in taken], **counts}
-        if not taken:
+        trace |= {"passages": [passages.chunks[index].id for index in chosen], **counts}
+        if not chosen:
             trace["reason"] = choice.trace.get("reason") or f"{self.inner.name} took no passage"
         return Choice(kept, value, trace)
 
-    def _kept(self, problem: SelectionProblem, taken: Order) -> tuple[Order, float, Mapping[str, Any]]:
-        """Return the sentences of passages that stay, their value, and what the trace tells of it."""
-        offered = [index for index in units_of(problem, taken) if problem.costs[index] <= problem.capacity]
-        # Of more sentences than that the best by the first pass are looked at.
+    def _kept(self, problem: SelectionProblem, passages: Order) -> tuple[Order, float, Mapping[str, Any]]:
+        """Return the sentences of passages that stay, their value, and what the trace records about it."""
+        offered = [index for index in units_of(problem, passages) if problem.costs[index] <= problem.capacity]
+        # Of more sentences than that the best by the first pass are considered.
         best = set(sorted(offered, key=lambda index: -problem.relevance[index])[: self.max_units])
         offered = [index for index in offered if index in best]
         if not offered:
             return (), 0.0, {}
         pool = problem.subset(offered)
-        scorer = pool.scorer(self._reranker, self.window)
+        scorer = self._scorer(pool)
         scaling = Scaling()
         if not gives_probabilities(self._reranker):
             scaling = Scaling.of(scorer([(row,) for row in range(len(offered))]))
@@ -220,10 +213,10 @@ class Prune(BudgetedSelector):
         value = float(scorer([rows])[0]) if rows else 0.0
         return tuple(offered[row] for row in rows), value, counts
 
-    def _more(self, problem: SelectionProblem, taken: Order, kept: Order) -> Order:
+    def _more(self, problem: SelectionProblem, chosen: Order, kept: Order) -> Order:
         """Return further passages that the selector chooses for the tokens that are left."""
         passages = problem.passages
-        rest = [index for index in range(len(passages.chunks)) if index not in taken]
+        rest = [index for index in range(len(passages.chunks)) if index not in chosen]
         left = problem.budget_tokens - problem.cost(kept) - problem.separator_tokens
         if not rest or left < 1:
             return ()
@@ -231,7 +224,8 @@ class Prune(BudgetedSelector):
         return tuple(rest[row] for row in choice.order) if choice.text is None else ()
 
 
-class SentenceThreshold(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class SentenceThreshold(RerankingSelector):
     """Takes every sentence whose own value is high enough, passage by passage in rank order, as far as they fit.
 
     The rule of Provence (Chirkova et al., "Provence: efficient and robust context pruning for retrieval-augmented
@@ -243,40 +237,29 @@ class SentenceThreshold(BudgetedSelector):
         threshold: The least value of a sentence, in [0, 1].
         relative: Whether the threshold is a share of the best sentence's value, which makes it mean about the same for
             every reranker.
-        at_least: Sentences to keep, best first, even where fewer pass; 0 allows an empty selection.
+        at_least: Sentences to keep, best first, even if fewer pass; 0 allows an empty selection.
         k: The most passages to look at, best-ranked first; None for all.
-        reranker: Values sentences; name or object, None for `default_reranker`.
-        window: How sentences longer than the reranker's window are valued; see `corag.rerankers.window`.
-        max_units: The most sentences to choose from.
-        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+
+    Other settings: see `RerankingSelector`.
     """
 
+    threshold: float = 0.5
+    relative: bool = True
+    at_least: int = 1
+    k: int | None = None
+    unit: str = "sentence"
     name = "sentence-threshold"
 
-    def __init__(
-        self,
-        *,
-        threshold: float = 0.5,
-        relative: bool = True,
-        at_least: int = 1,
-        k: int | None = None,
-        reranker: Spelling | Reranker | None = None,
-        window: WindowPolicy = DEFAULT_POLICY,
-        max_units: int = DEFAULT_MAX_UNITS,
-        tokens: Spelling | TokenCounter | None = None,
-    ) -> None:
-        super().__init__(unit="sentence", max_units=max_units, tokens=make_tokens(tokens or "minilm"))
-        check_range("threshold", threshold, 0, 1, "0.1 to 0.7 are usual")
-        check_count("at_least", at_least, "1 is usual", least=0)
-        if k is not None:
-            check_count("k", k, "5 is usual")
-        self.threshold, self.relative, self.at_least, self.k = threshold, relative, at_least, k
-        self.window = check_policy(window)
-        self._reranker = make_reranker(reranker or default_reranker(self._unit))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("threshold", self.threshold, 0, 1, "0.1 to 0.7 are usual")
+        check_count("at_least", self.at_least, "1 is usual", least=0)
+        if self.k is not None:
+            check_count("k", self.k, "5 is usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
         offered = units_of(problem, problem.passages.ranking[: self.k])
-        scorer = problem.scorer(self._reranker, self.window)
+        scorer = self._scorer(problem)
         values = dict(zip(offered, scorer([(index,) for index in offered]).tolist(), strict=True))
         best_first = sorted(offered, key=lambda index: -values[index])
         best = values[best_first[0]] if best_first else 0.0
@@ -299,7 +282,8 @@ class SentenceThreshold(BudgetedSelector):
         return Choice(order, float(np.mean([values[index] for index in order])) if order else 0.0, trace)
 
 
-class ExtractiveCompression(BudgetedSelector):
+@dataclass(kw_only=True, eq=False)
+class ExtractiveCompression(EmbeddingSelector):
     """Takes the sentences that are most similar to the question, in the order of their passages.
 
     The extractive compressor of RECOMP (Xu, Shi and Choi, "RECOMP: improving retrieval-augmented LMs with compression
@@ -309,32 +293,20 @@ class ExtractiveCompression(BudgetedSelector):
 
     Args:
         k: The most sentences to take.
-        embedder: Embeds question and sentences; name or object.
-        max_units: The most sentences to choose from.
-        tokens: Counts tokens as the answering model does: name or object; MiniLM's by default.
+
+    Other settings: see `EmbeddingSelector`.
     """
 
+    k: int = 5
+    unit: str = "sentence"
     name = "extractive-compression"
 
-    def __init__(
-        self,
-        *,
-        k: int = 5,
-        embedder: Spelling | Embedder = "minilm",
-        max_units: int = DEFAULT_MAX_UNITS,
-        tokens: Spelling | TokenCounter | None = None,
-    ) -> None:
-        super().__init__(unit="sentence", max_units=max_units, tokens=make_tokens(tokens or "minilm"))
-        check_count("k", k, "1 to 5 are usual")
-        self.k = k
-        self._embed = CachedEmbedder(embedder).vectors
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_count("k", self.k, "1 to 5 are usual")
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = problem.comparable(self._embed, only_cosines=True)
+        problem = self._with_cosines(problem)
         kept = set(fill(problem.by_relevance, problem.costs, problem.capacity, self.k))
-        return unscored(problem, _in_order(problem, kept))
-
-
-def _in_order(problem: SelectionProblem, kept: set[int]) -> Order:
-    """Return units in the order of their passages in the ranking, those of a passage in its order."""
-    return tuple(index for index in units_of(problem, problem.passages.ranking) if index in kept)
+        in_order = units_of(problem, problem.passages.ranking)
+        return unscored(problem, tuple(index for index in in_order if index in kept))

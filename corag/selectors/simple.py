@@ -96,7 +96,7 @@ class SimilarityCutoff(ComparingSelector):
         check_count("at_least", self.at_least, "1 is usual", least=0)
 
     def _choose(self, problem: SelectionProblem) -> Choice:
-        problem = self._comparable(problem, only_cosines=not self.relative)
+        problem = problem.comparable(self._embed, only_cosines=not self.relative)
         best = float(problem.relevance.max())
         minimum = self.minimum
         if self.relative:

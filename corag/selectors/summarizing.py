@@ -1,4 +1,10 @@
-"""What selectors share that put summaries of groups of candidates into the prompt."""
+"""The selectors that put summaries of groups of candidates into the prompt: `crag` and `edc2`.
+
+Both group the candidates, have each group summarized, and fit the summaries into the budget.
+
+`crag`: Akesson and Santos, "Clustered Retrieved Augmented Generation (CRAG)", sections 2.3 and 2.4: k-means on the
+embeddings, a summary of each cluster, the summaries joined. `edc2`: see `corag.selectors.edc2`.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +12,27 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
-from corag.checks import check_choice, check_count
-from corag.models.cached import CachedEmbedder
+import numpy as np
+
+from corag.checks import check_choice, check_count, check_seed
 from corag.naming import Spelling
+from corag.optional import require
 from corag.registry import SUMMARIZERS
-from corag.selectors.base import BudgetedSelector, Choice, fill, keep_best, unscored
+from corag.selectors.base import Choice, EmbeddingSelector, fill, keep_best, unscored
+from corag.selectors.clustering import IntArray, mean_silhouette, pairwise_distances, renumbered
+from corag.selectors.edc2 import Variant, check_sizes, dynamic_clusters
 from corag.selectors.problem import SelectionProblem
 from corag.summarizers.runs import Summary, summarize_all, summary_store
 from corag.text.documents import SEPARATOR
-from corag.types import Embedder, Summarizer, SummaryRequest, TokenCounter
+from corag.types import FloatArray, Summarizer, SummaryRequest, TokenCounter
 
-Fallback = Literal["original", "skip"]
+MIN_SUMMARY_TOKENS = 32
+"""The least tokens worth a summary; with a small budget fewer groups are summarized."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptPart:
+class PromptPart(NamedTuple):
     """A part of the prompt.
 
     Attributes:
@@ -37,58 +47,46 @@ class PromptPart:
 
 
 @dataclass(kw_only=True, eq=False)
-class WithSummarizer(BudgetedSelector):
+class WithSummarizer(EmbeddingSelector):
     """A selector that embeds candidates and has groups of them summarized.
 
     Args:
-        embedder: Embeds question, chunks and summaries; name or object.
         summarizer: Name or object.
         store: SQLite file that keeps summaries between runs.
+
+    Other settings: see `EmbeddingSelector`.
     """
 
-    embedder: Spelling | Embedder | None = None
     summarizer: Spelling | Summarizer = "extractive"
     store: str | Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._embedder = CachedEmbedder(self.embedder or self._default_embedder)
         self._store = summary_store(self.store)
         self.summarizer = self._summarizer = SUMMARIZERS.offer(self.summarizer, {"tokens": self.tokens})
-
-    @property
-    def _default_embedder(self) -> str:
-        return "minilm"
 
 
 @dataclass(kw_only=True, eq=False)
 class SummarizingSelector(WithSummarizer):
     """Groups candidates and puts a summary of each group into the prompt.
 
-    The budget is shared out equally among the groups; what a short group does not need goes to the others. Where a
-    summary fails, or says that the texts hold nothing that matters, the group's own chunks stand in, as far as they
-    fit its share; the trace counts how often. The finished text is counted as a whole under the answering model's
-    tokenizer, and parts that no longer fit are left out.
+    The budget is divided equally among the groups; what a short group does not need goes to the others. If a summary
+    fails, or says that the texts contain nothing relevant, the group's own chunks replace it, as far as they fit its
+    share; the trace counts how often. The finished text is counted as a whole under the answering model's tokenizer,
+    and parts that no longer fit are left out.
 
     Args:
-        fallback: What replaces a missing summary: the group's chunks (`original`, which the paper of `edc2` found
-            better) or nothing (`skip`).
-        min_summary_tokens: The least tokens worth a summary; with a small budget fewer groups are summarized.
         max_summary_tokens: The most tokens of a summary, however much budget is left; by default no limit of its own.
         with_query: Whether summaries keep what matters for the question, or what the texts say together.
 
     Other settings: see `WithSummarizer`.
     """
 
-    fallback: Fallback = "original"
-    min_summary_tokens: int = 32
     max_summary_tokens: int | None = None
     with_query: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice("fallback", self.fallback, Fallback)
-        check_count("min_summary_tokens", self.min_summary_tokens, "32 is usual")
         if self.max_summary_tokens is not None:
             check_count("max_summary_tokens", self.max_summary_tokens, "100 is usual; None sets no limit")
 
@@ -122,22 +120,22 @@ class SummarizingSelector(WithSummarizer):
         budget_tokens = problem.budget_tokens
         # Chunks of white space have nothing to summarize.
         groups = [[index for index in group if problem.chunks[index].text.strip()] for group in self._groups(problem)]
-        groups = [group for group in groups if group][: max(1, budget_tokens // self.min_summary_tokens)]
-        room = budget_tokens - problem.separator_tokens * (len(groups) - 1)
+        groups = [group for group in groups if group][: max(1, budget_tokens // MIN_SUMMARY_TOKENS)]
+        available = budget_tokens - problem.separator_tokens * (len(groups) - 1)
         sizes = [int(problem.costs[group].sum()) for group in groups]
         if self.max_summary_tokens is not None:
             sizes = [min(size, self.max_summary_tokens) for size in sizes]
-        return list(zip(groups, shares(sizes, max(room, len(groups))), strict=True))
+        return list(zip(groups, shares(sizes, max(available, len(groups))), strict=True))
 
-    def _summarized(self, problem: SelectionProblem, parts: Sequence[tuple[list[int], int, Summary]]) -> Choice:
-        pieces: list[PromptPart] = []
-        for group, share, summary in parts:
+    def _summarized(self, problem: SelectionProblem, groups: Sequence[tuple[list[int], int, Summary]]) -> Choice:
+        parts: list[PromptPart] = []
+        for group, share, summary in groups:
             if summary.text:
-                pieces.append(PromptPart(summary.text, tuple(group), "summary"))
-            elif self.fallback == "original":
+                parts.append(PromptPart(summary.text, tuple(group), "summary"))
+            else:
                 kept = fill(group, problem.costs, share + problem.separator_tokens)
-                pieces += [PromptPart(problem.chunks[index].text, (index,), "original") for index in kept]
-        summaries = [summary for *_, summary in parts]
+                parts += [PromptPart(problem.chunks[index].text, (index,), "original") for index in kept]
+        summaries = [summary for *_, summary in groups]
         failures = [summary.failure for summary in summaries if summary.failure is not None]
         trace: dict[str, Any] = {
             "summarizer": self._summarizer.name,
@@ -146,50 +144,156 @@ class SummarizingSelector(WithSummarizer):
             "summaries_empty": sum(not summary.text for summary in summaries) - len(failures),
             **({"failure": failures[0]} if failures else {}),
         }
-        return joined(problem, pieces, self.tokens, trace, fallback=self.fallback == "original")
+        return joined(problem, parts, self.tokens, trace)
 
 
 def joined(
-    problem: SelectionProblem,
-    pieces: Sequence[PromptPart],
-    tokens: TokenCounter,
-    trace: dict[str, Any],
-    *,
-    fallback: bool = True,
+    problem: SelectionProblem, parts: Sequence[PromptPart], tokens: TokenCounter, trace: dict[str, Any]
 ) -> Choice:
-    """Return a choice of the pieces that fit, in order; of none, with `fallback`, the best chunk that fits."""
-    kept, text = fit(pieces, tokens, problem.budget_tokens)
-    sources = [{"kind": one.kind, "sources": [problem.chunks[index].id for index in one.members]} for one in kept]
-    trace = {**trace, "pieces": sources}
-    if not kept:
-        return unscored(problem, keep_best(problem, 1) if fallback else (), trace)
-    return unscored(problem, tuple(dict.fromkeys(index for one in kept for index in one.members)), trace, text)
+    """Return a choice of the parts that fit, in order; if none does, the best chunk that fits.
 
-
-def shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Share out a total, at least 1 for each: everybody gets what it needs or an equal part, whichever is less.
-
-    `sizes` are what they need, at least 1 each. A share is from 1 to its size; together they are at most the total.
-    """
-    given = [0] * len(sizes)
-    left, open_ones = total, len(sizes)
-    for index in sorted(range(len(sizes)), key=lambda index: sizes[index]):
-        given[index] = max(1, min(sizes[index], left // open_ones))
-        left -= given[index]
-        open_ones -= 1
-    return given
-
-
-def fit(pieces: Sequence[PromptPart], tokens: TokenCounter, budget_tokens: int) -> tuple[list[PromptPart], str]:
-    """Return the pieces that fit, in order, and their joined text, which costs at most the budget as a whole.
-
-    A piece that does not fit beside those before it is passed over.
+    The joined text costs at most the budget as a whole. A part that does not fit beside those before it is skipped.
     """
     kept: list[PromptPart] = []
     text = ""
-    for piece in pieces:
-        longer = SEPARATOR.join([*(one.text for one in kept), piece.text])
-        if int(tokens.count([longer])[0]) <= budget_tokens:
-            kept.append(piece)
+    for part in parts:
+        longer = SEPARATOR.join([*(before.text for before in kept), part.text])
+        if int(tokens.count([longer])[0]) <= problem.budget_tokens:
+            kept.append(part)
             text = longer
-    return kept, text
+    trace["pieces"] = [
+        {"kind": part.kind, "sources": [problem.chunks[index].id for index in part.members]} for part in kept
+    ]
+    if not kept:
+        return unscored(problem, keep_best(problem, 1), trace)
+    return unscored(problem, tuple(dict.fromkeys(index for part in kept for index in part.members)), trace, text)
+
+
+def shares(sizes: Sequence[int], total: int) -> list[int]:
+    """Divide a total, at least 1 for each: each gets what it needs or an equal part, whichever is less.
+
+    `sizes` are what they need, at least 1 each. A share is from 1 to its size; together they are at most the total.
+    """
+    divided = [0] * len(sizes)
+    left = total
+    for number, index in enumerate(sorted(range(len(sizes)), key=lambda index: sizes[index])):
+        divided[index] = max(1, min(sizes[index], left // (len(sizes) - number)))
+        left -= divided[index]
+    return divided
+
+
+ChooseK = Literal["elbow", "silhouette"]
+
+
+def kmeans(points: FloatArray, k: int | ChooseK = 4, *, max_k: int = 10, seed: int = 0) -> IntArray:
+    """Return the cluster of each point, counted from 0 in order of first appearance, `[N]`.
+
+    Args:
+        points: `[N, D]`.
+        k: How many clusters, at most as many as there are different points; or how to choose among 1 to `max_k`.
+            `elbow`: where the squared distance to the centres, as it falls from 1 to `max_k`, is farthest below the
+            straight line between its ends (Satopaa et al., "Finding a kneedle in a haystack", 2011). `silhouette`:
+            the largest mean silhouette, from 2 on. Ties go to the smallest number.
+        max_k: The most clusters to choose.
+        seed: Of the random starts.
+
+    Raises:
+        MissingExtraError: scikit-learn is not installed.
+    """
+    num_different = len(np.unique(points, axis=0)) if len(points) else 0
+    counts = [min(k, num_different)] if isinstance(k, int) else range(1, min(max_k, num_different) + 1)
+    if max(counts, default=0) < (2 if isinstance(k, int) else 3):
+        return np.zeros(len(points), dtype=np.int64)
+    k_means = require("sklearn.cluster", "clustering").KMeans
+    fits = [k_means(count, n_init=10, random_state=seed).fit(points) for count in counts]
+    partitions = [renumbered(fit.labels_.astype(np.int64)) for fit in fits]
+    if k == "elbow":
+        inertias = np.array([fit.inertia_ for fit in fits])
+        return partitions[int((np.linspace(inertias[0], inertias[-1], len(fits)) - inertias).argmax())]
+    if k == "silhouette":
+        distances = pairwise_distances(points)
+        # One cluster has no silhouette, nor have as many clusters as points.
+        values = [mean_silhouette(distances, labels) for labels in partitions]
+        return partitions[int(np.nan_to_num(values, nan=-1.0).argmax())]
+    return partitions[0]
+
+
+@dataclass(kw_only=True, eq=False)
+class Crag(SummarizingSelector):
+    """A summary of each cluster of candidates; the cluster of the most similar candidate first.
+
+    Args:
+        k: Clusters: a number (the paper has 4), or `elbow` or `silhouette` to choose from 1 to `max_k`.
+        max_k: The most clusters to choose; the paper looked at 1 to 10.
+        with_query: The paper's summaries do not know the question, so that they can be made once for all questions.
+        seed: Of the random starts of k-means.
+
+    Other settings: see `SummarizingSelector`.
+    """
+
+    k: int | ChooseK = 4
+    max_k: int = 10
+    with_query: bool = False
+    seed: int = 0
+    name = "crag"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.k, str):
+            check_choice("k", self.k, ChooseK)
+        else:
+            check_count("k", self.k, f"4 is usual; or one of {', '.join(get_args(ChooseK))}")
+        check_count("max_k", self.max_k, "10 is usual")
+        check_seed(self.seed)
+
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
+        labels = kmeans(self._vectors(problem), self.k, max_k=self.max_k, seed=self.seed)
+        groups = [np.flatnonzero(labels == label).tolist() for label in range(labels.max() + 1)]
+        return sorted(groups, key=lambda group: -max(problem.relevance[group]))
+
+
+Clustering = Literal["dynamic", "average", "random", "one"]
+
+
+@dataclass(kw_only=True, eq=False)
+class Edc2(SummarizingSelector):
+    """Each cluster of `dynamic_clusters` compressed with the question in mind (section 4.3).
+
+    Args:
+        tau: Size of the first cluster.
+        max_size: The most candidates of a cluster.
+        variant: See `dynamic_clusters`.
+        clustering: `dynamic`; one of the ablations of section 6.3.1, `average` (as many clusters of equal sizes, cut
+            from the ranking) and `random` (clusters of the same sizes, drawn at random); or `one`, all candidates in
+            one cluster: compressed with the question in mind, and not clustered.
+        seed: Of the clustering `random`.
+
+    Other settings: see `SummarizingSelector`.
+    """
+
+    tau: int = 3
+    max_size: int = 20
+    variant: Variant = "paper"
+    clustering: Clustering = "dynamic"
+    seed: int = 0
+    name = "edc2"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.tau, self.max_size, self.variant)
+        check_choice("clustering", self.clustering, Clustering)
+        check_seed(self.seed)
+
+    def _groups(self, problem: SelectionProblem) -> list[list[int]]:
+        if self.clustering == "one":
+            return [problem.by_relevance]
+        vectors, query = self._vectors(problem), self._embedder.vectors([problem.query])[0]
+        clusters = dynamic_clusters(query, vectors, tau=self.tau, max_size=self.max_size, variant=self.variant)
+        if self.clustering == "average":
+            ranking = np.argsort(-(vectors @ query), kind="stable")
+            return [part.tolist() for part in np.array_split(ranking, len(clusters))]
+        if self.clustering == "random":
+            drawn = np.random.default_rng(self.seed).permutation(len(vectors))
+            ends = np.cumsum([len(cluster) for cluster in clusters])
+            return [part.tolist() for part in np.split(drawn, ends[:-1])]
+        return clusters

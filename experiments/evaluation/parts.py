@@ -20,7 +20,7 @@ from corag.registry import RERANKERS, SUMMARIZERS
 from corag.rerankers.cached import CachedReranker
 from corag.rerankers.evidence.reranker import EvidenceReranker
 from corag.selectors.corag.agents import DEFAULT_AGENT, SHIPPED_AGENT
-from corag.selectors.raptor.tree import has_tree
+from corag.selectors.raptor.tree import tree_file
 from corag.text.data import Query
 from corag.types import Reader, Reranker
 from experiments.evaluation.config import NO_READER, EvaluateConfig
@@ -106,7 +106,7 @@ class Parts:
             "reader": (self.reader or self.own_reader) if shared else self.own_reader,
             "summarizer": config.summarizer,
             "embedder": self.embedder,
-            "tree": config.index if config.index is not None and has_tree(config.index) else None,
+            "tree": config.index if config.index is not None and tree_file(config.index) is not None else None,
         }
         if shared:
             takes = SUMMARIZERS.settings(config.summarizer)

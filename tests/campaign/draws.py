@@ -12,7 +12,7 @@ import corag
 from corag import Candidate, Chunk
 from corag.models.cached import CachedEmbedder
 from corag.selectors.clustering import Method
-from corag.selectors.raptor.build import RaptorBuilder, RaptorConfig
+from corag.selectors.raptor.build import build_tree
 from corag.text.documents import Document, passage
 from corag.types import TokenCounter
 from tests.campaign.counters import COUNTERS
@@ -56,7 +56,7 @@ def inner(*names: str) -> Draw:
 def tree() -> Any:
     """A tree over a few chunks, which selections with a given tree choose from."""
     chunks = [Chunk(f"leaf{place}", f"Leaf {place} is {'green' if place % 3 else 'red'}.") for place in range(9)]
-    return RaptorBuilder(CachedEmbedder(HashEmbedder()), OddSummarizer(), RaptorConfig(16)).build(chunks)
+    return build_tree(chunks, CachedEmbedder(HashEmbedder()), OddSummarizer(), 16)
 
 
 def drawn_search(rng: random.Random, tokens: TokenCounter) -> dict[str, Any]:
@@ -87,8 +87,6 @@ SUMMARIZED: dict[str, Draw] = {
 }  # fmt: skip
 GROUPED: dict[str, Draw] = {
     **SUMMARIZED, **SEED,
-    "fallback": one_of("original", "skip"),
-    "min_summary_tokens": one_of(1, 4, 32),
     "max_summary_tokens": one_of(None, 1, 20),
     "with_query": one_of(True, False),
 }  # fmt: skip
@@ -128,9 +126,9 @@ DRAWN: dict[str, dict[str, Draw]] = {
     "sentence-threshold": {
         **RERANKED,
         "threshold": number(0.0, 1.0), "relative": one_of(True, False), "at_least": one_of(0, 1, 3),
-        "k": one_of(None, 1, 3), "max_units": one_of(1, 3, 10, 60),
+        **UNITS, "k": one_of(None, 1, 3),
     },
-    "extractive-compression": {**EMBEDDED, "k": one_of(1, 5), "max_units": one_of(1, 3, 10, 60)},
+    "extractive-compression": {**UNITS, **EMBEDDED, "k": one_of(1, 5)},
     "reorder": {
         "selector": inner("top-k", "full", "corag", "crag", "prune", "adaptive-k"),
         "by": one_of("order", "similarity"),
@@ -155,7 +153,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
         **SUMMARIZED,
         "tree": made(lambda: None, lambda: None, lambda: None, tree),
         "scope": one_of("tree", "candidates"), "retrieval": one_of("collapsed", "traversal"),
-        "top_k": one_of(1, 5), "num_nodes": one_of(1, 100), "config": made(lambda: RaptorConfig(8, min_nodes=3)),
+        "top_k": one_of(1, 5), "summary_tokens": one_of(1, 8),
     },
     "self-route": {
         **UNITS,
@@ -166,7 +164,7 @@ DRAWN: dict[str, dict[str, Draw]] = {
 """How each setting of each selector is drawn."""
 
 ALWAYS = {
-    "reranker", "embedder", "summarizer", "reader", "agent", "surrogate", "max_length", "config", "selector", "part",
+    "reranker", "embedder", "summarizer", "reader", "agent", "max_length", "summary_tokens", "selector", "part",
     "full", "max_orders",
 }  # fmt: skip
 """Settings whose defaults would load a model, or take long."""

@@ -13,7 +13,6 @@ from agent import AgentConfig, ConfigurationAgent, Fallback, Ranges
 from corag import Candidate, Chunk
 from corag.errors import SummarizerError
 from corag.rerankers.scorers import JoinedTextScorer
-from corag.selectors.raptor.build import RaptorConfig
 from corag.text.tokens import CallableCounter
 from corag.types import Answer
 
@@ -185,7 +184,8 @@ def cheap_selector(name, checkpoint, *, reranker=None, tokens=None):
         settings["embedder"] = HashEmbedder()
     if name in SUMMARIZING:
         settings["summarizer"] = OddSummarizer(tokens)
-        settings.update({"config": RaptorConfig(8)} if name == "raptor" else {"min_summary_tokens": 4})
+    if name == "raptor":
+        settings["summary_tokens"] = 8
     if name == "self-route":
         settings["reader"] = OddReader()
     if name == "corag-fixed":

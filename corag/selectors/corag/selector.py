@@ -15,7 +15,7 @@ from corag.registry import tokens as make_tokens
 from corag.rerankers.window import DEFAULT_POLICY, WindowPolicy, check_policy
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT, SHARED, AgentSelectors, AgentSource, load_agent
-from corag.selectors.corag.search import SearchPlan, search_config, search_problems
+from corag.selectors.corag.search import Search, search_config
 from corag.selectors.price import default_cost_weight
 from corag.selectors.problem import SelectionProblem
 from corag.selectors.reranking import default_reranker
@@ -87,12 +87,14 @@ class Corag(BudgetedSelector):
         self.preset = preset
         self.window = check_policy(window)
         self.cost_weight = cost_weight
-        self._given_search = _as_mapping(search)
         self._agent: AgentSelectors | None = None
         if agent is None or agent in (NO_AGENT, DEFAULT_AGENT):
             offered = {**SHARED.get(), **({} if preset is None else LOGITS)}
-            self._reranker = RERANKERS.offer(default_reranker(self._unit) if reranker is None else reranker, offered)
-            self._plan = self._plan_for(self._reranker, self._given_search, cost_weight)
+            made = RERANKERS.offer(default_reranker(self._unit) if reranker is None else reranker, offered)
+            config = search_config(made, preset, _as_mapping(search))
+            if cost_weight is None:
+                cost_weight = default_cost_weight(self._unit) if preset is None else config.cost_weight
+            self._reranker, self._search = made, Search(made, config, cost_weight, preset, self.window)
             return
         if given:
             raise InputError(
@@ -105,24 +107,12 @@ class Corag(BudgetedSelector):
         """The agent that names a configuration for each question, if there is one."""
         return None if self._agent is None else self._agent.agent
 
-    def _plan_for(self, reranker: Reranker, given: Mapping[str, Any], cost_weight: float | None) -> SearchPlan:
-        config = search_config(reranker, self.preset, given)
-        if cost_weight is None:
-            cost_weight = default_cost_weight(self._unit) if self.preset is None else config.cost_weight
-        trace: dict[str, Any] = {}
-        if self.preset is not None:
-            trace = {"preset": self.preset, "logits": getattr(reranker, "output", None) == "logit"}
-        return SearchPlan(reranker, config, cost_weight, self.preset is not None, self.window, trace)
-
     def search_of(self, problem: SelectionProblem) -> SearchConfig:
-        """Return the settings of the search of a problem, lambda counted for its whole budget; without an agent."""
-        return self._plan.config_for(problem)
+        """Return the settings of the search of a problem, with lambda for its whole budget; without an agent."""
+        return self._search.config_for(problem)
 
     def predict(self, query: str, candidates: Sequence[Candidate] = ()) -> AgentPrediction | None:
-        """Return what the agent says about a question; None without an agent.
-
-        The candidates stand best first; an agent may look at the question alone.
-        """
+        """Return the agent's prediction for a question, with its candidates best first; None without an agent."""
         if self._agent is None:
             return None
         # No prediction depends on the budget.
@@ -147,7 +137,7 @@ class Corag(BudgetedSelector):
     def _choose_many(self, problems: Sequence[SelectionProblem]) -> list[Choice]:
         if self._agent is not None:
             return self._agent.choices(problems)
-        return [searched.choice() for searched in search_problems(problems, [self._plan] * len(problems))]
+        return self._search.choices(problems)
 
 
 def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -156,10 +146,10 @@ def _as_mapping(given: SearchConfig | Mapping[str, Any] | None) -> Mapping[str, 
         return {}
     if isinstance(given, SearchConfig):
         usual = SearchConfig()
-        names = (one.name for one in fields(SearchConfig))
+        names = (field.name for field in fields(SearchConfig))
         return {name: getattr(given, name) for name in names if getattr(given, name) != getattr(usual, name)}
     if not isinstance(given, Mapping):
-        raise InputError(f"search is {given!r:.100}; give a search.SearchConfig or a mapping of its fields")
+        raise InputError(f"search: expected a search.SearchConfig or a mapping of its fields, got {given!r:.100}")
     return given
 
 
@@ -176,7 +166,7 @@ def corag_fixed(*, agent: AgentSource, tokens: Spelling | TokenCounter | None = 
         InputError: There is no agent.
     """
     if agent is None or agent == NO_AGENT:
-        raise InputError(f"agent is {agent!r}; corag-fixed takes its setting from a checkpoint: give one with --agent")
+        raise InputError(f"agent: expected a checkpoint, got {agent!r}; use --agent to name one for corag-fixed")
     from agent import AgentConfig, ConfigurationAgent, Fallback
 
     best = str(load_agent(agent).config.fallback)

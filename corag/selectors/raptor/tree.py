@@ -1,4 +1,4 @@
-"""The tree: nodes with vectors, kept as JSON and a NumPy file; how it is searched; where an index has one."""
+"""The tree: nodes with vectors, kept as JSON and a NumPy file; how it is searched; where the tree of an index is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from agent.files import replace_file
-from corag.checks import check_count
 from corag.errors import DataError, IndexMismatchError
 from corag.index.search import ChunkIndex
 from corag.index.store import local_folder
@@ -26,34 +25,24 @@ TREE_FILE = "tree.json"
 """The file that a whole tree has; written last."""
 
 
-def tree_folder(uri: str | Path) -> Path | None:
-    """Return where the tree of an index lies, or would lie; None for an index on object storage."""
-    folder = local_folder(uri)
-    return None if folder is None else folder / FOLDER
-
-
 def tree_file(uri: str | Path) -> Path | None:
     """Return the file of the tree beside an index, of its present content or of an earlier one; None without one."""
-    folder = tree_folder(uri)
-    return folder / TREE_FILE if folder is not None and (folder / TREE_FILE).is_file() else None
-
-
-def has_tree(uri: str | Path) -> bool:
-    """Return whether there is a tree beside an index, of its present content or of an earlier one."""
-    return tree_file(uri) is not None
+    folder = local_folder(uri)
+    file = None if folder is None else folder / FOLDER / TREE_FILE
+    return file if file is not None and file.is_file() else None
 
 
 def tree_setting(selector: object, index: object) -> dict[str, Any]:
-    """Return the settings by which a selector that is spelled out uses the tree of an index; none where it has none.
+    """Return the settings by which a selector given by name uses the tree of an index; empty if it has none.
 
     Args:
         selector: Name with settings; an object, or a tree of its own, is left as it is.
-        index: The index, or where it lies; anything else has no tree.
+        index: The index, or its address; anything else has no tree.
     """
     if not isinstance(selector, str | Mapping) or "tree" not in SELECTORS.settings(selector):
         return {}
     uri = index.uri if isinstance(index, ChunkIndex) else index
-    return {"tree": str(uri)} if isinstance(uri, str | Path) and has_tree(uri) else {}
+    return {"tree": str(uri)} if isinstance(uri, str | Path) and tree_file(uri) is not None else {}
 
 
 VERSION = 1
@@ -103,9 +92,9 @@ class RaptorTree:
     record: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def places(self) -> Mapping[str, int]:
-        """Place of each node, by id."""
-        return {node.id: place for place, node in enumerate(self.nodes)}
+    def positions(self) -> Mapping[str, int]:
+        """Index of each node, by id."""
+        return {node.id: position for position, node in enumerate(self.nodes)}
 
     @property
     def num_layers(self) -> int:
@@ -118,17 +107,15 @@ class RaptorTree:
 
     def vectors_of(self, nodes: Sequence[Node]) -> FloatArray:
         """Return the vectors of some nodes, `[len(nodes), D]`."""
-        return self.vectors[[self.places[node.id] for node in nodes]]
+        return self.vectors[[self.positions[node.id] for node in nodes]]
 
     def check_embedder(self, name: str) -> None:
         """Raise `IndexMismatchError` unless the tree's vectors are of the embedder of this name."""
         if self.embedder != name:
-            raise IndexMismatchError(
-                f"the tree was made with the embedder {self.embedder!r}, not {name!r}; give that one"
-            )
+            raise IndexMismatchError(f"expected the tree's embedder {self.embedder!r}, got {name!r}; use the former")
 
     def save(self, folder: str | Path) -> None:
-        """Write the tree into a folder, its index last; `DataError` where it cannot be written."""
+        """Write the tree into a folder, its JSON last; `DataError` if it cannot be written."""
         target = Path(folder)
         content = {
             "version": VERSION,
@@ -162,14 +149,7 @@ class RaptorTree:
                     "build it anew"
                 )
             nodes = tuple(
-                Node(
-                    row["id"],
-                    row["text"],
-                    row["layer"],
-                    tuple(row["children"]),
-                    tuple(row["sources"]),
-                    row.get("metadata", {}),
-                )
+                Node(**{**row, "children": tuple(row["children"]), "sources": tuple(row["sources"])})
                 for row in content["nodes"]
             )
             vectors = np.load(source / "vectors.npy", allow_pickle=False)
@@ -181,30 +161,29 @@ class RaptorTree:
 
 
 def collapsed(tree: RaptorTree, query: FloatArray) -> list[Node]:
-    """Return all nodes of all layers, most similar to the query's unit vector `[D]` first; of equals the lower one."""
+    """Return all nodes of all layers, most similar to the query's unit vector `[D]` first; ties go to the lower one."""
     return _most_similar(tree, tree.nodes, query)
 
 
 def traversal(tree: RaptorTree, query: FloatArray, *, top_k: int = 5) -> list[Node]:
     """Return the best `top_k` nodes of the top layer, the best among their children, and so on down.
 
-    Nodes stand from the top down, in each layer those first that are most similar to the query's unit vector `[D]`.
-    `InputError` where `top_k` is below 1.
+    Nodes are in order from the top down, in each layer those first that are most similar to the query's unit vector
+    `[D]`.
     """
-    check_count("top_k", top_k, "5 is usual")
     found: list[Node] = []
-    # A node that no summary took in stands at the top too.
+    # A node that no summary contains is at the top too.
     below = {child for node in tree.nodes for child in node.children}
     offered = [node for node in tree.nodes if node.id not in below]
     for _ in range(tree.num_layers):
         chosen = _most_similar(tree, offered, query)[:top_k]
         found += chosen
         children = dict.fromkeys(child for node in chosen for child in node.children)
-        offered = [tree.nodes[tree.places[child]] for child in children]
+        offered = [tree.nodes[tree.positions[child]] for child in children]
     return found
 
 
 def _most_similar(tree: RaptorTree, nodes: Sequence[Node], query: FloatArray) -> list[Node]:
     # The whole matrix is not copied: a tree over a corpus has many nodes.
     vectors = tree.vectors if nodes is tree.nodes else tree.vectors_of(nodes)
-    return [nodes[place] for place in np.argsort(-(vectors @ query.astype(vectors.dtype)), kind="stable").tolist()]
+    return [nodes[index] for index in np.argsort(-(vectors @ query.astype(vectors.dtype)), kind="stable").tolist()]

@@ -25,9 +25,9 @@ from corag.selectors.clustering import (
     renumbered,
     run_costs,
 )
-from corag.selectors.edc2 import average_clusters, dynamic_clusters, random_clusters
+from corag.selectors.edc2 import dynamic_clusters
 from corag.text.tokens import CallableCounter
-from tests.corag.worlds import offer
+from tests.corag.worlds import HashEmbedder, Says, offer
 
 # Few distinct values, so that equal gaps are common.
 SIMILARITIES = st.lists(st.integers(-8, 8).map(lambda eighths: eighths / 8), max_size=14)
@@ -367,18 +367,24 @@ def test_negative_cosines_never_put_a_document_into_two_clusters():
         assert sorted(index for cluster in found for index in cluster) == [0, 1, 2]
 
 
-@given(st.integers(0, 10_000), SIZES)
-def test_ablations_have_the_sizes_that_the_paper_gives_them(seed, sizes):
-    query, vectors = drawn(seed)
-    tau, limit = sizes
-    dynamic = dynamic_clusters(query, vectors, tau=tau, max_size=limit)
-    average = average_clusters(query, vectors, tau=tau, max_size=limit)
-    drawn_ones = random_clusters(query, vectors, tau=tau, max_size=limit, seed=seed)
-    assert len(average) == len(dynamic)
-    assert [len(c) for c in drawn_ones] == [len(c) for c in dynamic]
-    lengths = [len(cluster) for cluster in average]
-    assert max(lengths, default=0) - min(lengths, default=0) <= 1
-    ranking = sorted(range(len(vectors)), key=lambda j: (-cosine(query, vectors[j]), j))
-    assert [index for cluster in average for index in cluster] == ranking
-    assert sorted(index for cluster in drawn_ones for index in cluster) == list(range(len(vectors)))
-    assert drawn_ones == random_clusters(query, vectors, tau=tau, max_size=limit, seed=seed)
+@pytest.mark.parametrize("number", [1, 4, 11])
+def test_ablations_have_the_sizes_that_the_paper_gives_them(number):
+    pool = offer(*(f"text {place}" for place in range(number)), similarities=np.linspace(0.9, 0.1, number).tolist())
+
+    def groups(clustering, seed=0):
+        summarizer = Says("")
+        summarizer.max_concurrent = 1
+        settings = {"clustering": clustering, "seed": seed, "tau": 2, "max_size": 4}
+        made = corag.selector("edc2", embedder=HashEmbedder(), summarizer=summarizer, **settings)
+        made.select("a?", pool, 1000)
+        return [asked.sources for asked in summarizer.asked]
+
+    dynamic, average, drawn_ones = (groups(clustering) for clustering in ("dynamic", "average", "random"))
+    assert [len(group) for group in drawn_ones] == [len(group) for group in dynamic]
+    assert len(average) == len(dynamic) and max(map(len, average)) - min(map(len, average)) <= 1
+    for found in (dynamic, average, drawn_ones):
+        assert sorted(source for group in found for source in group) == sorted(one.chunk.id for one in pool)
+    vectors = HashEmbedder().embed(["a?", *(one.chunk.text for one in pool)]).astype(float)
+    ranking = np.argsort(-(vectors[1:] @ vectors[0]), kind="stable")
+    assert [source for group in average for source in group] == [f"c{index}" for index in ranking]
+    assert drawn_ones == groups("random") and (number < 3 or drawn_ones != groups("random", seed=1))

@@ -12,16 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import corag
-from corag.selectors.packing import (
-    PackingValue,
-    TermWeights,
-    calibrated_beta,
-    greedy_set,
-    lazy_greedy,
-    marginal_relevance,
-    packed,
-    set_score,
-)
+from corag.selectors.packing import PackingValue, calibrated_beta, greedy_set, marginal_relevance
 from corag.selectors.wrapping import Reorder, best_at_both_ends
 from tests.corag.worlds import CHARACTERS, AxisEmbedder, HashReranker, offer
 
@@ -69,21 +60,17 @@ def test_similarity_cutoff():
 
 
 def test_mmr_by_hand():
-    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
+    vectors, free = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), np.zeros(3, dtype=int)
     similarities = [0.9, 0.8, 0.3]
-    assert marginal_relevance(similarities, vectors, relevance_weight=1.0) == (0, 1, 2)
+    assert marginal_relevance(similarities, vectors, free, 1, relevance_weight=1.0) == (0, 1, 2)
     # After 0: 0.5 * 0.8 - 0.5 * 1 = -0.1 against 0.5 * 0.3 - 0.
-    assert marginal_relevance(similarities, vectors) == (0, 2, 1)
-    assert marginal_relevance(similarities, vectors, limit=2) == (0, 2)
-    assert marginal_relevance(similarities, vectors, costs=np.array([3, 1, 1]), budget=2) == (1, 2)
+    assert marginal_relevance(similarities, vectors, free, 1) == (0, 2, 1)
+    assert marginal_relevance(similarities, vectors, free, 1, limit=2) == (0, 2)
+    assert marginal_relevance(similarities, vectors, np.array([3, 1, 1]), 2) == (1, 2)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
 def test_mmr_with_loops(seed, weight):
-    assert_mmr(seed, weight)
-
-
-def assert_mmr(seed, weight):
     """Compare with the definition, one candidate and one cosine at a time."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(0, 8))
@@ -103,8 +90,7 @@ def assert_mmr(seed, weight):
             break
         taken.append(best)
         left -= costs[best]
-    found = marginal_relevance(similarities, vectors, relevance_weight=weight, costs=costs, budget=budget)
-    assert found == tuple(taken)
+    assert marginal_relevance(similarities, vectors, costs, budget, relevance_weight=weight) == tuple(taken)
 
 
 def test_best_at_both_ends():
@@ -141,125 +127,56 @@ def test_a_ranking_that_is_not_that_of_the_similarities_decides_what_comes_first
 SEEDS = st.integers(0, 10_000)
 
 
-def random_value(seed, *, positive=False):
-    """A packing value of a few random candidates, and their costs."""
+def random_value(seed):
+    """The value of sets of a few random candidates, and their costs."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 8))
-    vectors = rng.normal(size=(n, 4)) + (1 if positive else 0)
-    similarities = rng.uniform(0 if positive else -0.5, 1, n)
+    similarities, vectors = rng.uniform(-0.5, 1, n), rng.normal(size=(n, 4))
     words = rng.random((n, int(rng.integers(0, 5)))) < 0.4
-    sources = rng.integers(0, 3, n).tolist()
-    weights = TermWeights(*rng.choice([0.0, 0.3, 1.0], 4).tolist(), saturation=float(rng.choice([0.1, 0.3, 1.0])))
-    return lambda: PackingValue(similarities, vectors, words, sources, weights), rng.integers(0, 6, n).tolist(), rng
-
-
-def value_of(make, items):
-    function = make()
-    for item in items:
-        function.add(item)
-    return function.value
-
-
-class Cover:
-    """Covered elements of whole weights, for which sums are exact."""
-
-    def __init__(self, sets, weights):
-        self.sets, self.weights, self.covered = sets, weights, set()
-
-    def gain(self, item):
-        return float(sum(self.weights[one] for one in self.sets[item] - self.covered))
-
-    def add(self, item):
-        self.covered |= self.sets[item]
-
-    @property
-    def value(self):
-        return float(sum(self.weights[one] for one in self.covered))
-
-
-def plain_greedy(function, costs, budget):
-    taken = []
-    while True:
-        ratios = {
-            item: (gain / cost if cost else np.inf)
-            for item, cost in enumerate(costs)
-            if item not in taken and cost <= budget and (gain := function.gain(item)) > 0
-        }
-        if not ratios:
-            return taken
-        best = max(ratios, key=lambda item: (ratios[item], -item))
-        function.add(best)
-        budget -= costs[best]
-        taken.append(best)
-
-
-# --- submodular ---
+    weights = tuple(rng.choice([0.0, 0.3, 1.0], 4).tolist())
+    sources, saturation = rng.integers(0, 3, n).tolist(), float(rng.choice([0.1, 0.3, 1.0]))
+    return PackingValue(similarities, vectors, words, sources, weights, saturation), rng.integers(0, 6, n), rng
 
 
 @given(SEEDS)
 def test_the_value_is_monotone_and_has_diminishing_returns(seed):
-    make, costs, rng = random_value(seed)
+    value, costs, rng = random_value(seed)
     items = rng.permutation(len(costs)).tolist()
-    small, large, last = items[: len(items) // 3], items[: len(items) * 2 // 3], items[-1]
-    assert 0 <= value_of(make, small) <= value_of(make, large) + 1e-12
-    if last not in large:
-        gains = [value_of(make, [*some, last]) - value_of(make, some) for some in (small, large)]
-        assert gains[0] >= gains[1] - 1e-12
-        grown = make()
-        for item in large:
-            grown.add(item)
-        assert grown.gain(last) == pytest.approx(gains[1], abs=1e-12)
-    # Whatever the order in which it grew.
-    assert value_of(make, large[::-1]) == pytest.approx(value_of(make, large))
+    small, large = items[: len(items) // 3], items[: len(items) * 2 // 3]
+    assert 0 <= value.of(small) <= value.of(large) + 1e-12
+    assert value.of(large[::-1]) == pytest.approx(value.of(large))
+    for item in items[len(items) * 2 // 3 :]:
+        assert value.gains(small)[item] >= value.gains(large)[item] - 1e-12
 
 
 @given(SEEDS)
-def test_lazy_greedy_equals_plain_greedy(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(0, 9))
-    sets = [set(np.flatnonzero(rng.random(6) < 0.4).tolist()) for _ in range(n)]
-    weights, costs = rng.integers(1, 4, 6).tolist(), rng.integers(0, 5, n).tolist()
+def test_the_best_set_keeps_its_guarantee(seed):
+    value, costs, rng = random_value(seed)
     budget = int(rng.integers(0, 12))
-    lazy, plain = Cover(sets, weights), Cover(sets, weights)
-    assert lazy_greedy(lazy, costs, budget) == plain_greedy(plain, costs, budget)
-    assert lazy.covered == plain.covered
-
-
-@given(SEEDS)
-def test_packed_keeps_its_guarantee(seed):
-    make, costs, rng = random_value(seed)
-    budget = int(rng.integers(0, 12))
-    order, worth, single = packed(make(), costs, budget)
-    assert sum(costs[item] for item in order) <= budget
-    assert worth == pytest.approx(value_of(make, order), abs=1e-9)
-    assert not single or len(order) == 1
+    order = value.best(costs, budget)
+    assert costs[list(order)].sum() <= budget
     sets = (some for size in range(len(costs) + 1) for some in combinations(range(len(costs)), size))
-    best = max(value_of(make, some) for some in sets if sum(costs[item] for item in some) <= budget)
+    best = max(value.of(some) for some in sets if costs[list(some)].sum() <= budget)
     # (1 - 1/e) / 2 of the best, rounded down.
-    assert 0.316 * best - 1e-9 <= worth <= best + 1e-9
+    assert 0.316 * best - 1e-9 <= value.of(order) <= best + 1e-9
 
 
 @pytest.mark.parametrize(
     ("term", "items", "value"),
     [
-        ("relevance", [0], 0.5),  # of 0.6, 0.3, 0.3 and nothing for -0.4
-        ("relevance", [0, 3], 0.5),
-        ("relevance", [0, 1, 2], 1.0),
-        ("coverage", [0], 0.5),  # of two words that a candidate holds; the third is nowhere
-        ("coverage", [0, 1], 0.5),
-        ("coverage", [0, 2], 1.0),
-        ("diversity", [0], np.sqrt(0.5)),
-        ("diversity", [1, 2], 1.0),  # two sources
-        ("diversity", [0, 1], np.sqrt(0.75)),  # one
+        (0, [0], 0.5),  # relevance: of 0.6, 0.3, 0.3 and nothing for -0.4
+        (0, [0, 1, 2], 1.0),
+        (1, [0, 1], 0.5),  # coverage: of two words that a candidate contains; the third is nowhere
+        (1, [0, 2], 1.0),
+        (3, [1, 2], 1.0),  # diversity: two sources
+        (3, [0, 1], np.sqrt(0.75)),  # one
     ],
 )
 def test_the_terms_by_hand(term, items, value):
-    only = TermWeights(**{name: float(name == term) for name in TermWeights.__slots__[:4]})
+    weights = tuple(float(number == term) for number in range(4))
     words = np.array([[True, False, False], [True, False, False], [False, True, False], [False, False, False]])
-    made = PackingValue([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], only)
-    for item in items:
-        made.add(item)
-    assert made.value == pytest.approx(value)
+    made = PackingValue([0.6, 0.3, 0.3, -0.4], np.eye(4), words, ["a", "a", "b", "b"], weights, 0.3)
+    assert made.of(items) == pytest.approx(value)
 
 
 def test_the_selector_covers_the_question_with_both_facts():
@@ -267,7 +184,6 @@ def test_the_selector_covers_the_question_with_both_facts():
     selection = corag.selector("submodular", embedder=AxisEmbedder(), tokens=CHARACTERS).select("cat dog?", pool, 20)
     assert selection.ids == ("c0", "c2")
     assert selection.trace.details["packing_value"] > 0
-    assert not selection.trace.details["single_is_best"]
 
 
 # --- adagres ---
@@ -290,10 +206,11 @@ def test_greedy_with_loops(seed, beta, stop):
     n = int(rng.integers(0, 8))
     vectors, similarities = rng.normal(size=(n, 3)), rng.uniform(-0.3, 1, n)
     costs, budget = rng.integers(1, 5, n), int(rng.integers(0, 12))
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     taken, left = [], budget
     while True:
         scores = {
-            i: set_score(similarities, vectors, beta, (*taken, i)) - set_score(similarities, vectors, beta, taken)
+            i: similarities[i] - beta * sum(unit[i] @ unit[j] for j in taken)
             for i in range(n)
             if i not in taken and costs[i] <= left
         }
