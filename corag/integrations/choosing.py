@@ -1,4 +1,4 @@
-"""What the adapters share: a framework's documents become candidates, and what was chosen becomes documents again.
+"""What the adapters share: a framework's documents become candidates, and the selection becomes documents again.
 
 The budget is that of the text that the framework puts into its prompt: an adapter renders documents as the framework
 does, and the rendered text is what is counted.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
@@ -28,7 +27,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 KEY = "corag"
-"""Where the metadata of a chosen document tells how it was chosen."""
+"""The key in the metadata of a chosen document that says how it was chosen."""
 
 DocumentOrder = Literal["selected", "given"]
 """The order that the selector chose, or that in which the documents came."""
@@ -44,14 +43,12 @@ class Given(NamedTuple):
         text: Its text.
         title: What the reranker reads before the text; empty for nothing.
         score: The retriever's score; None for none.
-        embedder: Name of the embedder, where that is known and the score is a cosine.
     """
 
     id: str
     text: str
     title: str = ""
     score: float | None = None
-    embedder: str | None = None
 
 
 class DocumentAdapter(Protocol[T]):
@@ -59,10 +56,10 @@ class DocumentAdapter(Protocol[T]):
 
     @property
     def separator(self) -> str:
-        """What stands between two documents in the prompt."""
+        """The text between two documents in the prompt."""
 
     def read(self, document: T) -> Given:
-        """Return what is in a document."""
+        """Return the content of a document."""
 
     def write(self, document: T | None, text: str | None, note: Mapping[str, Any] | None) -> T:
         """Return a copy of a document with another text, or the same for None, and a note under `KEY` in its metadata.
@@ -74,56 +71,50 @@ class DocumentAdapter(Protocol[T]):
         """Return the text that the prompt has for documents."""
 
 
-@dataclass(frozen=True)
-class Chosen(Generic[T]):
-    """What was chosen.
+class _Offered(NamedTuple, Generic[T]):
+    """A document with its position among those given, and the title with which its text begins."""
 
-    Attributes:
-        documents: In the order of the prompt.
-        selection: What a note tells of the selection: `selector`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
-    """
-
-    documents: list[T] = field(default_factory=list)
-    selection: Mapping[str, Any] = field(default_factory=dict)
+    position: int
+    document: T
+    given: Given
+    before: str
 
 
-class _Shown(Generic[T]):
+class _DocumentLayout(Generic[T]):
     """The layout of an adapter's documents, by the ids of their chunks."""
 
     def __init__(self, adapter: DocumentAdapter[T], order: DocumentOrder) -> None:
         self.separator, self._adapter, self._order = adapter.separator, adapter, order
-        self._given: dict[str, tuple[int, T, Given, str]] = {}
+        self._offered: dict[str, _Offered[T]] = {}
 
     def candidates(self, documents: Sequence[T], kind: SimilarityKind) -> list[Candidate]:
         """Return the documents that have a text as candidates."""
-        for place, document in enumerate(documents):
+        for position, document in enumerate(documents):
             given = self._adapter.read(document)
             if given.text.strip():
                 before = with_title(given.title, "")
                 before = before if before and given.text.startswith(before) else ""
-                self._given.setdefault(self._id(given, place), (place, document, given, before))
-        offered = [given for *_, given, _ in self._given.values()]
-        scored = kind != "rank" and all(one.score is not None and math.isfinite(one.score) for one in offered)
-        return [
-            Candidate(
-                Chunk(
-                    name,
-                    given.text if before else with_title(given.title, given.text),
-                    {"title": given.title} if given.title else {},
-                ),
-                float(given.score) if scored and given.score is not None else None,
-                kind if scored else "rank",
-                given.embedder,
-                rank,
-            )
-            for rank, (name, (_, _, given, before)) in enumerate(self._given.items())
-        ]
+                name = given.id or f"document-{position}"
+                other = self._offered.get(name)
+                if other is not None and other.given.text != given.text:
+                    name = f"{name}~{position}"
+                self._offered.setdefault(name, _Offered(position, document, given, before))
+        scores = [offered.given.score for offered in self._offered.values()]
+        scored = kind != "rank" and all(score is not None and math.isfinite(score) for score in scores)
+        candidates = []
+        for rank, (name, (_, _, given, before)) in enumerate(self._offered.items()):
+            text = given.text if before else with_title(given.title, given.text)
+            chunk = Chunk(name, text, {"title": given.title} if given.title else {})
+            similarity = float(given.score) if scored and given.score is not None else None
+            candidates.append(Candidate(chunk, similarity, kind if scored else "rank", rank=rank))
+        return candidates
 
     def arranged(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return the pieces in the order of the prompt."""
         if self._order == "selected":
             return list(pieces)
-        return sorted(pieces, key=lambda piece: self._given[piece.chunk.id][0] if piece.chunk.id in self._given else 0)
+        positions = {name: offered.position for name, offered in self._offered.items()}
+        return sorted(pieces, key=lambda piece: positions.get(piece.chunk.id, 0))
 
     def text(self, pieces: Sequence[Piece]) -> str:
         """Return what the prompt has for the pieces."""
@@ -131,17 +122,12 @@ class _Shown(Generic[T]):
 
     def document(self, piece: Piece, note: Mapping[str, Any] | None = None) -> T:
         """Return the document of a piece, with what was chosen of it."""
-        if piece.chunk.id not in self._given:
+        if piece.chunk.id not in self._offered:
             # A tree that a selector was given has texts of its own.
             return self._adapter.write(None, piece.text, note)
-        _, document, given, before = self._given[piece.chunk.id]
+        _, document, given, before = self._offered[piece.chunk.id]
         text = before + piece.text
         return self._adapter.write(document, None if text == given.text else text, note)
-
-    def _id(self, given: Given, place: int) -> str:
-        name = given.id or f"document-{place}"
-        other = self._given.get(name)
-        return name if other is None or other[2].text == given.text else f"{name}~{place}"
 
 
 class Chooser:
@@ -160,7 +146,7 @@ class Chooser:
         self, selector: Spelling | Selector = "corag", tokenizer: Tokenizer = None, settings: Mapping[str, Any] = {}
     ) -> None:
         if "tokens" in settings:
-            raise InputError(f"tokens is {settings['tokens']!r:.80}; name what counts them with tokenizer=")
+            raise InputError(f"tokens: got {settings['tokens']!r:.80}; use tokenizer= for the token counter")
         self._selector, self._tokenizer, self._settings = selector, tokenizer, dict(settings)
         self._built: tuple[Selector, TokenCounter] | None = None
         if isinstance(selector, str | Mapping):
@@ -171,7 +157,7 @@ class Chooser:
             TOKENIZERS.check(tokenizer)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies and pickles build their own parts."""
+        """Return the state for copies and pickles, which build their own parts."""
         return {**self.__dict__, "_built": None}
 
     @property
@@ -196,23 +182,26 @@ class Chooser:
         budget_tokens: int,
         order: DocumentOrder = "selected",
         score_kind: SimilarityKind = "score",
-    ) -> Chosen[T]:
-        """Return documents for a prompt.
+    ) -> tuple[list[T], dict[str, Any]]:
+        """Return documents for a prompt, in its order, and what their notes say of the selection.
 
         Args:
             query: The question.
             documents: Best first. Those without text are left out.
             adapter: Reads, writes and renders them.
             budget_tokens: The most tokens of the rendered documents.
-            order: The order in which they stand.
-            score_kind: What the documents' scores are; see `Candidate`. Where one has none, or one that is no finite
+            order: Their order in the prompt.
+            score_kind: What the documents' scores are; see `Candidate`. If one has none, or one that is no finite
                 number, their order alone counts.
+
+        Returns:
+            The documents, and `selector`, `budget_tokens`, `cost_tokens`, `value`, `trace`.
 
         Raises:
             InputError: As for `BudgetedSelector.select`.
         """
         check_options(budget_tokens, order, score_kind)
-        layout = _Shown(adapter, order)
+        layout = _DocumentLayout(adapter, order)
         candidates = layout.candidates(documents, score_kind)
         if not candidates:
             return _nothing("there are no documents with text", budget_tokens)
@@ -224,12 +213,12 @@ class Chooser:
                 selection = selector.select(query, candidates, left, layout=layout)
             else:
                 selection = selector.select(query, candidates, left)
-            chosen = _written(selection, layout, adapter, tokens, budget_tokens)
-            excess = _tokens(tokens, adapter.render(chosen.documents)) - budget_tokens if chosen.documents else 0
+            chosen, described = _written(selection, layout, adapter, tokens, budget_tokens)
+            excess = _tokens(tokens, adapter.render(chosen)) - budget_tokens if chosen else 0
             if excess <= 0:
-                if not chosen.documents:
+                if not chosen:
                     logger.warning("nothing was chosen for the prompt: %s", selection.trace.reason)
-                return chosen
+                return chosen, described
             # A text of the selector's own is counted without what the framework puts around it.
             left = left - excess if excess < left else left // 2
         return _nothing("what the prompt puts around a text costs more than the budget", budget_tokens)
@@ -243,12 +232,16 @@ def check_options(budget_tokens: object, order: object, score_kind: object) -> N
 
 
 def _written(
-    selection: Selection, layout: _Shown[T], adapter: DocumentAdapter[T], tokens: TokenCounter, budget_tokens: int
-) -> Chosen[T]:
+    selection: Selection,
+    layout: _DocumentLayout[T],
+    adapter: DocumentAdapter[T],
+    tokens: TokenCounter,
+    budget_tokens: int,
+) -> tuple[list[T], dict[str, Any]]:
     """Return the documents of a selection, with notes."""
     shown = layout.arranged(pieces(selection.chunks))
     own = not selection.spans and selection.text != SEPARATOR.join(chunk.text for chunk in selection.chunks)
-    described = {
+    described: dict[str, Any] = {
         "selector": selection.method,
         "budget_tokens": budget_tokens,
         "cost_tokens": 0,
@@ -258,7 +251,7 @@ def _written(
     if own:
         described["cost_tokens"] = _tokens(tokens, adapter.render([adapter.write(None, selection.text, None)]))
         note = {"place": 0, "tokens": described["cost_tokens"], "sources": list(selection.ids), "selection": described}
-        return Chosen([adapter.write(None, selection.text, note)], described)
+        return [adapter.write(None, selection.text, note)], described
     if shown:
         described["cost_tokens"] = _tokens(tokens, layout.text(shown))
     documents = []
@@ -267,13 +260,13 @@ def _written(
         if piece.cut:
             note["spans"] = [list(span) for span in piece.cut]
         documents.append(layout.document(piece, note))
-    return Chosen(documents, described)
+    return documents, described
 
 
 def _tokens(tokens: TokenCounter, text: str) -> int:
     return int(tokens.count([text])[0])
 
 
-def _nothing(reason: str, budget_tokens: int) -> Chosen[Any]:
+def _nothing(reason: str, budget_tokens: int) -> tuple[list[Any], dict[str, Any]]:
     logger.warning("nothing was chosen for the prompt: %s", reason)
-    return Chosen([], {"budget_tokens": budget_tokens, "cost_tokens": 0, "trace": {"reason": reason}})
+    return [], {"budget_tokens": budget_tokens, "cost_tokens": 0, "trace": {"reason": reason}}

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from corag.errors import InputError
-from corag.integrations.choosing import KEY, Chooser, Chosen, DocumentOrder, Given, Tokenizer, check_options
+from corag.integrations.choosing import KEY, Chooser, DocumentOrder, Given, Tokenizer, check_options
 from corag.naming import Spelling
 from corag.optional import needed
 from corag.types import Selector, SimilarityKind
@@ -35,7 +35,7 @@ class CoragSelector:
     The budget is that of the part of the prompt that shows the documents: what `template`, the loop over `documents`
     in the template of your `PromptBuilder`, renders. Give that loop as it stands there.
 
-    Where the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
+    If the selector chooses sentences, as `corag` does for questions about facts, a document comes back with these
     alone; `unit="passage"` keeps documents whole. Documents given are never changed; those without text are left out.
 
     Args:
@@ -47,7 +47,7 @@ class CoragSelector:
         score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
             their order alone.
         meta_fields_to_embed: The metadata that the reranker reads before the text, where a document has it.
-        trace: Whether each document tells in its metadata, under `corag`, how it was chosen.
+        trace: Whether the metadata of each document says, under `corag`, how it was chosen.
         settings: Settings of the selector, which may also be given beside these, by keyword.
 
     Raises:
@@ -79,7 +79,7 @@ class CoragSelector:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the component as Haystack writes it into a pipeline's file; parts stand there by name."""
+        """Return the component as Haystack writes it into a pipeline's file; parts are there by name."""
         data: dict[str, Any] = default_to_dict(
             self,
             budget_tokens=self.budget_tokens,
@@ -99,7 +99,7 @@ class CoragSelector:
         return made
 
     def warm_up(self) -> None:
-        """Load the models; `run` does it where nobody has."""
+        """Load the models; else the first `run` does."""
         _ = self._chooser.built
 
     @component.output_types(documents=list[Document], selection=dict[str, Any])
@@ -112,10 +112,12 @@ class CoragSelector:
             budget_tokens: A budget for this question, in place of the component's.
 
         Returns:
-            `documents` in the order of the prompt, and `selection`: how they were chosen, also where there are none.
+            `documents` in the order of the prompt, and `selection`: how they were chosen, also if there are none.
         """
-        chosen = self._chosen(query, documents, budget_tokens)
-        return {"documents": chosen.documents, "selection": dict(chosen.selection)}
+        budget = self.budget_tokens if budget_tokens is None else budget_tokens
+        adapter = _PromptDocuments(self._builder, self.meta_fields_to_embed, self.trace)
+        chosen, selection = self._chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)
+        return {"documents": chosen, "selection": selection}
 
     @component.output_types(documents=list[Document], selection=dict[str, Any])
     async def run_async(
@@ -123,11 +125,6 @@ class CoragSelector:
     ) -> dict[str, Any]:
         """Choose documents without blocking the event loop; see `run`."""
         return await asyncio.to_thread(self.run, query, documents, budget_tokens)
-
-    def _chosen(self, query: str, documents: list[Document], budget_tokens: int | None) -> Chosen[Document]:
-        budget = self.budget_tokens if budget_tokens is None else budget_tokens
-        adapter = _PromptDocuments(self._builder, self.meta_fields_to_embed, self.trace)
-        return self._chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)
 
 
 class _PromptDocuments:

@@ -35,7 +35,7 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
     sees it, by default with the metadata in front, and empty lines between nodes. The reranker reads what the embedding
     model saw: the metadata that is not excluded for it (a title without its key), and the text.
 
-    Where the selector chooses sentences, as `corag` does for questions about facts, a node comes back with these
+    If the selector chooses sentences, as `corag` does for questions about facts, a node comes back with these
     alone; `unit="passage"` keeps nodes whole. Nodes given are never changed. Nodes without text are left out.
 
     Args:
@@ -62,7 +62,7 @@ class CoragPostprocessor(ChoosingModel, BaseNodePostprocessor):
         payload = {EventPayload.NODES: nodes, EventPayload.MODEL_NAME: KEY, EventPayload.QUERY_STR: query}
         with self.callback_manager.event(CBEventType.RERANKING, payload=payload) as event:
             noted = self.trace and self.metadata_mode != MetadataMode.ALL
-            chosen = self._choose(query, nodes, _Nodes(self.separator, self.metadata_mode, noted)).documents
+            chosen = self._choose(query, nodes, _Nodes(self.separator, self.metadata_mode, noted))
             event.on_end(payload={EventPayload.NODES: chosen})
         dispatcher.event(ReRankEndEvent(nodes=chosen))
         return chosen
@@ -94,5 +94,5 @@ class _Nodes:
         return NodeWithScore(node=node, score=None if document is None else document.score)
 
     def render(self, documents: Sequence[NodeWithScore]) -> str:
-        shown = (one.node.get_content(metadata_mode=self._mode).strip() for one in documents)
+        shown = (document.node.get_content(metadata_mode=self._mode).strip() for document in documents)
         return self.separator.join(text for text in shown if text)

@@ -6,11 +6,10 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, PrivateAttr, field_serializer
 
-from corag.integrations.choosing import Chooser, Chosen, DocumentAdapter, DocumentOrder, T, check_options
+from corag.integrations.choosing import Chooser, DocumentAdapter, DocumentOrder, T, check_options
 from corag.types import SimilarityKind
 
 _BUILDS = ("selector", "tokenizer", "settings")
-_CHECKED = ("budget_tokens", "order", "score_kind")
 
 
 class ChoosingModel(BaseModel):
@@ -23,8 +22,8 @@ class ChoosingModel(BaseModel):
         order: The order that the selector chose (`selected`), or that in which the documents came (`given`).
         score_kind: What the documents' scores are: `cosine`, `score` on another scale, or `rank`, which looks at
             their order alone.
-        separator: What stands between two documents in the prompt.
-        trace: Whether each document tells in its metadata, under `corag`, how it was chosen.
+        separator: The text between two documents in the prompt.
+        trace: Whether the metadata of each document says, under `corag`, how it was chosen.
         settings: Settings of the selector, which may also be given beside these, by keyword.
     """
 
@@ -50,15 +49,12 @@ class ChoosingModel(BaseModel):
         self._chooser = chooser
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field that has been checked; a changed selector is built again."""
-        if name not in _BUILDS and name not in _CHECKED:
-            super().__setattr__(name, value)
-            return
-        changed = {one: getattr(self, one) for one in (*_BUILDS, *_CHECKED)} | {name: value}
-        check_options(*(changed[one] for one in _CHECKED))
-        chooser = Chooser(*(changed[one] for one in _BUILDS)) if name in _BUILDS else self._chooser
+        """Set a field; a changed selector is built again."""
+        built = {field: getattr(self, field) for field in _BUILDS} | {name: value}
+        chooser = Chooser(**built) if name in _BUILDS else None
         super().__setattr__(name, value)
-        self._chooser = chooser
+        if chooser is not None:
+            self._chooser = chooser
 
     @field_serializer(*_BUILDS)
     def _by_name(self, value: Any, info: Any) -> Any:
@@ -69,6 +65,6 @@ class ChoosingModel(BaseModel):
         _ = self._chooser.built
         return self
 
-    def _choose(self, query: str, documents: list[T], adapter: DocumentAdapter[T], **changed: Any) -> Chosen[T]:
-        chosen = {"budget_tokens": self.budget_tokens, "order": self.order, "score_kind": self.score_kind, **changed}
-        return self._chooser.choose(query, documents, adapter, **chosen)
+    def _choose(self, query: str, documents: list[T], adapter: DocumentAdapter[T]) -> list[T]:
+        chooser, budget = self._chooser, self.budget_tokens
+        return chooser.choose(query, documents, adapter, budget, self.order, self.score_kind)[0]

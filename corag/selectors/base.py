@@ -273,8 +273,8 @@ class BudgetedSelector(Part, ABC):
         cheapest = int(problem.costs.min()) - problem.separator_tokens
         if cheapest > problem.budget_tokens:
             return (
-                f"every one of the {len(problem.chunks)} candidates costs more than the budget of {problem.budget_tokens} "
-                f"tokens (the cheapest costs {cheapest}); raise the budget or cut smaller chunks"
+                f"every one of the {len(problem.chunks)} candidates costs more than the budget of "
+                f"{problem.budget_tokens} tokens (the cheapest costs {cheapest}); raise it or cut smaller chunks"
             )
         return f"{self.name} took none of the {len(problem.chunks)} candidates"
 

@@ -46,13 +46,11 @@ class Task:
         arguments: Its words, which write below a folder.
         progress: Returns the units of work that are done below that folder.
         num_units: How many there are.
-        kills: How often it is killed where there is no campaign.
     """
 
     arguments: object
     progress: object
     num_units: int
-    kills: int = 1
 
     def broken_and_whole(self, folder, figure):
         """Run it undisturbed, and killed at random points of its work before it may end; return both folders."""
@@ -62,7 +60,7 @@ class Task:
         done = run_command(*self.arguments(whole))
         assert done.returncode == 0, done.stderr
         for number in range(TIMES if CAMPAIGN else 1):
-            kills = KILLS if CAMPAIGN else self.kills
+            kills = KILLS if CAMPAIGN else 1
             moments = random.Random(f"{self.arguments(folder)[0]} {number}")
             points = sorted(moments.sample(range(self.num_units), kills))
             # With nothing done yet, the kill comes while data and models are loaded.
@@ -106,7 +104,6 @@ def test_index(tmp_path, small_data, figure):
         lambda folder: ["index", "--data", small_data, "--out", folder / "i", *settings],
         lambda folder: len(list(folder.glob("i/corag_chunks.lance/data/*"))),
         40,
-        kills=2,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         found, expected = rows_of(broken), rows_of(whole)
@@ -126,7 +123,6 @@ def test_label(tmp_path, small_data, figure):
         lambda folder: ["label", "--data", small_data, "--out", folder / "labels.parquet", *grid],
         lambda folder: lines_in(folder / "labels.journal.jsonl") - 1,
         9,
-        kills=2,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         found, expected = (
@@ -147,13 +143,12 @@ def epochs_done(folder):
 
 
 def test_train_agent(tmp_path, figure):
-    labels, num_epochs = write_labels(tmp_path / "labels.parquet"), 40
+    labels, num_epochs = write_labels(tmp_path / "labels.parquet"), 20
     settings = ["--training.logger", "none", "--training.epochs", num_epochs, "--quiet"]
     task = Task(
         lambda folder: ["train", "agent", "--labels", labels, "--out", folder, *settings],
         epochs_done,
         num_epochs - 5,
-        kills=2,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         weights = "checkpoint/model.safetensors"
@@ -165,11 +160,11 @@ def test_train_value(tmp_path, small_data, figure):
     training = {
         "name": "toy", "data": str(small_data.parent), "sources": [source], "logger": "none", "quiet": True,
         "max_size": 2, "folds": 3,
-        "fit": {"hidden": 4, "epochs": 40, "members": 2},
+        "fit": {"hidden": 4, "epochs": 20, "members": 2},
     }  # fmt: skip
     config = tmp_path / "adapter.yaml"
     config.write_text(yaml.safe_dump(training))
-    task = Task(lambda folder: ["train", "value", "--config", config, "--out", folder / "a"], epochs_done, 35, kills=2)
+    task = Task(lambda folder: ["train", "value", "--config", config, "--out", folder / "a"], epochs_done, 15)
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         for name in ("model.safetensors", "config.json"):
             found, expected = ((folder / "a" / "adapter" / name).read_bytes() for folder in (broken, whole))
@@ -201,7 +196,6 @@ def test_evaluate(tmp_path, small_data, figure):
         lambda folder: ["evaluate", "--data", small_data, "--out", folder / "r.json", *settings],
         lambda folder: lines_in(folder / "r.journal.jsonl") - 1,
         5,
-        kills=2,
     )
     for broken, whole in task.broken_and_whole(tmp_path, figure):
         results = [untimed(json.loads((folder / "r.json").read_text())) for folder in (broken, whole)]

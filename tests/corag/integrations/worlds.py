@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import corag
-from corag.errors import InputError
 from corag.integrations.choosing import KEY, Given
 from corag.selectors.base import BudgetedSelector, Choice
 from corag.text.tokens import CallableCounter
@@ -75,9 +74,3 @@ class Writes(BudgetedSelector):
     def _choose(self, problem):
         fits = tokens(self.text) <= problem.budget_tokens
         return Choice((0, 1), 0.5, {}, self.text) if fits else Choice(())
-
-
-def error_line(error: BaseException) -> str:
-    """Return the message of an input error, which has one line."""
-    assert isinstance(error, InputError) and "\n" not in str(error), error
-    return str(error)

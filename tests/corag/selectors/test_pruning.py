@@ -180,7 +180,7 @@ def test_every_sentence_of_a_high_value_stays_in_rank_order():
 def test_a_sentence_is_kept_where_none_passes():
     assert select("sentence-threshold", threshold=1.0, relative=False).ids == ("lake#12-39",)
     empty = select("sentence-threshold", threshold=1.0, relative=False, at_least=0)
-    assert empty.text == "" and empty.trace.reason.startswith("no sentence has a value of at least 1; the best has")
+    assert empty.text == "" and "no sentence" in empty.trace.reason
     assert select("sentence-threshold", threshold=1.0, budget=4, k=1).text == ""
 
 
@@ -203,7 +203,7 @@ WORD = st.sampled_from(["deep", "lake", "cold.", "1931", "Mill", "é", "今天�
 BODIES = st.lists(WORD, min_size=1, max_size=25).map(" ".join)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     st.lists(BODIES, min_size=1, max_size=4),
     st.integers(1, 60),

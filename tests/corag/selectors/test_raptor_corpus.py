@@ -41,9 +41,7 @@ def assert_same(one: RaptorTree, other: RaptorTree) -> None:
 def test_a_tree_beside_an_index_is_that_over_its_chunks(index):
     summarizer, told = FirstOfAll(), []
     assert is_current(index)
-    tree, built = update_tree(
-        index, TopicEmbedder(), summarizer, report=lambda done, total: told.append((done, total))
-    )
+    tree, built = update_tree(index, TopicEmbedder(), summarizer, report=lambda done, total: told.append((done, total)))
     plain = build_tree(CHUNKS, CachedEmbedder(TopicEmbedder()), FirstOfAll())
     assert built and tree.nodes == plain.nodes and tree.num_layers > 1
     np.testing.assert_allclose(tree.vectors, plain.vectors, atol=1e-6)

