@@ -31,7 +31,7 @@ from experiments.report.difference import Difference, paired_difference
 from experiments.report.drawing import interval_plot
 from experiments.report.page import Figure, Page, Section, Table
 from experiments.run.journal import fingerprint, finished_record, write_atomically
-from experiments.run.track import grouped, noted
+from experiments.run.track import grouped, wandb_variables
 
 RUN_FILE, SUMMARY_FILE, MARKDOWN_FILE, PAGE_FILE = "run.json", "summary.json", "summary.md", "report.html"
 METRIC = "val_regret"
@@ -102,7 +102,7 @@ def sweep(config: SweepConfig) -> dict[str, Any]:
     runs = plan(config)  # before any training, so that a mistake in the last combination is found first
     records: list[dict[str, Any]] = []
     out = Path(config.base.out)
-    with noted(grouped(config.base.wandb, out.name)), progress("sweep", quiet=config.quiet) as report:
+    with wandb_variables(grouped(config.base.wandb, out.name)), progress("sweep", quiet=config.quiet) as report:
         for number, run in enumerate(runs):
             report(number, len(runs))
             records.append(finished_record(Path(run.config.out) / RUN_FILE, run.work) or _trained(run))

@@ -31,8 +31,9 @@ from experiments.evaluation.comparison import evaluate
 from experiments.evaluation.config import EvaluateConfig
 from experiments.labels.config import LabelConfig
 from experiments.labels.label import label
-from experiments.report.comparison import terminal_page, write_report
+from experiments.report.comparison import result_page, terminal_page
 from experiments.report.results import Result
+from experiments.run.journal import write_atomically
 from experiments.run.track import Tracking, tracked
 from experiments.run.track import Wandb as Wandb
 
@@ -149,7 +150,9 @@ def demo(config: DemoConfig) -> Path:
     with _step("answer one of them with the exported checkpoint"):
         reply = _answer_one(data, index, report.checkpoint, budget, config.num_candidates)
         show_reply(reply)
-    page = write_report(out / "report.html", results, title="CORAG on Python's language reference", reply=reply)
+    page = out / "report.html"
+    title = "CORAG on Python's language reference"
+    write_atomically(page, result_page(results, title=title, reply=reply).html())
     say(f"\nreport in {page}; {time.perf_counter() - started:.0f} s in all")
     say(f"ask it yourself: corag ask 'your question' --index {index} --agent {report.checkpoint}")
     return page

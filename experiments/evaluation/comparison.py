@@ -1,18 +1,74 @@
-"""Methods compared on sets of questions, at budgets: `corag evaluate`."""
+"""Methods compared on sets of questions, at budgets: `corag evaluate`. A question is measured once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from corag.models.runtime import in_runtime
+import numpy as np
+
+from corag.budget import Budget
+from corag.cli.console import progress
+from corag.models.cluster import CLUSTER, cluster_workers
+from corag.models.ran import ran_in_all, recording
+from corag.models.runtime import WHERE, in_runtime
+from corag.naming import spelling, without_secrets
+from corag.text.chunking import ChunkConfig
+from corag.text.data import DataFolder
+from corag.text.documents import SEPARATOR
+from corag.text.visible import to_json
+from experiments.data.pools import Pool, content_hash, drawn, open_pool
+from experiments.data.splits import HELD_OUT, held_out, questions_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.set_run import SetRun, settings_of
+from experiments.evaluation.measure import Measuring, select
+from experiments.evaluation.metrics import evidence_ranks
+from experiments.evaluation.parts import Parts, checkpoint_hash
+from experiments.evaluation.rankings import (
+    QRELS,
+    RETRIEVER,
+    Measures,
+    Rankings,
+    mean_of,
+    ranking_of,
+    retriever_figures,
+    write_runs,
+)
+from experiments.evaluation.verify import with_claims
 from experiments.report.comparison import sets_page
-from experiments.report.results import Result
-from experiments.run.journal import PAGE, output_file, write_atomically
-from experiments.run.track import log_run, tracked
+from experiments.report.measures import MEASURES, OF_ANSWERS, Row, summaries
+from experiments.report.results import Result, rows_file
+from experiments.run.journal import (
+    PAGE,
+    RESULT,
+    Journal,
+    fingerprint,
+    finished_record,
+    output_file,
+    versions,
+    write_atomically,
+)
+from experiments.run.track import UNMEASURED, log_run, tracked
+
+logger = logging.getLogger(__name__)
+
+MODELS = "models"
+"""Key in the journal of the models that ran."""
+OUTPUT_SETTINGS = ("out", "runs", "quiet", "baselines", *CLUSTER, *UNMEASURED, *WHERE)
+"""Settings that no row depends on, but for rounding."""
+COUNTS = {"queries_with_sentences": "sentence_recall", "queries_with_answer": "answer_in_context"}
+"""Questions that are counted, by a measure that only they have."""
+RAY_BATCH = 8
+"""Questions given to a worker at a time."""
+
+Job: TypeAlias = tuple[int, list[str]]
+"""A budget and the ids of questions."""
+Measurements: TypeAlias = tuple[list[dict[str, dict[str, Any]]], list[dict[str, str]]]
 
 
 def evaluate(config: EvaluateConfig) -> dict[str, Any]:
@@ -26,9 +82,9 @@ def evaluate(config: EvaluateConfig) -> dict[str, Any]:
 def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
     """Run the comparison that a config describes, and return for each set of questions one result a budget.
 
-    An interrupted one goes on where it stopped; a set whose results are in `out` is not measured again.
+    An interrupted one resumes; a set whose results are in `out` is not measured again.
     """
-    runs = [SetRun(name, one, several=config.several) for name, one in config.by_set().items()]
+    runs = [SetRun(name, alone, several=config.several) for name, alone in config.by_set().items()]
     results = {run.name: run.results() for run in runs}
     if config.out is None:
         return results
@@ -39,8 +95,266 @@ def compare(config: EvaluateConfig) -> Mapping[str, list[Result]]:
         write_atomically(out / "comparison.md", page.markdown())
     for name, of_set in results.items():
         for result in of_set:
-            measures = {row["method"]: row for row in result.record["methods"]}
-            log_run(
-                "evaluate", config.logger, out, f"{name}-{result.budget}", settings_of(config), measures, group=out.stem
-            )
+            figures = {row["method"]: row for row in result.record["methods"]}
+            label, settings = f"{name}-{result.budget}", settings_of(config)
+            log_run("evaluate", config.logger, out, label, settings, figures, group=out.stem)
     return results
+
+
+class SetRun:
+    """The comparison on one set of questions; with `several`, `out` is a folder."""
+
+    def __init__(self, name: str, config: EvaluateConfig, *, several: bool) -> None:
+        self.name, self.config, self._several = name, config, several
+        self.budgets = config.budgets or (config.budget,)
+        self._files: dict[int, Path] = {}
+        self._runs: dict[int, Path] = {}
+        for budget in self.budgets:
+            if config.out is not None:
+                file = Path(config.out) / f"{name}-{budget}.json" if several else output_file(config.out, RESULT)
+                self._files[budget], self._runs[budget] = file, file.with_suffix(".runs")
+            if config.runs is not None:
+                self._runs[budget] = Path(config.runs) / (f"{name}-{budget}" if several else "")
+        self._folder = DataFolder.open(config.data)
+        queries = questions_of(self._folder, config.split)
+        if config.part == "held-out":
+            chosen = held_out(self._folder, queries, HELD_OUT)
+            queries = [query for query in queries if query.id in chosen]
+        self._queries = drawn(queries[: config.limit], config.sample, config.seed)
+        if config.task == "verify":
+            self._queries = with_claims(self._queries, f"{config.data}, {config.split},")
+        self._by_id = {query.id: query for query in self._queries}
+        self._parts = Parts(config, self._queries, self._beside)
+        for budget in self.budgets:
+            self._budget(budget).check_room([query.question for query in self._queries])
+        self._measures = Measures(config.measures)
+        self._shared = config.latency_questions is not None
+        self._methods = self._parts.methods(shared=self._shared)
+        self._content = [
+            content_hash(self._folder, self._folder.queries, config.index, config.run),
+            checkpoint_hash(config.agent),
+            self._parts.tokens.name,
+            versions(),
+            self._parts.prompt_text,
+        ]
+
+    def _beside(self, suffix: str) -> Path | None:
+        """Return the path of a file beside the results; None where nothing is written."""
+        if self.config.out is None:
+            return None
+        out = Path(self.config.out)
+        return out / f"{self.name}.{suffix}" if self._several else out.with_suffix(f".{suffix}")
+
+    @cached_property
+    def _pool(self) -> Pool:
+        config = self.config
+        return open_pool(
+            self._folder, self._queries, self._parts.embedder, config, index=config.index,
+            chunking=ChunkConfig(config.max_tokens), quiet=config.quiet,
+        )  # fmt: skip
+
+    def _budget(self, tokens: int) -> Budget:
+        return Budget(tokens, self._parts.prompted, self.config.budget_for)
+
+    # --- Results ---
+
+    def results(self) -> list[Result]:
+        """Return one result a budget, and write it; what is on disk is not measured again."""
+        if self._is_finished():
+            logger.info("%s is complete already; delete it to measure again", ", ".join(map(str, self._files.values())))
+            return [Result.read(file) for file in self._files.values()]
+        # Before the journal: a run that is refused leaves no file.
+        _ = self._parts.judge
+        with recording() as embedded:
+            _ = self._pool
+        # A row depends on its question alone: with another limit or sample the same journal goes on.
+        unlimited = settings_of(replace(self.config, limit=None, sample=None, seed=0, measures=""))
+        with Journal(self._beside("journal.jsonl"), fingerprint([unlimited, *self._content])) as journal:
+            self._measure_quality(journal, embedded())
+            results = [self._result(journal, budget, self._latencies(journal, budget)) for budget in self.budgets]
+            if not self._several:
+                journal.remove()
+        return results
+
+    def _is_finished(self) -> bool:
+        """Return whether all results of this very work are on disk."""
+        if self.config.runs is not None and not all((folder / QRELS).is_file() for folder in self._runs.values()):
+            return False
+        finished = [finished_record(file, self._work(budget)) for budget, file in self._files.items()]
+        return bool(finished) and None not in finished
+
+    def _work(self, budget: int) -> str:
+        return fingerprint([settings_of(self.config), budget, *self._content])
+
+    def _measure_quality(self, journal: Journal, embedded: Sequence[Mapping[str, str]]) -> None:
+        """Record a row for each budget, question and method, and the models that ran."""
+        concurrent = max(1, getattr(self._parts.prompted, "max_concurrent", 1))
+        step = RAY_BATCH if self.config.engine == "ray" else concurrent
+        jobs: list[Job] = []
+        for begin in range(0, len(self._queries), step):
+            for budget in self.budgets:
+                ids = [query.id for query in self._queries[begin : begin + step]]
+                if missing := [name for name in ids if f"{budget} {name}" not in journal.units]:
+                    jobs.append((budget, missing))
+        total = len(self.budgets) * len(self._queries)
+        done = total - sum(len(ids) for _, ids in jobs)
+        with progress(self.name, quiet=self.config.quiet) as report, self._measuring(len(jobs)) as measured:
+            report(done, total)
+            for number, (found, models) in measured(jobs):
+                budget, ids = jobs[number]
+                # Those of an earlier, interrupted run stay.
+                before = journal.units.get(MODELS, [])
+                if (ran := ran_in_all([before, embedded, models])) != before:
+                    journal.add(MODELS, ran)
+                for query_id, rows in zip(ids, found, strict=True):
+                    journal.add(f"{budget} {query_id}", rows)
+                done += len(ids)
+                report(done, total)
+
+    @contextmanager
+    def _measuring(self, num_jobs: int) -> Iterator[Callable[[Sequence[Job]], Iterable[tuple[int, Measurements]]]]:
+        """Yield a function that measures jobs, here or on a cluster, and numbers its results."""
+        if self.config.engine == "local" or not num_jobs:
+            yield lambda jobs: enumerate(map(self.measured, jobs))
+            return
+        with cluster_workers(self.config, partial(_measuring_alone, self.name, self.config), most=num_jobs) as workers:
+            yield workers.map
+
+    def measured(self, job: Job) -> Measurements:
+        """Return for each question of a job the rows of all methods, and the models that ran."""
+        budget, ids = job
+        measuring = Measuring(
+            self._methods.selectors, self._budget(budget), self._parts, timed=not self._shared,
+            documents=self._folder.documents,
+        )  # fmt: skip
+        with recording() as models:
+            queries = [self._by_id[name] for name in ids]
+            rows = measuring.rows([(query, self._pool.candidates(query)) for query in queries])
+        return rows, models()
+
+    def _latencies(self, journal: Journal, budget: int) -> Mapping[str, Sequence[float]]:
+        """Return the milliseconds of selections that are timed by themselves, by method.
+
+        Models are loaded, and the vectors of the candidates are known, as they are from the index; each method sees
+        the question's chunks for the first time.
+        """
+        if not self.config.latency_questions:
+            return {}
+        # Spread out: questions side by side may share a document, whose chunks are then no longer new.
+        wanted = min(self.config.latency_questions + 1, len(self._queries))
+        timed = [self._queries[int(index)] for index in np.linspace(0, len(self._queries) - 1, wanted)]
+        if (key := f"{budget} latency {fingerprint([query.id for query in timed])}") not in journal.units:
+            selectors = self._parts.methods(shared=False).selectors
+            times: dict[str, list[float]] = {name: [] for name in selectors}
+            with progress(f"{self.name}, latency at {budget} tokens", quiet=self.config.quiet) as report:
+                for number, query in enumerate(timed, start=1):
+                    candidates = self._pool.candidates(query)
+                    self._parts.embedder.embed([query.question, *(candidate.chunk.text for candidate in candidates)])
+                    for name, selector in selectors.items():
+                        selection, latency_ms = select(selector, query, candidates, self._budget(budget))
+                        # The first question warms up, unless it is the only one.
+                        if not isinstance(selection, Exception) and (number > 1 or len(timed) == 1):
+                            times[name].append(latency_ms)
+                    report(number, len(timed))
+            journal.add(key, times)
+        latencies: Mapping[str, Sequence[float]] = journal.units[key]
+        return latencies
+
+    def _result(self, journal: Journal, budget: int, latencies: Mapping[str, Sequence[float]]) -> Result:
+        units = [journal.units[f"{budget} {query.id}"] for query in self._queries]
+        rows = {name: [unit[name] for unit in units] for name in self._methods.selectors}
+        means = self._measure_rankings(rows, budget)
+        apart = {name: _latency_figures(latencies.get(name, ())) if self._shared else {} for name in rows}
+        unread = dict.fromkeys(OF_ANSWERS if self._parts.reader is None else ())
+        config, estimated = self.config, any(row.get("estimated") for of_method in rows.values() for row in of_method)
+        exact = self._budget(budget).counts_exactly(self._parts.tokens) and not estimated
+        record = {
+            "data": config.data,
+            "split": config.split,
+            "budget_tokens": budget,
+            "budget_for": config.budget_for,
+            "tokenizer": self._parts.tokens.name,
+            "exact": exact,
+            "queries": len(self._queries),
+            "queries_without_gold": sum(not query.gold for query in self._queries),
+            **{
+                count: sum(any(name in row for row in unit.values()) for unit in units)
+                for count, name in COUNTS.items()
+            },
+            "pool": self._pool.name,
+            "measures": self._measures.names,
+            "retriever": means[RETRIEVER],
+            "methods": [
+                {"method": name, **summaries(rows[name]), **unread, **apart[name], **means[name]} for name in rows
+            ],
+            "left_out": dict(self._methods.left_out),
+            "parts": {name: spelling(selector) for name, selector in self._methods.selectors.items()},
+            **({} if self._parts.unread is None else {"unread": self._parts.unread}),
+            **({"ceiling": self._ceiling(budget)} if self._several else {}),
+            "config": settings_of(replace(config, budget=budget, budgets=())),
+            "versions": versions(),
+            "models": journal.units.get(MODELS, []),
+            "seed": config.seed,
+            "work": self._work(budget),
+        }
+        if budget in self._files:
+            lines = [to_json({"method": name, **row}) for name in rows for row in rows[name]]
+            write_atomically(rows_file(self._files[budget]), "\n".join(lines) + "\n")
+            write_atomically(self._files[budget], to_json(record, indent=2) + "\n")
+        return Result(record, rows)
+
+    def _measure_rankings(self, rows: dict[str, list[Row]], budget: int) -> dict[str, dict[str, float | None]]:
+        """Return the means of the measures by method, and the retriever's; rows get theirs, and runs are written."""
+        rankings: dict[str, Rankings] = {
+            RETRIEVER: {
+                query.id: ranking_of([one.chunk for one in self._pool.candidates(query)], query.gold)
+                for query in self._queries
+            }
+        }
+        # A question on which a method failed is not in that method's ranking.
+        for name, of_method in rows.items():
+            rankings[name] = {row["query"]: row["ranking"] for row in of_method if "ranking" in row}
+        judgements = {query.id: query.relevance for query in self._queries if query.gold}
+        values = {name: self._measures.by_query(ranking, judgements) for name, ranking in rankings.items()}
+        for name, of_method in rows.items():
+            rows[name] = [{**row, **values[name].get(row["query"], {})} for row in of_method]
+        if budget in self._runs:
+            write_runs(self._runs[budget], rankings, judgements)
+        means = {name: mean_of(list(found.values()), self._measures.names) for name, found in values.items()}
+        means[RETRIEVER] |= retriever_figures(self._queries, self._pool.by_query)
+        return means
+
+    def _ceiling(self, budget: int) -> float | None:
+        """Return the share of the questions with gold whose evidence is among the candidates and fits the budget.
+
+        Of several chunks that hold the same evidence the cheapest counts.
+        """
+        fits = []
+        for query in self._queries:
+            chunks = [candidate.chunk for candidate in self._pool.candidates(query)]
+            cheapest = np.argsort(self._parts.tokens.count([chunk.text for chunk in chunks]), kind="stable").tolist()
+            ranks = evidence_ranks([chunks[index] for index in cheapest], query.gold)
+            text = SEPARATOR.join(chunks[index].text for index in sorted(cheapest[rank] for rank in ranks or ()))
+            prompt = self._budget(budget).prompt_tokens(query.question, text)
+            if prompt is None or self.config.budget_for == "context":
+                prompt = int(self._parts.tokens.count([text])[0])
+            fits += [ranks is not None and prompt <= budget] if query.gold else []
+        return float(np.mean(fits)) if fits else None
+
+
+def _measuring_alone(name: str, config: EvaluateConfig) -> Callable[[Job], Measurements]:
+    """Return what measures jobs in a worker; it writes nothing."""
+    return SetRun(name, replace(config, out=None, runs=None), several=False).measured
+
+
+def settings_of(config: EvaluateConfig) -> dict[str, Any]:
+    """Return the settings that rows depend on, as JSON gives them back."""
+    found: dict[str, Any] = json.loads(json.dumps(without_secrets(asdict(config))))
+    return {name: value for name, value in found.items() if name not in OUTPUT_SETTINGS}
+
+
+def _latency_figures(times: Sequence[float]) -> dict[str, float | None]:
+    """Return the measures of selections that were timed apart; None without any."""
+    rows = [{"latency_ms": milliseconds} for milliseconds in times]
+    names = ("latency_ms_median", "latency_ms_p95")
+    return {name: MEASURES[name].summary(rows) if rows else None for name in names}

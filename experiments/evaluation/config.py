@@ -14,7 +14,7 @@ from corag.models.cluster import Engine as Engine
 from corag.naming import Spelling, Spellings, parse, split_parts
 from corag.registry import SELECTORS
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
-from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, comma_separated, spell_out
+from experiments.data.config import CandidateSettings, SelectionSettings, candidate_settings, spell_out
 from experiments.evaluation.judge import GRADE, judgements
 from experiments.evaluation.methods import ALL, check_used
 from experiments.run.track import Tracking, check_logger
@@ -81,7 +81,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         runs: Folder for the TREC runs: `METHOD.run`, `retriever.run` and `qrels.txt`; with several results a folder
             each. By default beside `out`.
         sets: Questions of several data folders.
-        only: Names of sets, separated by commas, to measure now; the others can run later or in another process.
         budgets: Several budgets instead of one.
         baselines: Methods that all others are compared with, question by question; of several, the one with the
             highest TES counts.
@@ -106,7 +105,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
     out: str | None = None
     runs: str | None = None
     sets: tuple[QuestionSet, ...] = ()
-    only: str | None = None
     budgets: tuple[int, ...] = ()
     baselines: tuple[str, ...] = ()
     latency_questions: int | None = None
@@ -124,9 +122,6 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
             raise InputError("data is empty; give a data folder with --data, by path or name")
         if len(set(names)) < len(names):
             raise InputError(f"the sets are called {', '.join(names)}; give each a name of its own")
-        if unknown := set(comma_separated(self.only)).difference(names):
-            called = f"the sets are called {', '.join(names)}" if names else "there are no sets; leave it out"
-            raise InputError(f"only names {', '.join(sorted(unknown))}, but {called}")
         for budget in self.budgets:
             check_budget(budget, "budgets")
         if len(set(self.budgets)) < len(self.budgets):
@@ -173,12 +168,9 @@ class EvaluateConfig(SelectionSettings, Tracking, ClusterSettings):
         root = Path(self.data)
         if not self.sets:
             return {root.resolve().name: self}
-        wanted = comma_separated(self.only) or [one.name for one in self.sets]
         return {
             one.name: replace(
-                self, sets=(), only=None, data=str(root / one.data), split=one.split, part=one.part,
-                **candidate_settings(one),
+                self, sets=(), data=str(root / one.data), split=one.split, part=one.part, **candidate_settings(one)
             )
             for one in self.sets
-            if one.name in wanted
-        }  # fmt: skip
+        }

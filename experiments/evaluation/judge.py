@@ -11,13 +11,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import corag
 from corag.errors import InputError
 from corag.models.chat.base import Chat, ChatError, Messages
-from corag.models.chat.prompts import Prompt, prompt
+from corag.models.chat.prompts import prompt
 from corag.naming import Spelling
 from corag.readers.chat import ChatReader
 from corag.text.chunking import sentence_spans
@@ -26,13 +25,6 @@ from corag.text.documents import SEPARATOR
 GRADE, ALL = "grade", "all"
 _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 _THOUGHT = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
-
-
-class JudgedValue(NamedTuple):
-    """A value in [0, 1] with the judge's reason; None, with what went wrong, if the judge failed."""
-
-    value: float | None
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +56,33 @@ class JudgedAnswer:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One thing that a judge is asked.
+    """One figure that a judge is asked for.
 
     Attributes:
         name: Its name, which is that of the prompt with dashes.
-        fields: What the prompt is filled with.
-        parse: The value that follows from a reply's JSON; None if it has none.
-        known: The value of a reading that nobody has to be asked for.
-        applies: Whether a reading has a value at all.
+        request: What the prompt is filled with for an answer; a value that is known without asking; or None, if this
+            answer has no value.
+        parse: The value, in [0, 1], that follows from a reply's JSON; None if it has none.
     """
 
     name: str
-    fields: Callable[[JudgedAnswer], dict[str, str]]
+    request: Callable[[JudgedAnswer], dict[str, str] | float | None]
     parse: Callable[[dict[str, Any], JudgedAnswer], float | None]
-    known: Callable[[JudgedAnswer], float | None] = lambda _: None
-    applies: Callable[[JudgedAnswer], bool] = lambda _: True
-
-    @cached_property
-    def prompt(self) -> Prompt:
-        """The prompt."""
-        needs = sorted(self.fields(JudgedAnswer("", (), "", "")))
-        return prompt(self.key.replace("_", "-"), "experiments/prompts", needs=needs)
 
     @property
     def key(self) -> str:
         """Its name in rows."""
         return "judge" if self.name == GRADE else self.name
 
-    def read(self, reply: str | ChatError, reading: JudgedAnswer) -> JudgedValue:
+    def messages(self, fields: Mapping[str, str]) -> Messages:
+        """Return the prompt for an answer."""
+        name = self.key.replace("_", "-")
+        return prompt(name, "experiments/prompts", needs=sorted(fields)).messages(**fields)
+
+    def read(self, reply: str, answer: JudgedAnswer) -> float | None:
         """Return the value in a reply: one JSON object, whatever is around it."""
-        if isinstance(reply, ChatError):
-            return JudgedValue(None, str(reply))
         content = json_object(reply)
-        value = None if content is None else self.parse(content, reading)
-        if content is None or value is None:
-            return JudgedValue(None, f"the reply has no usable {self.name}: {reply[:200]!r}")
-        return JudgedValue(value, str(content.get("reason", "")))
+        return None if content is None else self.parse(content, answer)
 
 
 def json_object(reply: str) -> dict[str, Any] | None:
@@ -134,8 +117,8 @@ def _share_of_items(items: str, flag: str) -> Callable[[dict[str, Any], JudgedAn
 
 
 def _share_of_numbers(field: str, texts: Callable[[JudgedAnswer], Sequence[str]]) -> Any:
-    def parse(content: Mapping[str, Any], reading: JudgedAnswer) -> float | None:
-        listed, total = content.get(field), len(texts(reading))
+    def parse(content: Mapping[str, Any], answer: JudgedAnswer) -> float | None:
+        listed, total = content.get(field), len(texts(answer))
         if not isinstance(listed, list) or not all(type(one) is int and 1 <= one <= total for one in listed):
             return None
         return len(set(listed)) / total
@@ -146,34 +129,42 @@ def _share_of_numbers(field: str, texts: Callable[[JudgedAnswer], Sequence[str]]
 _LIST = (
     Judgement(
         GRADE,
-        lambda one: {"question": one.question, "answer": one.answer, "references": "\n".join(one.references)},
+        lambda one: (
+            {"question": one.question, "answer": one.answer, "references": "\n".join(one.references)}
+            if one.references
+            else None
+        ),
         _grade,
-        applies=lambda one: bool(one.references),
     ),
     Judgement(
         "answer_relevancy",
-        lambda one: {"question": one.question, "answer": one.answer},
+        lambda one: {"question": one.question, "answer": one.answer} if one.answer else 0.0,
         _share_of_items("statements", "relevant"),
-        known=lambda one: None if one.answer else 0.0,
     ),
     Judgement(
         "contextual_relevancy",
-        lambda one: {"question": one.question, "sentences": _numbered(one.sentences)},
+        lambda one: {"question": one.question, "sentences": _numbered(one.sentences)} if one.sentences else 0.0,
         _share_of_numbers("relevant", lambda one: one.sentences),
-        known=lambda one: None if one.sentences else 0.0,
     ),
     Judgement(
         "faithfulness",
-        lambda one: {"question": one.question, "context": one.context, "answer": one.answer},
+        lambda one: (
+            {"question": one.question, "context": one.context, "answer": one.answer}
+            if one.answer and one.parts
+            else 0.0
+            if one.answer
+            else None
+        ),
         _share_of_items("claims", "supported"),
-        known=lambda one: None if one.parts else 0.0,
-        applies=lambda one: bool(one.answer),
     ),
     Judgement(
         "hallucination",
-        lambda one: {"question": one.question, "texts": _numbered(one.parts), "answer": one.answer},
+        lambda one: (
+            {"question": one.question, "texts": _numbered(one.parts), "answer": one.answer}
+            if one.answer and one.parts
+            else None
+        ),
         _share_of_numbers("contradicted", lambda one: one.parts),
-        applies=lambda one: bool(one.answer and one.parts),
     ),
 )
 JUDGEMENTS = {one.name: one for one in _LIST}
@@ -209,71 +200,63 @@ class Judge:
         self._chat = chat
         self._asked = [JUDGEMENTS[name] for name in names]
 
-    def rows(self, readings: Sequence[JudgedAnswer]) -> list[dict[str, Any]]:
-        """Return what rows have of each reading; equal requests are made once.
+    def rows(self, answers: Sequence[JudgedAnswer]) -> list[dict[str, Any]]:
+        """Return what rows have of each answer; equal requests are made once.
 
-        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` says what was wrong
-        with the first of them.
+        `judged` has all names; `judge_unusable` counts replies without a value, and `judge_error` quotes the first.
 
         Raises:
             ChatError: The server keeps failing.
         """
         requests: dict[str, Messages] = {}
-        keys = {}
-        for judgement in self._asked:
-            for reading in readings:
-                if judgement.applies(reading) and judgement.known(reading) is None:
-                    messages = judgement.prompt.messages(**judgement.fields(reading))
-                    keys[judgement.name, reading] = key = json.dumps([judgement.name, messages])
-                    requests[key] = messages
+        for one in self._asked:
+            for answer in answers:
+                if isinstance(fields := one.request(answer), dict):
+                    requests[_key(one, fields)] = one.messages(fields)
         with ThreadPoolExecutor(self._chat.max_concurrent) as pool:
             replies = dict(zip(requests, pool.map(self._reply, requests.values()), strict=True))
+        return [self._row(answer, replies) for answer in answers]
 
-        def value_of(judgement: Judgement, reading: JudgedAnswer) -> JudgedValue:
-            key = keys.get((judgement.name, reading))
-            return JudgedValue(judgement.known(reading), "") if key is None else judgement.read(replies[key], reading)
+    def _row(self, answer: JudgedAnswer, replies: Mapping[str, str]) -> dict[str, Any]:
+        row: dict[str, Any] = {"judged": [one.key for one in self._asked]}
+        unusable: list[str] = []
+        for one in self._asked:
+            if (value := one.request(answer)) is None:
+                continue
+            row["judge_unusable"] = 0
+            if isinstance(value, dict):
+                reply = replies[_key(one, value)]
+                value = one.read(reply, answer)
+                unusable += [f"the reply has no usable {one.name}: {reply[:200]!r}"] if value is None else []
+            if value is not None:
+                row[one.key] = value
+        return row | ({"judge_unusable": len(unusable), "judge_error": unusable[0]} if unusable else {})
 
-        return [
-            _row({one.key: value_of(one, reading) if one.applies(reading) else None for one in self._asked})
-            for reading in readings
-        ]
-
-    def _reply(self, messages: Messages) -> str | ChatError:
+    def _reply(self, messages: Messages) -> str:
         try:
             return self._chat.ask(messages).text
         except ChatError as error:
             if error.can_retry:
                 raise  # a later run may bring it
-            return error
+            return str(error)
 
 
-def _row(judgements: Mapping[str, JudgedValue | None]) -> dict[str, Any]:
-    given = {name: judged for name, judged in judgements.items() if judged is not None}
-    failures = [judged.reason for judged in given.values() if judged.value is None]
-    return {
-        **{name: judged.value for name, judged in given.items() if judged.value is not None},
-        "judged": list(judgements),
-        **({"judge_unusable": len(failures)} if given else {}),
-        **({"judge_error": failures[0]} if failures else {}),
-    }
+def _key(judgement: Judgement, fields: Mapping[str, str]) -> str:
+    return json.dumps([judgement.name, fields])
 
 
 def chat_of(role: str, name: Spelling) -> Chat:
     """Return the language model of a reader by name, such as `ollama(model=...)` or `openai(model=...)`.
 
-    Args:
-        role: What it is to be, for the error.
-        name: Name and settings of the reader.
-
     Raises:
-        InputError: There is no such reader, or it asks no language model.
+        InputError: There is no such reader, or it asks no language model; `role` names the setting.
         ChatError: Its server, or the model, is missing.
     """
     reader = corag.reader(name)
     if not isinstance(reader, ChatReader):
         raise InputError(
-            f"{role} {name!r} asks no language model; name a reader that does: openai(model=...), ollama(model=...) or "
-            "transformers(model=...)"
+            f"{role}: expected a reader that asks a language model, got {name!r}; use openai(model=...), "
+            "ollama(model=...) or transformers(model=...)"
         )
     reader.chat.check()
     return reader.chat

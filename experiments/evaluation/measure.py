@@ -9,14 +9,14 @@ from typing import Any
 
 from corag.budget import Budget
 from corag.errors import BudgetError, DataError, InputError, ScoringError, SummarizerError
-from corag.readers.wrappers import CachedReader
 from corag.text.data import Query
 from corag.text.documents import Document
-from corag.types import Answer, Candidate, Embedder, Selection, Selector, TokenCounter
-from experiments.evaluation.judge import Judge, JudgedAnswer
+from corag.types import Answer, Candidate, Selection, Selector
+from experiments.evaluation.judge import JudgedAnswer
 from experiments.evaluation.outcome import Outcome, Support
+from experiments.evaluation.parts import Parts
 from experiments.evaluation.rankings import ranking_of
-from experiments.evaluation.verify import Verifier, claim_of, verdict_figures
+from experiments.evaluation.verify import claim_of, verdict_figures
 from experiments.report.measures import measured
 from search import SearchError
 
@@ -34,22 +34,16 @@ class Measuring:
     Attributes:
         selectors: By name.
         budget: Of each prompt.
-        tokens: Counts them.
-        embedder: Compares chunks and answers.
-        reader: Answers from what was chosen; None reads nothing.
-        judge: Judges answers and contexts.
-        verifier: Decides, in place of a reader, what is to be verified of each question.
+        parts: Reader, judge, verifier, tokenizer and embedder.
+        reads: Whether the reader, if there is one, reads what was chosen.
         timed: Whether rows have the milliseconds of the selection.
         documents: The corpus, which tells the supporting sentences.
     """
 
     selectors: Mapping[str, Selector]
     budget: Budget
-    tokens: TokenCounter
-    embedder: Embedder
-    reader: CachedReader | None = None
-    judge: Judge | None = None
-    verifier: Verifier | None = None
+    parts: Parts
+    reads: bool = True
     timed: bool = True
     documents: Mapping[str, Document] = field(default_factory=dict)
 
@@ -60,12 +54,12 @@ class Measuring:
         error, and the others go on.
         """
         chosen = [self._choose(query, candidates) for query, candidates in questions]
-        answers = self._read([outcome for outcomes, _ in chosen for outcome in outcomes.values()])
-        verdicts = self._verify([outcome for outcomes, _ in chosen for outcome in outcomes.values()])
-        for outcomes, rows in chosen:
-            outcomes |= {name: _with_answers(outcome, answers) for name, outcome in outcomes.items()}
-            judged = self._judge(list(outcomes.values()))
-            for name, outcome in outcomes.items():
+        outcomes = [outcome for of_question, _ in chosen for outcome in of_question.values()]
+        answers, verdicts = self._read(outcomes), self._verify(outcomes)
+        for of_question, rows in chosen:
+            of_question |= {name: _with_answers(outcome, answers) for name, outcome in of_question.items()}
+            judged = self._judge(list(of_question.values()))
+            for name, outcome in of_question.items():
                 key = outcome.query.id, outcome.selection.text
                 rows[name] |= {**_row(outcome), **judged.get(key[1], {}), **verdicts.get(key, {})}
         return [rows for _, rows in chosen]
@@ -81,40 +75,39 @@ class Measuring:
                 rows[name] = {"query": query.id, "failed": 1, "error": f"{type(selection).__name__}: {selection}"}
                 continue
             rows[name] = {"query": query.id, "failed": 0, **({"latency_ms": latency_ms} if self.timed else {})}
-            outcomes[name] = Outcome(query, selection, ranking, self.budget, self.tokens, self.embedder, support)
+            outcomes[name] = Outcome(
+                query, selection, ranking, self.budget, self.parts.tokens, self.parts.embedder, support
+            )
         return outcomes, rows
 
     def _read(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], Answer]:
         """Return the answers by question and context: what was chosen, and the chunks that a summary was made from."""
+        reader = self.parts.reader if self.reads else None
         pairs = [(one.query.question, one.selection.text) for one in outcomes]
         originals = [(one.query.question, one.original_text) for one in outcomes if not one.is_whole]
         pairs += [pair for pair in originals if self.budget.fits_window(*pair)]
-        if self.reader is None or not pairs:
+        if reader is None or not pairs:
             return {}
-        answers = self.reader.answer_many([question for question, _ in pairs], [context for _, context in pairs])
-        return dict(zip(pairs, answers, strict=True))
+        return dict(zip(pairs, reader.answer_many(*map(list, zip(*pairs, strict=True))), strict=True))
 
     def _judge(self, outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
         """Return what a judge says of one question's answers, by context."""
         answers = {one.selection.text: one.answer for one in outcomes if one.answer is not None}
-        if self.judge is None or not answers:
+        if self.parts.judge is None or not answers:
             return {}
         query = outcomes[0].query
-        readings = [
-            JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()
-        ]
-        return dict(zip(answers, self.judge.rows(readings), strict=True))
+        judged = [JudgedAnswer(query.question, tuple(query.answers), text, answer) for text, answer in answers.items()]
+        return dict(zip(answers, self.parts.judge.rows(judged), strict=True))
 
     def _verify(self, outcomes: Sequence[Outcome]) -> dict[tuple[str, str], dict[str, object]]:
-        """Return the values of the verdicts on all questions, by id and context."""
-        if self.verifier is None:
-            return {}
-        keys = {
+        """Return the figures of the verdicts on all questions, by id and context."""
+        claims = {
             (one.query.id, one.selection.text): claim for one in outcomes if (claim := claim_of(one.query)) is not None
         }
-        claims = list(keys.values())
-        verdicts = self.verifier.verify(claims, [context for _, context in keys]) if claims else []
-        return {key: verdict_figures(*pair) for key, pair in zip(keys, zip(claims, verdicts, strict=True), strict=True)}
+        if self.parts.verifier is None or not claims:
+            return {}
+        choices = self.parts.verifier.verify(list(claims.values()), [context for _, context in claims])
+        return {key: verdict_figures(claims[key], choice) for key, choice in zip(claims, choices, strict=True)}
 
 
 def _with_answers(outcome: Outcome, answers: Mapping[tuple[str, str], Answer]) -> Outcome:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import corag
@@ -26,7 +26,7 @@ class Methods(NamedTuple):
     """Selectors by label, and what of `all` cannot run here, with the reason."""
 
     selectors: Mapping[str, Selector]
-    left_out: Mapping[str, str] = MappingProxyType({})
+    left_out: Mapping[str, str]
 
 
 def make_methods(
@@ -51,18 +51,19 @@ def make_methods(
     """
     if not (named := split_parts(methods)):
         raise InputError(f"methods is {methods!r}; name at least one of {', '.join(SELECTORS.names)}, or {ALL}")
-    if twice := [one for place, one in enumerate(named) if one in named[:place]]:
-        raise InputError(f"method {twice[0]!r} stands twice in methods; leave one out, or give it other settings")
+    if twice := [name for name, number in Counter(named).items() if number > 1]:
+        raise InputError(f"methods has {twice[0]!r} twice; leave one out, or give it other settings")
     rerankers = cache(make_reranker) if shared else None
     selectors: dict[str, Selector] = {}
     left_out: dict[str, str] = {}
-    for text, name in ((one, name) for one in named for name in (SELECTORS.names if one == ALL else [one])):
-        try:
-            selectors[name] = _built(parse(name), offered, rerankers)
-        except (MissingExtraError, InputError) as error:
-            if text != ALL or (isinstance(error, InputError) and name != FIXED):
-                raise
-            left_out[name] = str(error)
+    for text in named:
+        for name in SELECTORS.names if text == ALL else [text]:
+            try:
+                selectors[name] = _built(parse(name), offered, rerankers)
+            except (MissingExtraError, InputError) as error:
+                if text != ALL or (isinstance(error, InputError) and name != FIXED):
+                    raise
+                left_out[name] = str(error)
     return Methods(selectors, left_out)
 
 
@@ -96,11 +97,11 @@ def _built(method: PartName, offered: Mapping[str, Any], rerankers: Callable[[st
     if method.name == FIXED:
         settings.setdefault("agent", None)
     if rerankers is not None and isinstance(settings.get("reranker"), str):
-        settings["reranker"] = rerankers(reranker_for(method, settings["reranker"]))
+        settings["reranker"] = rerankers(_reranker_for(method, settings["reranker"]))
     return corag.selector(method.name, **settings)
 
 
-def reranker_for(method: PartName, reranker: str) -> str:
+def _reranker_for(method: PartName, reranker: str) -> str:
     """Return how a reranker is spelled for a method: a preset of `corag` wants logits where there are any."""
     if not method.settings.get("preset"):
         return reranker

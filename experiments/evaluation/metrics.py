@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from corag.errors import InputError
 from corag.optional import require
 from corag.text.data import is_evidence
 from corag.types import Chunk, Embedder
@@ -83,33 +82,25 @@ def evidence_figures(chunks: Sequence[Chunk], gold: Sequence[str]) -> dict[str, 
 
 
 def substring_match(answer: str, references: Sequence[str]) -> float:
-    """Return 1.0 when a reference stands somewhere in the answer after normalisation, else 0.0.
+    """Return 1.0 if a reference occurs in the answer after normalisation, else 0.0.
 
-    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing. The
-    reference must stand between word boundaries, so that "art" does not match "party".
+    SubEM of Adaptive-k (section 4.4), after HELMET (Yen et al., 2025). A reference without words matches nothing. It
+    must occur between word boundaries, so that "art" does not match "party".
     """
     padded = f" {normalize_answer(answer)} "
     normalized = [normalize_answer(reference) for reference in references]
     return float(any(f" {reference} " in padded for reference in normalized if reference))
 
 
-def evidence_places(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:
-    """Return the place of the first chunk that holds each piece of evidence, ascending, counted from 0.
+def evidence_ranks(ranking: Sequence[Chunk], gold: Sequence[str]) -> list[int] | None:
+    """Return the index of the first chunk that holds each piece of evidence, ascending.
 
-    None for a question without gold, and where some of it is in no chunk. The largest place + 1 is the true k of
-    Adaptive-k (section 5.5), the smallest k whose first k chunks hold all evidence; the public code takes the place
+    None for a question without gold, and if some of it is in no chunk. The largest index + 1 is the true k of
+    Adaptive-k (section 5.5), the smallest k whose first k chunks hold all evidence; the public code takes the index
     itself for that number.
     """
     found = [next((row for row, chunk in enumerate(ranking) if is_evidence(chunk, entry)), None) for entry in gold]
-    places = {place for place in found if place is not None}
-    return None if not found or None in found else sorted(places)
-
-
-def change_in_tokens(tokens: int, baseline_tokens: int) -> float:
-    """Return the change from the baseline's tokens in percent, below 0 for fewer: CiT of CRAG (section 3.1.3)."""
-    if baseline_tokens < 1:
-        raise InputError(f"baseline_tokens must be at least 1, got {baseline_tokens}; leave out questions without any")
-    return 100 * (tokens - baseline_tokens) / baseline_tokens
+    return None if not found or None in found else sorted({row for row in found if row is not None})
 
 
 def answer_similarity(answer: str, other: str, embedder: Embedder) -> float:

@@ -15,9 +15,8 @@ from corag.types import Chunk, Embedder, Selection, TokenCounter
 from experiments.evaluation.metrics import (
     answer_figures,
     answer_similarity,
-    change_in_tokens,
     evidence_figures,
-    evidence_places,
+    evidence_ranks,
     normalize_answer,
     redundancy,
     substring_match,
@@ -26,7 +25,7 @@ from experiments.evaluation.metrics import (
 
 @dataclass(frozen=True)
 class Support:
-    """What is known of a question's evidence below the passage.
+    """A question's evidence below the passage.
 
     Attributes:
         spans: Its supporting sentences.
@@ -38,11 +37,10 @@ class Support:
 
     @classmethod
     def of(cls, query: Query, documents: Mapping[str, Document]) -> Support:
-        """Return what is known of a question, given the corpus."""
+        """Return the support of a question, given the corpus."""
         answers = tuple(findable(query.answers))
-        names = {passage_of(entry, documents) for entry in query.gold} - {None}
-        texts = [with_title(documents[name].title, documents[name].text) for name in names if name is not None]
-        literal = not texts or any(contains_answer(text, answers) for text in texts)
+        gold = [documents[name] for entry in query.gold if (name := passage_of(entry, documents)) is not None]
+        literal = not gold or any(contains_answer(with_title(one.title, one.text), answers) for one in gold)
         return cls(supporting_spans(query, documents), answers if literal else ())
 
 
@@ -137,7 +135,7 @@ class Outcome:
     @property
     def true_k(self) -> int | None:
         """Candidates down to the last piece of evidence."""
-        found = evidence_places(self.ranking, self.query.gold)
+        found = evidence_ranks(self.ranking, self.query.gold)
         return None if found is None else found[-1] + 1
 
     @property
@@ -166,8 +164,11 @@ class Outcome:
 
     @property
     def change_in_tokens(self) -> float | None:
-        """What summarizing changed in tokens, in percent."""
-        return None if self.is_whole else change_in_tokens(self.cost, int(self.tokens.count([self.original_text])[0]))
+        """What summarizing changed in tokens, in percent, below 0 for fewer: CiT of CRAG (section 3.1.3)."""
+        if self.is_whole:
+            return None
+        original = int(self.tokens.count([self.original_text])[0])
+        return 100 * (self.cost - original) / original
 
     @property
     def answer_similarity(self) -> float | None:

@@ -37,46 +37,52 @@ class Parts:
 
     Args:
         config: Settings of one set of questions.
-        beside: Returns the place of a file beside the results, by its suffix; None where nothing is written.
         queries: The questions.
+        beside: Returns the path of a file beside the results, by its suffix; None where nothing is written.
 
     Attributes:
         tokens: Counts tokens.
-        own_reader: The reader, or None.
-        reader: The same, which reads each context once; None where nothing is to be read.
+        reader: The reader, which reads each context once; None where nothing is to be read.
         verifier: Decides in place of it what is to be verified, or None.
+        prompted: Who gets the prompts that a budget is for, or None.
         unread: Why a reader that was asked for reads nothing, or None.
     """
 
     def __init__(
-        self, config: EvaluateConfig, beside: Callable[[str], Path | None], *, queries: Sequence[Query]
+        self,
+        config: EvaluateConfig,
+        queries: Sequence[Query],
+        beside: Callable[[str], Path | None] = lambda _: None,
     ) -> None:
         self._config, self._beside = config, beside
-        self.own_reader: Reader | None = None
-        if config.reader == NO_READER:
-            self.tokens = corag.tokens(config.tokenizer)
-        else:
-            self.own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
-        self.unread: str | None = None
         self.reader: CachedReader | None = None
         self.verifier: ChatVerifier | WordVerifier | None = None
-        if self.own_reader is None:
+        self.prompted: Reader | None = None
+        self.unread: str | None = None
+        self._own_reader: Reader | None = None
+        if config.reader == NO_READER:
+            self.tokens = corag.tokens(config.tokenizer)
             return
+        self._own_reader, self.tokens = reader_and_tokens(config.reader, config.tokenizer)
+        self.prompted = self._own_reader
         if config.task == "verify":
-            self.verifier = verifier_of(self.own_reader, queries)
+            self.verifier = verifier_of(self._own_reader, queries)
+            if isinstance(self.verifier, ChatVerifier):
+                self.prompted = self.verifier
         elif config.judge is not None or any(query.answers for query in queries):
-            self.reader = CachedReader(self.own_reader)
+            self.reader = CachedReader(self._own_reader)
         else:
             self.unread = f"no question of {config.data}, {config.split}, has reference answers, so nothing is read"
 
-    @property
-    def prompted(self) -> Reader | None:
-        """Who gets the prompts that a budget is for."""
-        return self.verifier if isinstance(self.verifier, ChatVerifier) else self.own_reader
+    @cached_property
+    def judge(self) -> Judge | None:
+        """The judge; `InputError` if it asks no language model, `ChatError` if its server or model is missing."""
+        config = self._config
+        return None if config.judge is None else Judge(chat_of("judge", config.judge), judgements(config.judge_figures))
 
     @property
     def prompt_text(self) -> str | None:
-        """The text of these prompts: a file of the same name may change."""
+        """The text of the prompts: a file of the same name may change."""
         if isinstance(self.prompted, ChatVerifier | SelfConsistentReader):
             return self.prompted.identity
         return self.prompted.asked.text if isinstance(self.prompted, ChatReader) else None
@@ -103,7 +109,7 @@ class Parts:
             "window": config.window,
             "unit": config.unit,
             "agent": config.agent,
-            "reader": (self.reader or self.own_reader) if shared else self.own_reader,
+            "reader": (self.reader or self._own_reader) if shared else self._own_reader,
             "summarizer": config.summarizer,
             "embedder": self.embedder,
             "tree": config.index if config.index is not None and tree_file(config.index) is not None else None,
@@ -125,16 +131,6 @@ class Parts:
         if path is None or not getattr(made, "identity", ""):
             return made
         return CachedReranker(made, path)
-
-
-def judge_of(config: EvaluateConfig) -> Judge | None:
-    """Return the judge that a config names; None where it names none.
-
-    Raises:
-        InputError: The judge asks no language model.
-        ChatError: Its server, or the model, is missing.
-    """
-    return None if config.judge is None else Judge(chat_of("judge", config.judge), judgements(config.judge_figures))
 
 
 def checkpoint_hash(agent: str) -> list[str]:

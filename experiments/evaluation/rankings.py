@@ -37,28 +37,12 @@ def ranking_of(chunks: Sequence[Chunk], gold: Sequence[str]) -> list[str]:
     return list(names)
 
 
-def rankings_of(
-    queries: Sequence[Query],
-    pools: Mapping[str, Sequence[Candidate]],
-    rows: Mapping[str, Sequence[Mapping[str, Any]]],
-) -> dict[str, Rankings]:
-    """Return the ranking of the candidates, `RETRIEVER`, and that of each method's selections.
-
-    A question on which a method failed is not in that method's ranking.
-    """
-    offered = {one.id: ranking_of([candidate.chunk for candidate in pools[one.id]], one.gold) for one in queries}
-    return {RETRIEVER: offered} | {
-        name: {row["query"]: row["ranking"] for row in of_method if "ranking" in row}
-        for name, of_method in rows.items()
-    }
-
-
 def retriever_figures(queries: Sequence[Query], pools: Mapping[str, Sequence[Candidate]]) -> dict[str, float | None]:
     """Return how much of the evidence is among the candidates, and their mean number."""
     chunks = [[candidate.chunk for candidate in pools[query.id]] for query in queries]
-    found = [evidence_figures(one, query.gold) for one, query in zip(chunks, queries, strict=True)]
-    known = [figures for figures in found if figures is not None]
-    return {**mean_of(known, ("evidence_recall", "full_evidence")), "candidates": fmean(map(len, chunks))}
+    figures = [evidence_figures(one, query.gold) for one, query in zip(chunks, queries, strict=True)]
+    means = mean_of([one for one in figures if one is not None], ("evidence_recall", "full_evidence"))
+    return {**means, "candidates": fmean(map(len, chunks))}
 
 
 class Measures:
@@ -77,18 +61,17 @@ class Measures:
 
     def by_query(self, rankings: Rankings, judgements: Mapping[str, Grades]) -> dict[str, dict[str, float]]:
         """Return the value of every measure for each question that is judged; 0 where its ranking is empty."""
-        judged = [query for query in rankings if query in judgements]
-        found = {query: dict.fromkeys(self.names, 0.0) for query in judged}
+        values = {query: dict.fromkeys(self.names, 0.0) for query in rankings if query in judgements}
         run = {
             query: {name: float(-rank) for rank, name in enumerate(rankings[query])}
-            for query in judged
+            for query in values
             if rankings[query]
         }
         if run and self.names:
             qrels = {query: dict(judgements[query]) for query in run}
             for value in require("ir_measures", "experiments").iter_calc(self._measures, qrels, run):
-                found[value.query_id][str(value.measure)] = float(value.value)
-        return found
+                values[value.query_id][str(value.measure)] = float(value.value)
+        return values
 
     @staticmethod
     def _parsed(name: str) -> Any:
@@ -117,10 +100,10 @@ def write_runs(folder: Path, rankings: Mapping[str, Rankings], judgements: Mappi
     folder.mkdir(parents=True, exist_ok=True)
     used: set[str] = set()
     for method, ranking in rankings.items():
-        stem = re.sub(r"[^\w.=,+-]+", "_", method).strip("_") or "method"
-        name = next(
-            one for one in (stem, *(f"{stem}-{number}" for number in range(2, len(rankings) + 2))) if one not in used
-        )
+        stem = name = re.sub(r"[^\w.=,+-]+", "_", method).strip("_") or "method"
+        number = 2
+        while name in used:
+            name, number = f"{stem}-{number}", number + 1
         used.add(name)
         write_atomically(folder / f"{name}.run", "".join(run_lines(ranking, name)))
     write_atomically(folder / QRELS, "".join(qrels_lines(judgements)))

@@ -37,7 +37,7 @@ class Labeller:
     """
 
     def __init__(self, config: EvaluateConfig, configurations: Sequence[str], queries: Sequence[Query]) -> None:
-        self._parts = Parts(config, lambda _: None, queries=queries)
+        self._parts = Parts(config, queries)
         self.budget = Budget(config.budget, self._parts.prompted, config.budget_for)
         with SHARED.set({"encoder": self._parts.encoder}):
             selectors = dict(self._parts.methods(shared=True).selectors)
@@ -73,9 +73,8 @@ class Labeller:
         measuring = Measuring(
             {name: self._selectors[name] for name in names},
             self.budget,
-            self._parts.tokens,
-            self._parts.embedder,
-            reader=self._parts.reader if query.answers else None,
+            self._parts,
+            reads=bool(query.answers),
             documents=documents,
         )
         [by_name] = measuring.rows([(query, candidates)])

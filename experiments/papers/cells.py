@@ -30,7 +30,7 @@ DATA_SETTINGS = {
 }
 """Settings of how the data of a cell is made ready."""
 OWN = (
-    "methods", "out", "runs", "sets", "only", "budgets", "baselines", "quiet",
+    "methods", "out", "runs", "sets", "budgets", "baselines", "quiet",
 )  # fmt: skip
 """Settings of `corag evaluate` that a study has in another form, or that the driver sets."""
 EVALUATE_SETTINGS = tuple(one.name for one in fields(EvaluateConfig) if one.name not in OWN)

@@ -32,14 +32,13 @@ FOLDERS = {"manual": "demo"}
 def held_out_ids(path: Path = HELD_OUT_FILE) -> Mapping[str, frozenset[str]]:
     """Return the ids of the held-out questions by data folder."""
     ids: dict[str, set[str]] = {}
-    if path.is_file():
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            kind, _, name = line.partition(" ")
-            if kind.startswith("#") or not line:
-                continue
-            if not name:
-                raise DataError(f"{path}, line {number}: {line!r} is no kind and question; write them with a space")
-            ids.setdefault(FOLDERS.get(kind, kind), set()).add(name)
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        kind, _, name = line.partition(" ")
+        if kind.startswith("#") or not line:
+            continue
+        if not name:
+            raise DataError(f"{path}, line {number}: {line!r} is no kind and question; write them with a space")
+        ids.setdefault(FOLDERS.get(kind, kind), set()).add(name)
     return {folder: frozenset(names) for folder, names in ids.items()}
 
 
@@ -50,30 +49,20 @@ def is_held_out(folder: DataFolder, query: Query) -> bool:
 
 
 def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]:
-    """Return the held-out questions of a folder, and record the look.
-
-    Args:
-        folder: The data folder.
-        why: What the look is for, in a few words.
-        register: File that the look is appended to.
+    """Return the held-out questions of a folder, and append the look to the register.
 
     Raises:
-        InputError: There is no reason.
+        InputError: There is no reason, `why`, in a few words.
         DataError: The folder has no held-out question.
     """
     if not why.strip():
         raise InputError("why is empty; say in a few words what this look at held-out questions is for")
-    ids = held_out_ids().get(folder.path.resolve().name, frozenset())
-    queries = [query for query in folder.queries if query.id in ids]
+    name = folder.path.resolve().name
+    queries = [query for query in folder.queries if query.id in held_out_ids().get(name, ())]
     if not queries:
         raise DataError(f"{folder.path} has no held-out questions")
-    entry = {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "commit": commit(),
-        "why": why.strip(),
-        "data": folder.path.resolve().name,
-        "questions": len(queries),
-    }
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    entry = {"date": date, "commit": commit(), "why": why.strip(), "data": name, "questions": len(queries)}
     with register.open("a", encoding="utf-8") as file:
         file.write(to_json(entry) + "\n")
         file.flush()
@@ -83,8 +72,5 @@ def look(folder: DataFolder, why: str, register: Path = REGISTER) -> list[Query]
 
 def groups_of(folder: DataFolder, queries: Sequence[Query]) -> list[str]:
     """Return the name of each question's group: those that share documents, or spans of them, have the same."""
-    whole = [
-        replace(query, gold=tuple(passage_of(name, folder.documents) or name for name in query.gold))
-        for query in queries
-    ]
-    return document_groups(folder, whole)
+    passages = [tuple(passage_of(name, folder.documents) or name for name in query.gold) for query in queries]
+    return document_groups(folder, [replace(query, gold=gold) for query, gold in zip(queries, passages, strict=True)])

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from corag.errors import CoragError, InputError
 from corag.reply import Reply
 from corag.text.data import DataFolder, Query, passage_at, passage_of
 from experiments.data.config import comma_separated
-from experiments.report.difference import Difference
 from experiments.report.drawing import MAX_CHILDREN_DRAWN, quality_plot, tree_plot
-from experiments.report.measures import MEASURES, OF_ANSWERS, Measure, Row
+from experiments.report.measures import MEASURES, Measure, Row
 from experiments.report.page import Block, Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
 from experiments.run.journal import PAGE, output_file, write_atomically
@@ -34,6 +32,11 @@ TREE = (
     f"children the best {MAX_CHILDREN_DRAWN} are drawn."
 )
 """Captions."""
+COUNTS = {
+    "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
+    "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
+}
+"""How many questions the measures below the passage are of, if not of all."""
 
 
 @dataclass(frozen=True)
@@ -58,54 +61,43 @@ def report(config: ReportConfig) -> Path:
     if len(set(paths)) < len(paths):
         raise InputError(f"results is {config.results!r}; give each file once")
     out = output_file(config.out, PAGE)
-    return write_report(out, [Result.read(path) for path in paths], title=config.title)
-
-
-def write_report(path: Path, results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Path:
-    """Write results of one set of questions, one a budget, as HTML, with the first figure as SVG beside it.
-
-    Args:
-        path: The page.
-        results: What `corag evaluate` wrote.
-        title: Heading of the page.
-        reply: A reply by method `corag`, whose policy tree is drawn.
-    """
-    page = result_page(results, title=title, reply=reply)
-    write_atomically(path, page.html())
-    [drawn] = [one for one in page.sections[0].blocks if isinstance(one, Figure)]
-    write_atomically(path.with_name(f"{path.stem}-quality.svg"), drawn.svg)
-    return path
+    write_atomically(out, result_page([Result.read(path) for path in paths], title=config.title).html())
+    return out
 
 
 def result_page(results: Sequence[Result], *, title: str, reply: Reply | None = None) -> Page:
-    """Return the page of one set of questions, a result a budget; see `write_report`."""
+    """Return the page of one set of questions.
+
+    Args:
+        results: What `corag evaluate` wrote, a result a budget.
+        title: Heading of the page.
+        reply: A reply by method `corag`, whose policy tree is drawn.
+    """
     results = sorted(results, key=lambda result: result.budget)
+    record, main = results[0].record, results[0].main_measure
     contests = [(result, *pair) for result in results if (pair := result.contest()) is not None and result.rows]
     sections = [
-        Section(f"{results[0].main_measure.title} against tokens", [quality_figure(results)]),
+        Section(f"{main.title} against tokens", [quality_figure(results)]),
         Section("Each method, best first", [headline(results), *remarks(results)]),
     ]
     if contests:
         sections.append(Section("Question by question", [_contest(*one) for one in contests]))
-    folded = [
-        Section(f"Budget {result.budget} tokens", [measures_table(result, by_method=_are_many(result))], folded=True)
-        for result in results
-    ]
-    if results[0].main_measure.name != "evidence_recall":
+    folded = _all_measures(results)
+    if main.name != "evidence_recall":
         recall = Section("Evidence recall against tokens", [quality_figure(results, "evidence_recall")], folded=True)
         folded.insert(0, recall)
     sections.append(Section("All measures", folded))
     if reply is not None:
         sections += _of_reply(reply)
-    note = "Versions: " + ", ".join(f"{name} {version}" for name, version in results[0].record["versions"].items())
-    about = f"{results[0].questions} questions of split {results[0].record['split']}. "
-    return Page(title, verdict(results), sections, about + note)
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    note = f"{results[0].questions} questions of split {record['split']}. Versions: {versions}"
+    return Page(title, verdict(results), sections, note)
 
 
 def terminal_page(result: Result, title: str) -> Page:
     """Return what a terminal shows of one result: all measures, remarks, and the verdict."""
-    table = measures_table(result, by_method=_are_many(result), title=title)
-    return Page("", verdict([result]) if result.rows else "", [Section("", [table, *remarks([result])])])
+    blocks: list[Block] = [measures_table(result, title), *remarks([result])]
+    return Page("", verdict([result]) if result.rows else "", [Section("", blocks)])
 
 
 def sets_page(results: Mapping[str, Sequence[Result]], *, title: str, baselines: Sequence[str] = ()) -> Page:
@@ -121,16 +113,15 @@ def sets_page(results: Mapping[str, Sequence[Result]], *, title: str, baselines:
         blocks: list[Block] = [headline(of_set), *remarks(of_set)]
         if baselines:
             blocks.append(gains_table(of_set, baselines))
-        blocks += [verdict(of_set), Section("Figure", [quality_figure(of_set)], folded=True)]
-        folded = [
-            Section(
-                f"All measures at {one.budget} tokens", [measures_table(one, by_method=_are_many(one))], folded=True
-            )
-            for one in of_set
-        ]
-        heading = f"{name}: {of_set[0].questions} questions"
-        sections.append(Section(heading, [block for block in (*blocks, *folded) if block != ""], anchor=name))
+        if text := verdict(of_set):
+            blocks.append(text)
+        blocks += [Section("Figure", [quality_figure(of_set)], folded=True), *_all_measures(of_set)]
+        sections.append(Section(f"{name}: {of_set[0].questions} questions", blocks, anchor=name))
     return Page(title, "", sections)
+
+
+def _all_measures(results: Sequence[Result]) -> list[Section]:
+    return [Section(f"All measures at {one.budget} tokens", [measures_table(one)], folded=True) for one in results]
 
 
 def quality_figure(results: Sequence[Result], name: str | None = None) -> Figure:
@@ -142,15 +133,11 @@ def quality_figure(results: Sequence[Result], name: str | None = None) -> Figure
 def headline(results: Sequence[Result]) -> Table:
     """Return a line for each budget and method, best first, with the interval of the main measure."""
     main = results[0].main_measure
-    names = [main.name, *(name for name in HEADLINE if name != main.name)]
-    measures = [one for one in results[0].measures if one.name in names]
-    measures.sort(key=lambda one: names.index(one.name))
+    measures = [main, *(MEASURES[name] for name in HEADLINE if name != main.name)]
+    measures = [one for one in measures if one in results[0].measures]
     rows = []
     for result in results:
-        ranked = sorted(
-            result.methods, key=lambda one: -(value if (value := result.value(one, main.name)) is not None else -1)
-        )
-        for index, method in enumerate(ranked):
+        for index, method in enumerate(result.ranked(result.methods, main.name)):
             cells = [one.text(result.value(method, one.name)) for one in measures]
             if (interval := result.interval(method, main.name)) is not None:
                 cells[0] += f" ({interval.low:.3f}\u00a0to\u00a0{interval.high:.3f})"
@@ -158,24 +145,16 @@ def headline(results: Sequence[Result]) -> Table:
     return Table(["budget", "method", *(one.title for one in measures)], rows)
 
 
-def measures_table(result: Result, *, by_method: bool = False, title: str = "") -> Table:
-    """Return all measures: a column for each method, or with `by_method` a line for each, without measures' details."""
-    measures = [
-        one
-        for one in result.measures
-        if (one.brief or not by_method)
-        and (one.name not in OF_ANSWERS or any(result.value(method, one.name) is not None for method in result.methods))
-    ]
+def measures_table(result: Result, title: str = "") -> Table:
+    """Return all measures, a column for each method; of many methods, a line for each, without measures' details."""
+    by_method = len(result.methods) > MOST_COLUMNS or sum(map(len, result.methods)) > 20 * MOST_COLUMNS
+    measures = [one for one in result.measures if one.brief or not by_method]
     columns = [_cells(result, one) for one in measures]
     if by_method:
         rows = [[method, *(column[index] for column in columns)] for index, method in enumerate(result.methods)]
         return Table(["", *(one.title for one in measures)], rows, title)
     rows = [[one.title, *column] for one, column in zip(measures, columns, strict=True)]
     return Table(["", *result.methods], rows, title)
-
-
-def _are_many(result: Result) -> bool:
-    return len(result.methods) > MOST_COLUMNS or sum(map(len, result.methods)) > 20 * MOST_COLUMNS
 
 
 def _cells(result: Result, one: Measure) -> list[str]:
@@ -191,7 +170,7 @@ def gains_table(results: Sequence[Result], baselines: Sequence[str]) -> Table:
     measures = [MEASURES[name] for name in ("full_evidence", "f1", "tes", "recall_tes", "cost_tokens")]
     rows = []
     for result in results:
-        baseline = result.best(baselines, "tes")
+        baseline = result.ranked(baselines, "tes")[0]
         for method in result.methods:
             if method in baselines or not result.rows:
                 continue
@@ -206,41 +185,52 @@ def gains_table(results: Sequence[Result], baselines: Sequence[str]) -> Table:
 
 def verdict(results: Sequence[Result]) -> str:
     """Return a sentence on the challenger against the best other method at each budget; empty without two methods."""
-    main = results[0].main_measure
+    main, number = results[0].main_measure, results[0].questions
     contests = [(result, *pair) for result in results if (pair := result.contest()) is not None]
     if not contests:
         return ""
-    differences = [
-        main.difference(result.rows[ours], result.rows[theirs]) if result.rows else None
-        for result, ours, theirs in contests
-    ]
-    certain = [(one[0].budget, gap) for one, gap in zip(contests, differences, strict=True) if gap and gap.is_certain]
-    if not any(differences):
+    details, certain, known = [], [], False
+    for result, ours, theirs in contests:
+        gap = main.difference(result.rows[ours], result.rows[theirs]) if result.rows else None
+        known |= gap is not None
+        if gap is not None and gap.is_certain:
+            certain.append((result.budget, gap.mean))
+        text = f"{result.value(ours, main.name) - result.value(theirs, main.name):+.3f}" if gap is None else str(gap)
+        tokens = [result.value(method, "cost_tokens") for method in (ours, theirs)]
+        share = f" with {tokens[0] / tokens[1]:.0%} of its tokens" if all(tokens) else ""
+        details.append(f"{text} against {theirs} at {result.budget} tokens{share}")
+    if not known:
         judgement = "differs from the best other method by what may be chance, as the rows of questions are missing"
     elif not certain:
         judgement = "and the best other method differ by no more than chance"
     else:
         budgets = {
-            "ahead of": [str(budget) for budget, gap in certain if gap.mean > 0],
-            "behind": [str(budget) for budget, gap in certain if gap.mean < 0],
+            "ahead of": [str(budget) for budget, mean in certain if mean > 0],
+            "behind": [str(budget) for budget, mean in certain if mean < 0],
         }
         parts = [f"{word} the best other method at {' and '.join(of)} tokens" for word, of in budgets.items() if of]
         judgement = f"is {', '.join(parts)}, beyond chance"
-    number = results[0].questions
-    details = "; ".join(_said(*one, gap, main) for one, gap in zip(contests, differences, strict=True))
-    return f"{contests[0][1]} {judgement} ({main.title}, {number} question{'s' * (number != 1)}): {details}."
-
-
-def _said(result: Result, ours: str, theirs: str, gap: Difference | None, main: Measure) -> str:
-    text = f"{result.value(ours, main.name) - result.value(theirs, main.name):+.3f}" if gap is None else str(gap)
-    tokens = [result.value(method, "cost_tokens") for method in (ours, theirs)]
-    share = f" with {tokens[0] / tokens[1]:.0%} of its tokens" if all(tokens) else ""
-    return f"{text} against {theirs} at {result.budget} tokens{share}"
+    questions = f"{number} question{'s' * (number != 1)}"
+    return f"{contests[0][1]} {judgement} ({main.title}, {questions}): {'; '.join(details)}."
 
 
 def remarks(results: Sequence[Result]) -> list[str]:
     """Return what is known of the candidates, what went wrong, once for each method, and what was left out."""
-    record = results[0].record
+    record, lines = results[0].record, []
+    retriever, total = record.get("retriever", {}), record["queries"]
+    if retriever.get("evidence_recall") is not None:
+        names = {"evidence_recall": "evidence recall", "full_evidence": "full evidence"}
+        names |= {name: name for name in record.get("measures", ())}
+        figures = ", ".join(f"{title} {retriever[name]:.3f}" for name, title in names.items())
+        lines.append(f"the retriever's {retriever['candidates']:.1f} candidates: {figures}")
+    lines += [
+        f"evidence that is among the candidates and fits {result.budget} tokens: {result.record['ceiling']:.3f}"
+        for result in results
+        if result.record.get("ceiling") is not None
+    ]
+    for name, text in COUNTS.items():
+        if 0 < (number := record.get(name, 0)) < total:
+            lines.append(text.format(number, total))
     failures = {
         row["method"]: f"{row['method']} failed on {row['failed']} of {result.questions} questions"
         + (f" at {result.budget} tokens" if len(results) > 1 else "")
@@ -249,36 +239,9 @@ def remarks(results: Sequence[Result]) -> list[str]:
         for row in result.record["methods"]
         if row.get("failed")
     }
-    left_out = [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
-    unread = [f"no measures of answers: {record['unread']}"] if "unread" in record else []
-    ceilings = [
-        f"evidence that is among the candidates and fits {result.budget} tokens: {result.record['ceiling']:.3f}"
-        for result in results
-        if result.record.get("ceiling") is not None
-    ]
-    return [*_of_retriever(record), *ceilings, *_of_support(record), *failures.values(), *left_out, *unread]
-
-
-def _of_retriever(record: Mapping[str, Any]) -> list[str]:
-    """Return what is known of the candidates' ranking."""
-    retriever = record.get("retriever", {})
-    if retriever.get("evidence_recall") is None:
-        return []
-    names = {"evidence_recall": "evidence recall", "full_evidence": "full evidence"}
-    names |= {name: name for name in record.get("measures", ())}
-    shown = ", ".join(f"{names[name]} {retriever[name]:.3f}" for name in names)
-    return [f"the retriever's {retriever['candidates']:.1f} candidates: {shown}"]
-
-
-def _of_support(record: Mapping[str, Any]) -> list[str]:
-    """Return how many questions the measures below the passage are of, if not of all."""
-    texts = {
-        "queries_with_sentences": "measures of sentences: of the {} of {} questions with marked sentences",
-        "queries_with_answer": "answer in context: of the {} of {} questions whose evidence holds the answer's words",
-    }
-    total = record["queries"]
-    known = {text: record.get(name, 0) for name, text in texts.items()}
-    return [text.format(number, total) for text, number in known.items() if 0 < number < total]
+    lines += failures.values()
+    lines += [f"{name} is left out: {reason}" for name, reason in record.get("left_out", {}).items()]
+    return lines + ([f"no measures of answers: {record['unread']}"] if "unread" in record else [])
 
 
 # --- Question by question ---
@@ -286,88 +249,69 @@ def _of_support(record: Mapping[str, Any]) -> list[str]:
 
 def _contest(result: Result, ours: str, theirs: str) -> Section:
     """Return the questions on which two methods differ, the largest differences with their contexts."""
-    name = result.main_measure.name
+    main = result.main_measure
+    name = main.name
     pairs = [
         pair
         for pair in zip(result.rows[ours], result.rows[theirs], strict=True)
         if all(row.get(name) is not None for row in pair) and pair[0][name] != pair[1][name]
     ]
     pairs.sort(key=lambda pair: pair[1][name] - pair[0][name])
-    won = [pair for pair in pairs if pair[0][name] > pair[1][name]]
-    lost = pairs[len(won) :][::-1]
-    texts = _Texts(str(result.record.get("data", "")))
-    title = f"{result.budget} tokens: {len(won)} won, {len(lost)} lost, {result.questions - len(pairs)} alike"
-    blocks: list[Block] = [
-        Section(
-            f"**{word}** {texts.question(one)} ({one[name] - other[name]:+.2f})",
-            texts.sides(result, {ours: one, theirs: other}),
-            folded=True,
-        )
-        for word, part in (("Won", won), ("Lost", lost))
-        for one, other in part[:MOST_CASES]
-        if texts.folder is not None
-    ]
+    num_won = sum(pair[0][name] > pair[1][name] for pair in pairs)
+    try:
+        folder = DataFolder.open(str(result.record.get("data", "")))
+        queries = {query.id: query for query in folder.queries}
+    except CoragError:
+        # Without the data folder, ids stand for questions.
+        folder, queries = None, {}
+
+    def question(row: Row) -> str:
+        return queries[row["query"]].question if row["query"] in queries else str(row["query"])
+
+    blocks: list[Block] = []
+    for word, part in (("Won", pairs[:num_won]), ("Lost", pairs[num_won:][::-1])):
+        for one, other in part[:MOST_CASES]:
+            query = queries.get(one["query"])
+            if folder is None or query is None:
+                continue
+            reference = [f"Reference: **{query.answers[0]}**"] if query.answers else []
+            sides = tuple(_side(method, row, query, folder, main) for method, row in ((ours, one), (theirs, other)))
+            heading = f"**{word}** {query.question} ({one[name] - other[name]:+.2f})"
+            blocks.append(Section(heading, [*reference, sides], folded=True))
     rows = [
-        [
-            texts.question(one),
-            f"{one[name] - other[name]:+.2f}",
-            str(one.get("answer", "")),
-            str(other.get("answer", "")),
-        ]
+        [question(one), f"{one[name] - other[name]:+.2f}", str(one.get("answer", "")), str(other.get("answer", ""))]
         for one, other in pairs[:MOST_QUESTIONS]
     ]
     left_out = len(pairs) - len(rows)
     note = f"{left_out} more are in the rows beside the result." if left_out else ""
-    table = Table(["question", result.main_measure.title, ours, theirs], rows, note=note)
-    return Section(title, [*blocks, Section("All questions on which they differ", [table], folded=True)])
+    table = Table(["question", main.title, ours, theirs], rows, note=note)
+    counts = f"{num_won} won, {len(pairs) - num_won} lost, {result.questions - len(pairs)} alike"
+    listed = Section("All questions on which they differ", [table], folded=True)
+    return Section(f"{result.budget} tokens: {counts}", [*blocks, listed])
 
 
-class _Texts:
-    """Questions and chunks of a data folder; without the folder, ids stand for questions."""
-
-    def __init__(self, data: str) -> None:
-        self.folder: DataFolder | None = None
-        self._queries: dict[str, Query] = {}
-        try:
-            self.folder = DataFolder.open(data)
-            self._queries = {query.id: query for query in self.folder.queries}
-        except CoragError:
-            self.folder = None
-
-    def question(self, row: Row) -> str:
-        """Return the question of a row."""
-        query = self._queries.get(str(row["query"]))
-        return str(row["query"]) if query is None else query.question
-
-    def sides(self, result: Result, rows: Mapping[str, Row]) -> list[Block]:
-        """Return the reference answer, and the contexts of methods side by side, given a row of each."""
-        query, main = self._queries.get(str(next(iter(rows.values()))["query"])), result.main_measure
-        reference = [f"Reference: **{query.answers[0]}**"] if query is not None and query.answers else []
-        return [*reference, tuple(self._side(name, row, query, main) for name, row in rows.items())]
-
-    def _side(self, method: str, row: Row, query: Query | None, main: Measure) -> Column:
-        heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
-        passages = [self._passage(name, query) for name in row.get("ids", ())]
-        return Column(heading, str(row.get("answer") or "no answer"), passages)
-
-    def _passage(self, name: str, query: Query | None) -> ShownPassage:
-        assert self.folder is not None
-        documents = self.folder.documents
+def _side(method: str, row: Row, query: Query, folder: DataFolder, main: Measure) -> Column:
+    """Return the context of a method as a column, with evidence and answer marked."""
+    documents = folder.documents
+    gold = {*query.gold, *(passage_of(entry, documents) or entry for entry in query.gold)}
+    passages = []
+    for name in row.get("ids", ()):
         chunk = passage_at(name, documents)
         text = (name if chunk is None else chunk.text)[:MOST_CHARACTERS]
-        gold = set(() if query is None else query.gold)
-        passages = {passage_of(one, documents) or one for one in gold}
-        is_evidence = name in gold or (passage_of(name, documents) or name) in passages
-        answers = () if query is None else [one.strip() for one in query.answers if len(one.strip()) > 1]
-        return ShownPassage(text, is_evidence, next((one for one in answers if one.lower() in text.lower()), ""))
+        answers = [answer for one in query.answers if (answer := one.strip()).lower() in text.lower()]
+        is_evidence = not gold.isdisjoint((name, passage_of(name, documents)))
+        passages.append(ShownPassage(text, is_evidence, next(iter(answers), "")))
+    heading = f"{method}: {main.title} {row[main.name]:.2f}, {row.get('cost_tokens', 0)} tokens"
+    return Column(heading, str(row.get("answer") or "no answer"), passages)
 
 
-def _of_reply(reply: Reply) -> Iterator[Section]:
-    """Yield the policy tree of a reply, and the reply."""
-    result = reply.selection.trace.result
-    if result is not None and result.tree is not None:
-        yield Section("One policy tree", [Figure(tree_plot(reply), "tree", TREE)])
-    chunks = [ShownPassage(chunk.text) for chunk in reply.selection.chunks]
-    cost = f"Chosen, in this order ({reply.selection.cost_tokens} of {reply.selection.budget_tokens} tokens)"
-    column = Column(cost, reply.answer.text, chunks)
-    yield Section("The question whose tree is drawn", [reply.question, (column,)])
+def _of_reply(reply: Reply) -> list[Section]:
+    """Return the policy tree of a reply, and the reply."""
+    selection, result = reply.selection, reply.selection.trace.result
+    has_tree = result is not None and result.tree is not None
+    cost = f"Chosen, in this order ({selection.cost_tokens} of {selection.budget_tokens} tokens)"
+    column = Column(cost, reply.answer.text, [ShownPassage(chunk.text) for chunk in selection.chunks])
+    return [
+        *([Section("One policy tree", [Figure(tree_plot(reply), "tree", TREE)])] if has_tree else []),
+        Section("The question whose tree is drawn", [reply.question, (column,)]),
+    ]

@@ -23,15 +23,7 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean difference of pairs.
-
-    Attributes:
-        mean: The difference.
-        low: Lower end of its 95% interval.
-        high: Upper end.
-        p: Two-sided, by the same bootstrap, at least 1 / resamples.
-        n: Number of questions.
-    """
+    """A mean difference over `n` pairs, with its 95% interval, and a two-sided p by the same bootstrap."""
 
     mean: float
     low: float
@@ -80,14 +72,14 @@ def paired_difference(
     theirs = np.zeros_like(ours) if theirs is None else _columns(theirs)
     if not len(ours) or ours.shape != theirs.shape:
         raise InputError(f"figures have shapes {ours.shape} and {theirs.shape}; give both for the same questions")
-    sizes = np.ones(len(ours))
-    if groups is not None:
-        _, index = np.unique(np.asarray(groups, dtype=str), return_inverse=True)
-        sizes = np.bincount(index).astype(np.float64)
-    sums = [values if groups is None else _group_sums(values, index) for values in (ours, theirs)]
-    counts = _counts(len(sizes), resamples, seed)
-    total = (counts @ sizes)[:, None]
-    samples = statistic(counts @ sums[0] / total) - statistic(counts @ sums[1] / total)
+    names = np.arange(len(ours)) if groups is None else np.asarray(groups, dtype=str)
+    unique, index, sizes = np.unique(names, return_inverse=True, return_counts=True)
+    sums = np.zeros((2, len(unique), ours.shape[1]))
+    np.add.at(sums[0], index, ours)
+    np.add.at(sums[1], index, theirs)
+    counts = _counts(len(unique), resamples, seed)
+    ours_resampled, theirs_resampled = counts @ sums / (counts @ sizes)[:, None]
+    samples = statistic(ours_resampled) - statistic(theirs_resampled)
     low, high = np.percentile(samples, [2.5, 97.5]).tolist()
     tail = min(float((samples <= 0).mean()), float((samples >= 0).mean()))
     mean = statistic(ours.mean(axis=0)) - statistic(theirs.mean(axis=0))
@@ -96,15 +88,8 @@ def paired_difference(
 
 def _columns(values: Any) -> FloatArray:
     """Return figures as `[n, k]`."""
-    found = np.asarray(values, dtype=np.float64)
-    return found[:, None] if found.ndim == 1 else found
-
-
-def _group_sums(values: FloatArray, index: Any) -> FloatArray:
-    """Return the sums of figures, `[n, k]`, over groups, `[g, k]`."""
-    found = np.zeros((int(index.max()) + 1, values.shape[1]))
-    np.add.at(found, index, values)
-    return found
+    columns = np.asarray(values, dtype=np.float64)
+    return columns[:, None] if columns.ndim == 1 else columns
 
 
 @lru_cache(maxsize=2)

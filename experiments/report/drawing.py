@@ -30,11 +30,11 @@ def quality_plot(results: Sequence[Result], name: str) -> str:
     below = 0.22 * len(styles) + 0.1
     figure = new_figure(4.8, 3.5 + below)
     panel = figure.subplots()
-    lines: dict[str, Any] = {}
+    lines = []
     for method, style in styles.items():
         known = [result for result in results if method in result.methods and result.value(method, name) is not None]
         tokens = [result.value(method, "cost_tokens") for result in known]
-        (lines[method],) = panel.plot(tokens, [result.value(method, name) for result in known], **style)
+        lines += panel.plot(tokens, [result.value(method, name) for result in known], **style)
         for x, result in zip(tokens, known, strict=True):
             if (bar := result.interval(method, name)) is not None:
                 panel.vlines(x, bar.low, bar.high, color=style["color"], linewidth=1.0, alpha=0.45)
@@ -42,25 +42,21 @@ def quality_plot(results: Sequence[Result], name: str) -> str:
     panel.set_ylabel(measure(name).title)
     finish(panel)
     figure.tight_layout(rect=(0, below / figure.get_figheight(), 1, 1))
-    figure.legend(lines.values(), map(plain, lines), frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2)
+    figure.legend(lines, map(plain, styles), frameon=False, fontsize=8.5, loc="lower center", handlelength=3.2)
     return to_svg(figure)
 
 
 def _styles(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return how each method is drawn: searched and reranked ones thick, summaries dashed, the others thin."""
-    kinds: tuple[dict[str, Any], ...] = (
-        {"linewidth": 2.0, "markersize": 6},
-        {"linewidth": 1.2, "markersize": 5, "linestyle": "--"},
-        {"linewidth": 0.8, "markersize": 4, "alpha": 0.75},
-    )
-    numbers = [0] * len(kinds)
+    searched: dict[str, Any] = {"linewidth": 2.0, "markersize": 6}
+    summarized: dict[str, Any] = {"linewidth": 1.2, "markersize": 5, "linestyle": "--"}
+    other: dict[str, Any] = {"linewidth": 0.8, "markersize": 4, "alpha": 0.75}
     styles = {}
-    for method in dict.fromkeys(methods):
+    for number, method in enumerate(dict.fromkeys(methods)):
         name = selector_name(method)
-        kind = 0 if name in SEARCHED else 1 if name in SUMMARIZED else 2
-        turn, color = divmod(numbers[kind], len(COLORS))
-        styles[method] = {**kinds[kind], "color": COLORS[color], "marker": MARKERS[(kind + turn) % len(MARKERS)]}
-        numbers[kind] += 1
+        kind = searched if name in SEARCHED else summarized if name in SUMMARIZED else other
+        turn, color = divmod(number, len(COLORS))
+        styles[method] = {**kind, "color": COLORS[color], "marker": MARKERS[turn % len(MARKERS)]}
     return styles
 
 
@@ -75,18 +71,18 @@ def interval_plot(
     """Return an SVG with a line for each value: a dot and its interval.
 
     Args:
-        labels: What each value is of.
+        labels: Name of each value.
         values: The values.
-        bounds: Lower and upper end of each interval, where it is known.
-        axis_label: What the values are.
-        marked: Place of the one that stands out.
+        bounds: Lower and upper end of each interval, or None.
+        axis_label: Name of the axis.
+        marked: Index of the value in another colour.
     """
     figure = new_figure(5.2, 1.0 + 0.32 * len(labels))
     axis = figure.subplots()
-    for place, (value, bound) in enumerate(zip(values, bounds, strict=True)):
-        color = COLORS[1] if place == marked else COLORS[0]
+    for row, (value, bound) in enumerate(zip(values, bounds, strict=True)):
+        color = COLORS[1] if row == marked else COLORS[0]
         errors = None if bound is None else [[max(0.0, value - bound[0])], [max(0.0, bound[1] - value)]]
-        axis.errorbar(value, place, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
+        axis.errorbar(value, row, xerr=errors, fmt="o", color=color, ecolor=color, capsize=2)
     axis.set_yticks(range(len(labels)), list(map(plain, labels)), fontsize=7.5)
     axis.set_ylim(len(labels) - 0.5, -0.5)
     axis.set_xlabel(axis_label)
@@ -101,40 +97,34 @@ def tree_plot(reply: Reply) -> str:
     assert result is not None and result.tree is not None
     tree = result.tree
     chosen = {result.order[:length] for length in range(len(result.order) + 1)}
+    positions: dict[int, tuple[float, int]] = {}
+    num_leaves = 0
 
-    def drawn_children(node: int) -> list[int]:
+    def lay_out(node: int) -> float:
+        """Give a node and those below it their positions, and return its column: the middle of its children's."""
+        nonlocal num_leaves
         span = tree.children(node)
-        nodes = range(span.start, span.stop)
-        ranked = sorted(nodes, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
-        return sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
-
-    places: dict[int, tuple[float, int]] = {}
-    next_column = 0.0
-
-    def place(node: int) -> float:
-        nonlocal next_column
-        columns = [place(child) for child in drawn_children(node)]
-        if columns:
-            column = (columns[0] + columns[-1]) / 2
-        else:
-            column, next_column = next_column, next_column + 1
-        places[node] = (column, -int(tree.depth[node]))
+        children = range(span.start, span.stop)
+        ranked = sorted(children, key=lambda child: (tree.order(child) not in chosen, -tree.value[child]))
+        drawn = sorted(ranked[:MAX_CHILDREN_DRAWN], key=lambda child: -tree.value[child])
+        columns = [lay_out(child) for child in drawn]
+        if not columns:
+            columns, num_leaves = [num_leaves], num_leaves + 1
+        column = (columns[0] + columns[-1]) / 2
+        positions[node] = (column, -int(tree.depth[node]))
         return column
 
-    place(tree.ROOT)
-    width = max(7.0, 0.42 * next_column)
-    height = 1.0 + 1.1 * (1 + max(int(tree.depth[node]) for node in places))
-    figure = new_figure(width, height)
+    lay_out(tree.ROOT)
+    figure = new_figure(max(7.0, 0.42 * num_leaves), 2.1 - 1.1 * min(y for _, y in positions.values()))
     axis = figure.subplots()
-    for node, (x, y) in places.items():
+    for node, (x, y) in positions.items():
         on_path = tree.order(node) in chosen
         if node != tree.ROOT:
-            above_x, above_y = places[int(tree.parent[node])]
-            axis.plot([above_x, x], [above_y, y], color="#d55e00" if on_path else "#bbbbbb",
-                      linewidth=2.2 if on_path else 0.8, zorder=1)  # fmt: skip
-            axis.text(
-                x, y - 0.26, f"{tree.value[node]:.2f}", ha="center", va="top", fontsize=6, color="#444444", zorder=3
-            )
+            above_x, above_y = positions[int(tree.parent[node])]
+            color, width = ("#d55e00", 2.2) if on_path else ("#bbbbbb", 0.8)
+            axis.plot([above_x, x], [above_y, y], color=color, linewidth=width, zorder=1)
+            value = f"{tree.value[node]:.2f}"
+            axis.text(x, y - 0.26, value, ha="center", va="top", fontsize=6, color="#444444", zorder=3)
         color = "#d55e00" if on_path else "#e8eef4"
         axis.scatter([x], [y], s=210, color=color, edgecolors="#555555", linewidths=0.6, zorder=2)
         name = "?" if node == tree.ROOT else str(int(tree.chunk[node]) + 1)

@@ -57,18 +57,12 @@ class Measure:
             return "-"
         return format(value, self.format) if isinstance(value, float) else f"{value:,}"
 
-    def values(self, *of_methods: Sequence[Row]) -> list[FloatArray]:
-        """Return the parts, `[n, k]`, of the rows of some methods, for the questions on which all have them."""
+    def values(self, *of_methods: Sequence[Row]) -> FloatArray:
+        """Return the parts, `[methods, n, k]`, of the rows of methods, for the questions on which all have them."""
         names = self.parts or (self.name,)
-        tuples = [
-            rows
-            for rows in zip(*of_methods, strict=True)
-            if all(row.get(name) is not None for row in rows for name in names)
-        ]
-        return [
-            np.array([[rows[side][name] for name in names] for rows in tuples], dtype=float).reshape(-1, len(names))
-            for side in range(len(of_methods))
-        ]
+        cells = [row.get(name) for rows in of_methods for row in rows for name in names]
+        table = np.array(cells, dtype=float).reshape(len(of_methods), -1, len(names))
+        return table[:, ~np.isnan(table).any(axis=(0, 2))]
 
     def summary(self, rows: Sequence[Row]) -> Any:
         """Return the measure over questions; None, or 0 if it is not partial, where none has it."""
@@ -79,20 +73,16 @@ class Measure:
 
     def interval(self, rows: Sequence[Row]) -> Difference | None:
         """Return the measure over questions with its interval; None where it has none."""
-        [values] = self.values(rows)
-        known = len(values) and self.total is None
-        return paired_difference(values, statistic=self.statistic) if known else None
+        return self._bootstrap(rows)
 
     def difference(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Difference | None:
-        """Return how much more one method has than another; None where they share no question that has it.
+        """Return how much more one method has than another, given rows of both in one order; None as for `interval`."""
+        return self._bootstrap(ours, theirs)
 
-        Args:
-            ours: Rows of the one.
-            theirs: Rows of the other, in the same order.
-        """
-        pair = self.values(ours, theirs)
-        known = len(pair[0]) and self.total is None
-        return paired_difference(*pair, statistic=self.statistic) if known else None
+    def _bootstrap(self, *of_methods: Sequence[Row]) -> Difference | None:
+        values = self.values(*of_methods)
+        known = values.shape[1] and self.total is None
+        return paired_difference(*values, statistic=self.statistic) if known else None
 
 
 def _total(values: FloatArray) -> int:

@@ -136,19 +136,15 @@ def markdown_table(headings: Iterable[Any], rows: Iterable[Iterable[Any]]) -> st
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _markdown(block: Block, level: int) -> Iterable[str]:
+def _markdown(block: Block, level: int) -> list[str]:
     if isinstance(block, Section):
-        yield f"{'#' * level} {block.title}" if block.title else ""
-        for one in block.blocks:
-            yield from _markdown(one, level + 1)
-    elif isinstance(block, Table):
-        yield block.title
-        yield markdown_table(block.headings, block.rows)
-        yield block.note
-    elif isinstance(block, Figure):
-        yield f"![{block.title}]({block.path})" if block.path else ""
-    elif isinstance(block, str):
-        yield visible(block)
+        below = [text for one in block.blocks for text in _markdown(one, level + 1)]
+        return [f"{'#' * level} {block.title}" if block.title else "", *below]
+    if isinstance(block, Table):
+        return [block.title, markdown_table(block.headings, block.rows), block.note]
+    if isinstance(block, Figure):
+        return [f"![{block.title}]({block.path})" if block.path else ""]
+    return [visible(block)] if isinstance(block, str) else []
 
 
 def _show(block: Block, console: Any) -> None:
@@ -156,13 +152,12 @@ def _show(block: Block, console: Any) -> None:
         for one in block.blocks:
             _show(one, console)
     elif isinstance(block, Table):
-        rows = [[cell.replace("**", "") for cell in row] for row in block.rows]
-        # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
-        widths = [max(map(len, column)) for column in zip(block.headings, *rows, strict=True)]
-        console.width = max(console.width, 1 + sum(widths) + 3 * len(widths))
         columns = {str(index): heading for index, heading in enumerate(block.headings)}
-        cells = [dict(zip(columns, row, strict=True)) for row in rows]
-        console.print(console_table(cells, columns, title=block.title))
+        rows = [dict(zip(columns, (cell.replace("**", "") for cell in row), strict=True)) for row in block.rows]
+        # Cells that are cut or folded cannot be read; a line that is too long can be scrolled.
+        widths = [max(map(len, (heading, *(row[name] for row in rows)))) for name, heading in columns.items()]
+        console.width = max(console.width, 1 + sum(widths) + 3 * len(widths))
+        console.print(console_table(rows, columns, title=block.title))
     elif isinstance(block, str):
         say(block.replace("**", ""), console)
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from corag.checks import check_count
 from corag.errors import DataError
 from experiments.report.difference import Difference
 from experiments.report.measures import MEASURES, Measure, Row, measure
@@ -23,7 +22,7 @@ class Result:
     """Methods on the questions of one set at one budget.
 
     Attributes:
-        record: What the JSON file holds; see DESIGN.md, section 4.
+        record: What the JSON file holds; see docs/experiments.md.
         rows: The rows of each method, their questions in one order; empty if they are not known.
     """
 
@@ -66,7 +65,7 @@ class Result:
 
     @property
     def main_measure(self) -> Measure:
-        """What methods are compared by: F1 if answers were read, else evidence recall."""
+        """The measure that methods are compared by: F1 if answers were read, else evidence recall."""
         read = any(row.get("f1") is not None for row in self.record["methods"])
         return MEASURES["f1" if read else "evidence_recall"]
 
@@ -79,22 +78,24 @@ class Result:
         """Return a measure of a method with its interval; None without rows, or for a median."""
         return measure(name).interval(self.rows[method]) if self.rows else None
 
-    def best(self, methods: Sequence[str], name: str) -> str:
-        """Return the method with the highest value."""
-        return max(methods, key=lambda one: -math.inf if (value := self.value(one, name)) is None else value)
+    def ranked(self, methods: Sequence[str], name: str) -> list[str]:
+        """Return methods by a measure, the highest value first, those without one last."""
+        return sorted(
+            methods, key=lambda one: -math.inf if (value := self.value(one, name)) is None else value, reverse=True
+        )
 
     def contest(self) -> tuple[str, str] | None:
         """Return the challenger and the best other method; None without two methods that can be compared."""
         name = self.main_measure.name
         rivals = [one for one in self.methods if selector_name(one) != BOUND and self.value(one, name) is not None]
         of_corag = [one for one in rivals if selector_name(one) == CHALLENGER]
-        if not rivals:
+        if len(rivals) < 2:
             return None
-        ours = CHALLENGER if CHALLENGER in of_corag else of_corag[0] if of_corag else self.best(rivals, name)
+        ours = CHALLENGER if CHALLENGER in of_corag else of_corag[0] if of_corag else self.ranked(rivals, name)[0]
+        rivals.remove(ours)
         # Its own variants are rivals if there is no other.
-        others = [one for one in rivals if not (of_corag and selector_name(one).startswith(CHALLENGER)) and one != ours]
-        others = others or [one for one in rivals if one != ours]
-        return (ours, self.best(others, name)) if others else None
+        others = [one for one in rivals if not (of_corag and selector_name(one).startswith(CHALLENGER))]
+        return ours, self.ranked(others or rivals, name)[0]
 
 
 def selector_name(method: str) -> str:
@@ -125,30 +126,18 @@ def _read_rows(file: Path, record: Mapping[str, Any]) -> dict[str, list[Row]]:
 
 
 def _read_record(path: Path) -> dict[str, Any]:
+    kinds = {"methods": list, "versions": dict, "split": str, "queries": int, "budget_tokens": int}
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        lacking = {"methods", "budget_tokens", "queries", "split", "versions"} - record.keys()
-        if lacking or not record["methods"]:
-            raise ValueError(f"it lacks {', '.join(sorted(lacking)) or 'methods'}")
-        for name, kind in (("methods", list), ("versions", dict), ("split", str), ("measures", list)):
-            if not isinstance(record.get(name, kind()), kind):
-                raise ValueError(f"{name} is {record[name]!r:.80}")
-        for name in ("queries", "budget_tokens"):
-            check_count(name, record[name], "a report needs at least one question")
-        names = [row["method"] for row in record["methods"]]
-        if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-            raise ValueError(f"the methods are called {names!r:.200}")
+        if wrong := [name for name, kind in kinds.items() if not isinstance(record[name], kind)]:
+            raise ValueError(f"unexpected values of {', '.join(wrong)}")
+        names = [str(row["method"]) for row in record["methods"]]
+        if not names or len(set(names)) < len(names) or min(record["queries"], record["budget_tokens"]) < 1:
+            raise ValueError("expected at least one question, and methods of different names")
         for row in record["methods"]:
-            _check_values(row, [*MEASURES, *map(str, record.get("measures", ()))])
+            values = [row.get(name) for name in (*MEASURES, *record.get("measures", ()))]
+            if not all(math.isfinite(value) for value in (row["cost_tokens"], *values) if value is not None):
+                raise ValueError(f"a figure of method {row['method']!r} is not finite")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DataError(f"{path} is not a result of `corag evaluate --out` ({error}); evaluate again") from error
     return record
-
-
-def _check_values(row: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Raise `ValueError` for a method that lacks cost_tokens, or with a measure that is no finite number."""
-    for name in ("cost_tokens", *names):
-        value = row.get(name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number and (value is not None or name == "cost_tokens"):
-            raise ValueError(f"{name} of method {row['method']!r} is {value!r:.80}")

@@ -56,8 +56,7 @@ class Journal(AbstractContextManager["Journal"]):
         if path is None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = path.read_bytes() if path.exists() else b""
-        whole = content.rfind(b"\n") + 1
+        whole = path.read_bytes().rfind(b"\n") + 1 if path.exists() else 0
         if whole:
             self.units = read_units(path, work)
         self._file = path.open("ab")
@@ -80,8 +79,7 @@ class Journal(AbstractContextManager["Journal"]):
         except OSError as error:
             self.close()
             raise DataError(
-                f"{self.path} cannot be written: {error}; free some space and run the same command again, it goes on "
-                "from here"
+                f"{self.path} cannot be written: {error}; free some space and run the same command again to resume"
             ) from error
 
     def remove(self) -> None:
@@ -102,11 +100,7 @@ class Journal(AbstractContextManager["Journal"]):
 
 
 def read_units(path: Path, work: str) -> dict[str, Any]:
-    """Return the finished units of a journal; a torn last line is left out.
-
-    Raises:
-        DataError: It is of other work, or no journal.
-    """
+    """Return the finished units of a journal without a torn last line; `DataError` as for `Journal`."""
     content = path.read_bytes()
     header, *lines = content[: content.rfind(b"\n") + 1].splitlines()
     try:
@@ -143,17 +137,15 @@ def output_file(name: str, begins: bytes) -> Path:
         begins: What such files begin with. A file that begins otherwise was not written by such a command, may be one
             of its inputs, and is not overwritten.
     """
-    path = Path(name)
+    path, content = Path(name), b""
     try:
-        is_file_name = path.name and not path.is_dir()
-        content = b""
-        if is_file_name and path.exists():
+        if not path.name or path.is_dir():
+            raise ValueError("it names no file")
+        if path.exists():
             with path.open("rb") as file:
                 content = file.read(len(begins))
     except ValueError as error:
-        raise DataError(f"out is {name!r}, which is no name for a file ({error}); give another") from error
-    if not is_file_name:
-        raise DataError(f"out is {name!r}, which is no name for a file; give one, such as runs/result.json")
+        raise DataError(f"out: expected the name of a file, got {name!r} ({error}); use runs/result.json") from error
     if content not in (b"", begins):
         raise DataError(f"out is {name!r}, a file that this command did not write; give another name, or delete it")
     return path

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from statistics import fmean
+from typing import Any, TypeVar
 
 from agent.config import Tracker
 from corag.checks import check_choice
@@ -30,7 +31,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Wandb:
-    """Where the runs of a command go in W&B, and what is noted of them; each stands before W&B's own variable.
+    """Where the runs of a command go in W&B, and what is noted of them; each option overrides W&B's own variable.
 
     Attributes:
         project: Project; by default one for each command, such as corag-evaluate.
@@ -59,43 +60,39 @@ class Tracking:
 
 
 @contextmanager
-def noted(wandb: Wandb) -> Iterator[None]:
-    """Let the runs of a block, and of processes that it starts, go where they are told; what is not told stays."""
-    told = {VARIABLES[name]: value for name, value in asdict(wandb).items() if value is not None}
-    before = {name: os.environ.get(name) for name in told}
-    os.environ.update(told)
+def wandb_variables(wandb: Wandb) -> Iterator[None]:
+    """Set W&B's variables inside the block, also for processes that it starts; options without a value stay."""
+    before = dict(os.environ)
+    os.environ.update({VARIABLES[name]: value for name, value in asdict(wandb).items() if value is not None})
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in VARIABLES.values():
+            os.environ.pop(name, None)
+        os.environ.update({name: before[name] for name in VARIABLES.values() if name in before})
 
 
 def grouped(wandb: Wandb, group: str) -> Wandb:
-    """Return notes with a group for runs that nobody gave one."""
+    """Return options with a group for runs that nobody gave one."""
     return replace(wandb, group=wandb.group or os.environ.get(VARIABLES["group"]) or group)
 
 
 def tracked(function: Callable[[S], R]) -> Callable[[S], R]:
-    """Run a function of settings with the notes that they make of its runs; a decorator."""
+    """Run a function of settings with W&B's variables set as they say; a decorator."""
 
     @functools.wraps(function)
     def run(config: S) -> R:
-        with noted(config.wandb):
+        with wandb_variables(config.wandb):
             return function(config)
 
     return run
 
 
 def check_logger(kind: Tracker, out: str | None) -> None:
-    """Raise `InputError` for an unknown tracker, and for one without a place for its files."""
+    """Raise `InputError` for an unknown tracker, and for one without a folder for its files."""
     check_choice("logger", kind, Tracker)
     if kind != "none" and out is None:
-        trackers = " or ".join(name for name in get_args(Tracker) if name != "none")
-        raise InputError(f"logger {kind!r} writes beside the result; give --out with {trackers}")
+        raise InputError(f"logger {kind!r} writes beside the result; give --out with it")
 
 
 def log_run(
@@ -113,10 +110,10 @@ def log_run(
     Args:
         command: One of `PROJECTS`, which is the project unless WANDB_PROJECT names one, and a tag.
         kind: `wandb`, `csv` or `none`.
-        out: What the command writes; the tracker's files stand in `<out>.log/<name>` beside it.
+        out: What the command writes; the tracker's files are in `<out>.log/<name>` beside it.
         name: Name of the run.
         settings: Of the command.
-        figures: Figures of each method or reranker; what is no number is left out.
+        figures: Figures of each method or reranker; only numbers are logged.
         group: Runs that belong together.
     """
     if kind == "none":
@@ -126,23 +123,26 @@ def log_run(
 
     folder = out.with_suffix(".log") / name.replace("/", "-")
     folder.mkdir(parents=True, exist_ok=True)
-    shown = without_secrets(settings)
-    with open_logger(kind, folder, shown, project=PROJECTS[command], group=group, tags=(command,)) as logger:
+    values = {f"{of}/{name}": value for of, row in figures.items() for name, value in numbers(row).items()}
+    public = without_secrets(settings)
+    with open_logger(kind, folder, public, project=PROJECTS[command], group=group, tags=(command,)) as logger:
         if logger is not None:
-            logger.log_metrics({f"{of}/{key}": value for of, row in figures.items() for key, value in numbers(row)})
+            logger.log_metrics(values)
 
 
-def numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield the figures of a row that are numbers."""
-    for name, value in row.items():
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            yield name, float(value)
+def numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Return the figures of a row that are numbers."""
+    return {
+        name: float(value)
+        for name, value in row.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
 
 
 def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, float]]:
     """Return the mean of each figure over the rows of each value of `by`; missing figures do not count."""
     values: dict[str, dict[str, list[float]]] = {}
     for row in rows:
-        for name, value in numbers(row):
+        for name, value in numbers(row).items():
             values.setdefault(str(row[by]), {}).setdefault(name, []).append(value)
-    return {key: {name: sum(of) / len(of) for name, of in figures.items()} for key, figures in values.items()}
+    return {key: {name: fmean(of) for name, of in figures.items()} for key, figures in values.items()}

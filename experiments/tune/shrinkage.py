@@ -28,10 +28,7 @@ too high by chance. At 30 own questions of nine kinds, half of it loses .001 to 
 class GainPrior:
     """What labels say about the gain of a configuration on a kind of questions that they do not hold.
 
-    Attributes:
-        mean: Its mean.
-        variance: How far kinds differ, and how far the mean is unsure.
-        within: Variance of one question's gain within a kind.
+    `mean`, its `variance` between kinds and by estimation, and the variance `within` a kind, of one question's gain.
     """
 
     mean: float
@@ -60,11 +57,7 @@ def prior_for(name: str, priors: Mapping[str, Mapping[str, float]]) -> GainPrior
 class Estimate:
     """What is known about the gain of a configuration.
 
-    Attributes:
-        posterior: Posterior mean.
-        spread: Posterior standard deviation.
-        own: Mean of the own questions.
-        weight: Share of the own questions in the posterior.
+    Mean and standard deviation (`spread`) of the posterior, mean of the `own` questions, and their `weight` in it.
     """
 
     posterior: float

@@ -41,7 +41,8 @@ from experiments.tune.shrinkage import Estimate, estimate, prior_for
 
 SECONDS = 0.25
 """Of one core for a question under one configuration: 20 passages of 150 tokens, and a context read."""
-FOLDS = 5
+FOLDS, EPOCHS = 5, 30
+FEATURES = ("query", "curve")
 LEAST_FOR_A_NETWORK = 60
 """Different questions with which a network is tried."""
 LEAST_GAIN = 1e-6
@@ -61,15 +62,12 @@ class Tuning:
     """What a tuning found.
 
     Attributes:
-        configuration: What serves all questions best.
-        estimates: What is known about each configuration's gain in utility over the default.
+        configuration: The best one for all questions.
+        estimates: Gain in utility of each configuration over the default.
         gain: Gain over the default on questions that took no part in the choice, by cross-validation over documents.
         network_gain: Gain of a network over the single choice, likewise; None where none was tried.
         uses_network: Whether the checkpoint has it.
         means: Mean quality and tokens of each configuration.
-        questions: Number of questions.
-        groups: Number of groups of questions that share documents.
-        held_out: Number of questions left out because they are held out.
     """
 
     configuration: str
@@ -78,19 +76,11 @@ class Tuning:
     network_gain: Difference | None
     uses_network: bool
     means: dict[str, dict[str, float]]
-    questions: int
-    groups: int
-    held_out: int
 
     @property
     def keeps_default(self) -> bool:
         """Whether the checkpoint does what `corag` does without one."""
         return self.configuration == DEFAULT and not self.uses_network
-
-    def usage(self, out: str) -> str:
-        """Return how the checkpoint in a folder is used."""
-        command = f"corag ask 'your question' --agent {out}"
-        return "corag does the same without it" if self.keeps_default else f"use it with: {command}"
 
     @property
     def verdict(self) -> str:
@@ -102,6 +92,11 @@ class Tuning:
         if self.gain.mean > 0:
             return f"Probably: questions that took no part gained {self.gain}, which may be chance; more would tell."
         return f"No, keep the default: questions that took no part gained nothing, {self.gain}."
+
+    def usage(self, out: str) -> str:
+        """Return how the checkpoint in a folder is used."""
+        command = f"corag ask 'your question' --agent {out}"
+        return "corag does the same without it" if self.keeps_default else f"use it with: {command}"
 
 
 @tracked
@@ -122,8 +117,8 @@ def tune(config: TuneConfig) -> Tuning:
             f"minute{'s' * (minutes > 1)} on one core" + (f"; {held_out} held-out ones left out" * bool(held_out))
         )
     labels = _label(folder, queries, configurations, config, out)
-    tuning, trained = choose(labels, config, held_out)
-    page = tuning_page(tuning, labels, config)
+    tuning, trained = choose(labels, config)
+    page = tuning_page(tuning, labels, config, held_out)
     card = agent.model_card(trained.config, {"questions": len(labels), "versions": versions()}, page.markdown())
     kept = {name: (out / name).read_bytes() for name in (LABELS_FILE, JOURNAL_FILE)}
     shutil.rmtree(out / WORK_DIR, ignore_errors=True)
@@ -137,22 +132,17 @@ def tune(config: TuneConfig) -> Tuning:
 def _questions(folder: DataFolder, config: TuneConfig) -> tuple[list[Query], int]:
     """Return the questions that can be learned from, and how many are held out; too few are a `DataError`."""
     splits = comma_separated(config.splits) or ["train"]
-    every = [query for split in splits for query in questions_of(folder, split)]
-    open_ = [query for query in every if not is_held_out(folder, query)]
-    reads = config.reader != "none"
-    useful = [query for query in open_ if query.gold or (reads and query.answers)]
-    if open_ and not useful:
-        raise DataError(
-            f"none of the {len(open_)} questions of {folder.path}, {config.splits}, has answers or gold passages that "
-            "count; add them to queries.jsonl, or let a reader write answers: corag data references"
-        )
+    queries = [query for split in splits for query in questions_of(folder, split)]
+    allowed = [query for query in queries if not is_held_out(folder, query)]
+    useful = [query for query in allowed if query.gold or (config.reader != "none" and query.answers)]
     chosen = drawn(useful[: config.limit], config.sample, config.seed)
-    held_out = len(every) - len(open_)
+    held_out = len(queries) - len(allowed)
     if len(chosen) < LEAST_QUESTIONS:
         left_out = f" ({held_out} more are held out, see docs/experiments.md)" if held_out else ""
         raise DataError(
-            f"{folder.path}, {config.splits}, has {len(chosen)} questions with answers or gold passages{left_out}; at "
-            f"least {LEAST_QUESTIONS} are needed to choose by, and 60 to 500 are usual"
+            f"{folder.path}, {config.splits}: expected at least {LEAST_QUESTIONS} questions with answers or gold "
+            f"passages that count, got {len(chosen)} of {len(allowed)}{left_out}; 60 to 500 are usual. Add answers or "
+            "gold to queries.jsonl, or let a reader write answers: corag data references"
         )
     if repeated := [name for name, number in Counter(query.id for query in chosen).items() if number > 1]:
         raise DataError(f"question {repeated[0]!r} of {folder.path} is in two of the splits {config.splits}; name one")
@@ -194,11 +184,11 @@ def _label(
                 journal.add(query.id, unit)
             names = {"data": folder.path.resolve().name, "query": query.id, "split": query.split}
             names |= {"group": groups[query.id], "question": query.question}
-            for place, name in enumerate(configurations):
+            for column, name in enumerate(configurations):
                 # A selection that failed found and answered nothing.
                 failed = {"cost_tokens": 0.0, config.answer: 0.0} if unit[name]["error"] else {}
                 failed |= {"evidence_recall": 0.0} if failed and query.gold else {}
-                rows.append({**names, **unit[name], **failed, "error": None, **(unit["question"] if not place else {})})
+                rows.append({**names, **unit[name], **failed, "error": None, **({} if column else unit["question"])})
             report(number, len(queries))
     metadata = {"embedder": labeller.embedder.name, "settings": asdict(config), "versions": versions()}
     write_labels(out / LABELS_FILE, rows, metadata)
@@ -211,15 +201,14 @@ def quality(labels: Labels, config: TuneConfig) -> FloatArray:
     It is a weighted mean of answer and evidence recall; a question with one of both counts by that one.
     """
     weights = {config.answer: 1 - config.evidence_weight, "evidence_recall": config.evidence_weight}
-    values = [(labels.measures[name], weight) for name, weight in weights.items() if name in labels.measures and weight]
-    if not values:
+    weights = {name: weight for name, weight in weights.items() if name in labels.measures and weight}
+    if not weights:
         raise DataError("no question has the measures that quality is made of; set another evidence_weight")
-    known = np.sum([weight * np.isfinite(measured) for measured, weight in values], axis=0)
-    total = np.sum([weight * np.nan_to_num(measured) for measured, weight in values], axis=0)
-    return np.asarray(np.divide(total, known, out=np.full(known.shape, np.nan), where=known > 0))
+    measured = np.ma.masked_invalid([labels.measures[name] for name in weights])
+    return np.asarray(np.ma.filled(np.ma.average(measured, axis=0, weights=list(weights.values())), np.nan))
 
 
-def choose(labels: Labels, config: TuneConfig, held_out: int = 0) -> tuple[Tuning, agent.ConfigurationAgent]:
+def choose(labels: Labels, config: TuneConfig) -> tuple[Tuning, agent.ConfigurationAgent]:
     """Return what serves the questions best, and the agent that names it.
 
     The single best configuration is chosen by gains shrunk towards the priors of the shipped agent; a network is
@@ -229,72 +218,71 @@ def choose(labels: Labels, config: TuneConfig, held_out: int = 0) -> tuple[Tunin
     known = np.isfinite(values).all(axis=1)
     labels, values = labels.of(known), values[known]
     utility = values - config.price * labels.measures["cost_tokens"] / PRICED_TOKENS
-    groups = labels.group.tolist()
+    groups, names = labels.group.tolist(), labels.configurations
     estimates = _estimates(utility, labels)
-    chosen = _best(estimates, labels)
+    chosen = _best(estimates)
     parts = divide([""] * len(labels), groups, [1.0] * FOLDS, config.seed)
-    single, by_network = np.zeros(len(labels), dtype=np.int64), np.zeros(len(labels), dtype=np.int64)
+    single = np.zeros(len(labels), dtype=np.int64)
+    by_network = single.copy()
     tries_network = len(np.unique(labels.query_vectors, axis=0)) >= LEAST_FOR_A_NETWORK
     for fold in np.unique(parts):
         inside, outside = np.flatnonzero(parts != fold), np.flatnonzero(parts == fold)
         learned = labels.of(inside)
-        single[outside] = by_network[outside] = _best(_estimates(utility[inside], learned), learned)
+        name = _best(_estimates(utility[inside], learned))
+        single[outside] = names.index(name)
         if tries_network:
-            trained = _network(learned, utility[inside], int(single[outside[0]]), config, f"fold-{fold}")
-            by_network[outside] = _named(trained, labels.of(outside))
-    rows = np.arange(len(labels))
-    gain = paired_difference(utility[rows, single], utility[:, 0], groups=groups, seed=config.seed)
-    network_gain = None
-    if tries_network:
-        network_gain = paired_difference(utility[rows, by_network], utility[rows, single], groups=groups)
+            trained = _network(learned, utility[inside], name, config, f"fold-{fold}")
+            predictions = trained.predict(labels.of(outside).features(FEATURES))
+            assert isinstance(predictions, list)
+            by_network[outside] = [names.index(one.configuration) for one in predictions]
+
+    def gain(ours: NDArray[np.int64], theirs: NDArray[np.int64] | int) -> Difference:
+        rows = np.arange(len(labels))
+        return paired_difference(utility[rows, ours], utility[rows, theirs], groups=groups, seed=config.seed)
+
+    network_gain = gain(by_network, single) if tries_network else None
     uses_network = network_gain is not None and network_gain.low > 0
-    if uses_network:
-        gain = paired_difference(utility[rows, by_network], utility[:, 0], groups=groups, seed=config.seed)
-        trained = _network(labels, utility, chosen, config, "all")
-    else:
-        name = labels.configurations[chosen]
-        trained = agent.ConfigurationAgent(agent.AgentConfig((name,), agent.Fallback(name)))
+    trained = _network(labels, utility, chosen, config, "all") if uses_network else _constant(chosen)
     means = {
         name: {"quality": float(values[:, column].mean())}
         | {one: float(np.nanmean(measured[:, column])) for one, measured in labels.measures.items()}
-        for column, name in enumerate(labels.configurations)
+        for column, name in enumerate(names)
     }
-    tuning = Tuning(
-        labels.configurations[chosen], estimates, gain, network_gain, uses_network, means, len(labels),
-        len(set(groups)), held_out,
-    )  # fmt: skip
-    return tuning, trained
+    overall = gain(by_network if uses_network else single, 0)
+    return Tuning(chosen, estimates, overall, network_gain, uses_network, means), trained
 
 
 def _estimates(utility: FloatArray, labels: Labels) -> dict[str, Estimate]:
-    """Return what is known about the gain of each configuration but the first, the default."""
+    """Return what is known about the gain of each configuration over the first, the default."""
     shipped = shipped_checkpoint(SHIPPED_AGENT)
     priors = {} if shipped is None else agent.load(shipped).config.priors
-    groups = labels.group.tolist()
-    return {
-        name: estimate(utility[:, column] - utility[:, 0], groups, prior_for(name, priors))
-        for column, name in enumerate(labels.configurations)
-        if column
+    groups, (default, *others) = labels.group.tolist(), labels.configurations
+    gains = (utility[:, 1:] - utility[:, :1]).T
+    estimates = {
+        name: estimate(gain, groups, prior_for(name, priors)) for name, gain in zip(others, gains, strict=True)
     }
+    return {default: Estimate(0.0, 0.0, 0.0, 1.0), **estimates}
 
 
-def _best(estimates: dict[str, Estimate], labels: Labels) -> int:
-    """Return the column of the highest gain that can be counted on; the default's unless one gains."""
-    cautious = {name: one.cautious for name, one in estimates.items()}
-    best = max(cautious, key=lambda name: cautious[name], default=None)
-    return labels.configurations.index(best) if best is not None and cautious[best] > LEAST_GAIN else 0
+def _best(estimates: dict[str, Estimate]) -> str:
+    """Return the configuration of the highest gain that can be counted on; the default, the first, unless one gains."""
+    best = max(estimates, key=lambda name: estimates[name].cautious)
+    return best if estimates[best].cautious > LEAST_GAIN else next(iter(estimates))
+
+
+def _constant(configuration: str) -> agent.ConfigurationAgent:
+    return agent.ConfigurationAgent(agent.AgentConfig((configuration,), agent.Fallback(configuration)))
 
 
 def _network(
-    labels: Labels, utility: FloatArray, chosen: int, config: TuneConfig, name: str
+    labels: Labels, utility: FloatArray, chosen: str, config: TuneConfig, name: str
 ) -> agent.ConfigurationAgent:
     """Return an agent over whole configurations, trained on the utilities of questions."""
     best = utility.argmax(axis=1)
-    fallback = agent.Fallback(labels.configurations[chosen])
     if len(np.unique(best)) < 2:
-        return agent.ConfigurationAgent(agent.AgentConfig((fallback.configuration,), fallback))
+        return _constant(chosen)
     table = agent.TrainingTable(
-        features=labels.features(("query", "curve")),
+        features=labels.features(FEATURES),
         label=best,
         weight=np.ones(len(labels), dtype=np.float32),
         ids=labels.ids,
@@ -302,45 +290,40 @@ def _network(
     )
     agent_config = agent.AgentConfig(
         configurations=labels.configurations,
-        fallback=fallback,
+        fallback=agent.Fallback(chosen),
         feature_dim=table.features.shape[1],
         embedder=labels.embedder,
-        features=("query", "curve"),
+        features=FEATURES,
         hidden=(64,),
         map_dim=32,
     )
     training = agent.TrainConfig(
-        epochs=30, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
+        epochs=EPOCHS, standardize=True, temperature=0.1, contrastive_weight=0.0, regret_weight=1.0, seed=config.seed,
         accelerator="cpu", logger="none",
     )  # fmt: skip
     return agent.fit(table, None, agent_config, training, Path(config.out) / WORK_DIR / name).agent
 
 
-def _named(trained: agent.ConfigurationAgent, labels: Labels) -> NDArray[np.int64]:
-    predictions = trained.predict(labels.features(("query", "curve")))
-    assert isinstance(predictions, list)
-    return np.array([labels.configurations.index(one.configuration) for one in predictions], dtype=np.int64)
-
-
-def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig) -> Page:
+def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig, held_out: int = 0) -> Page:
     """Return the page of a tuning: a verdict, what each configuration gains, and what more questions would tell."""
-    names = sorted(tuning.means, key=lambda name: -_cautious(tuning, name))
-    shown = {"quality": ".3f", "f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
-    columns = [name for name in shown if any(name in of_one for of_one in tuning.means.values())]
-    rows = []
-    for name in names:
-        figures = [format(tuning.means[name][one], shown[one]) for one in columns]
-        one = tuning.estimates.get(name)
-        gains = ["", "", ""] if one is None else [f"{one.own:+.3f}", f"{one.posterior:+.3f}", f"{one.weight:.0%}"]
-        rows.append([f"**{name}**" if name == tuning.configuration else name, *figures, *gains])
-    drawn = [name for name in names if name in tuning.estimates]
-    estimates = [tuning.estimates[name] for name in drawn]
+    names = sorted(tuning.estimates, key=lambda name: -tuning.estimates[name].cautious)
+    estimates = [tuning.estimates[name] for name in names]
+    formats = {"quality": ".3f", "f1": ".3f", "rougeL": ".3f", "evidence_recall": ".3f", "cost_tokens": ".0f"}
+    columns = [name for name in formats if any(name in of_one for of_one in tuning.means.values())]
+    rows = [
+        [
+            f"**{name}**" if name == tuning.configuration else name,
+            *(format(tuning.means[name][column], formats[column]) for column in columns),
+            f"{one.own:+.3f}", f"{one.posterior:+.3f}", f"{one.weight:.0%}",
+        ]
+        for name, one in zip(names, estimates, strict=True)
+    ]  # fmt: skip
     plot = interval_plot(
-        drawn,
+        names,
         [one.posterior for one in estimates],
         [(one.posterior - 1.96 * one.spread, one.posterior + 1.96 * one.spread) for one in estimates],
         f"gain over {DEFAULT}",
-        marked=drawn.index(tuning.configuration) if tuning.configuration in drawn else -1,
+        marked=names.index(tuning.configuration),
     )
     answer = {"f1": "F1", "rougeL": "ROUGE-L"}[config.answer]
     table = Table(
@@ -353,56 +336,41 @@ def tuning_page(tuning: Tuning, labels: Labels, config: TuneConfig) -> Page:
         "deviation.",
     )
     usage = tuning.usage(config.out)
-    evaluate = (
-        f'corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" --budget {config.budget} '
-        "--out result.json"
+    compare = (
+        f'Compare: corag evaluate --data {config.data} --methods "corag,corag(agent={config.out})" '
+        f"--budget {config.budget} --out result.json"
     )
-    held_out = f" {tuning.held_out} held-out questions were left out." if tuning.held_out else ""
-    about = (
-        f"{tuning.questions} questions in {tuning.groups} groups that share documents, {config.budget} tokens of "
-        f"context.{held_out}"
-    )
+    num_groups = len(set(labels.group.tolist()))
+    note = f"{len(labels)} questions in {num_groups} groups that share documents, {config.budget} tokens of context."
     return Page(
         f"Tuned on {Path(config.data).resolve().name}",
         f"**{tuning.verdict}** Chosen: {tuning.configuration}.",
         [
             Section("Each configuration, best first", [table, Figure(plot, "What each configuration gains")]),
-            Section("What limits this result", _limits(tuning, labels, config)),
-            Section("Use", [f"{usage[0].upper()}{usage[1:]}", f"Compare: {evaluate}"]),
+            Section("What limits this result", _limits(tuning, len(labels), num_groups)),
+            Section("Use", [f"{usage[0].upper()}{usage[1:]}", compare]),
         ],
-        about,
+        note + (f" {held_out} held-out questions were left out." if held_out else ""),
     )
 
 
-def _limits(tuning: Tuning, labels: Labels, config: TuneConfig) -> list[str]:
-    """Return what the gain says, and what more questions or other labels would change."""
-    groups = labels.group.tolist()
+def _limits(tuning: Tuning, num_questions: int, num_groups: int) -> list[str]:
+    """Return what the gain says, and what more questions would change."""
     spread = (tuning.gain.high - tuning.gain.low) / 2 / 1.96
+    detectable = f"Smallest detectable gain (80% power): {POWER * spread:.3f}." if spread else ""
     lines = [
-        f"On questions that took no part in the choice (cross-validation, questions that share documents together): "
-        f"{tuning.gain}. "
-        + (
-            f"Smallest detectable gain (80% power): {POWER * spread:.3f}."
-            if spread
-            else "Every fold chose the default."
-        )
+        f"On questions that took no part in the choice (cross-validation by document): {tuning.gain}. {detectable}"
     ]
-    if tuning.questions < LEAST_FOR_A_NETWORK:
+    if num_questions < LEAST_FOR_A_NETWORK:
         lines.append(
-            f"There are {tuning.questions} questions: with at least {LEAST_FOR_A_NETWORK}, better 200, gains half as "
+            f"With at least {LEAST_FOR_A_NETWORK} questions instead of {num_questions}, better 200, gains half as "
             "large can be seen, and a network that chooses for each question is tried."
         )
-    if len(set(groups)) < 2 * FOLDS:
+    if num_groups < 2 * FOLDS:
         lines.append(
-            f"They share {len(set(groups))} documents, so the interval is rough; add questions about other documents."
+            f"They share {num_groups} documents, so the interval is rough; add questions about other documents."
         )
     if tuning.network_gain is not None:
         word = "gains" if tuning.uses_network else "gains nothing certain"
         lines.append(f"A network that chooses for each question {word} over one choice for all: {tuning.network_gain}.")
-    if config.answer not in labels.measures:
-        lines.append("No question has an answer, so evidence alone counts.")
     return lines
-
-
-def _cautious(tuning: Tuning, name: str) -> float:
-    return tuning.estimates[name].cautious if name in tuning.estimates else 0.0

@@ -15,9 +15,8 @@ from corag.errors import InputError, MissingExtraError, ReaderError
 from corag.models.chat.base import ChatError
 from corag.readers.chat import NO_ANSWER, OllamaReader, OpenAIReader
 from corag.types import Answer, BatchReader, PromptedReader
-from experiments.evaluation.comparison import evaluate
+from experiments.evaluation.comparison import evaluate, settings_of
 from experiments.evaluation.config import EvaluateConfig
-from experiments.evaluation.set_run import settings_of
 from tests.chat_server import ChatServer, Reply
 
 QUERY = "What is the capital of France?"

@@ -12,7 +12,7 @@ from corag.types import Chunk
 from experiments.evaluation.metrics import (
     answer_similarity,
     evidence_figures,
-    evidence_places,
+    evidence_ranks,
     exact_match,
     f1,
     redundancy,
@@ -143,7 +143,7 @@ def test_the_depth_of_the_evidence():
         return Chunk(f"{document}#{start}-{end}", "text", {"document": document, "start": start, "end": end})
 
     ranking = [piece("a", 0, 50), piece("b", 0, 50), piece("a", 50, 100), Chunk("c", "text")]
-    assert evidence_places(ranking, ["c", "a"]) == [0, 3]
-    assert evidence_places(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
-    assert evidence_places(ranking, ["a#40-60"]) == [0]  # half of it
-    assert evidence_places(ranking, ["a", "d"]) is None
+    assert evidence_ranks(ranking, ["c", "a"]) == [0, 3]
+    assert evidence_ranks(ranking, ["a#60-90", "b#10-20"]) == [1, 2]
+    assert evidence_ranks(ranking, ["a#40-60"]) == [0]  # half of it
+    assert evidence_ranks(ranking, ["a", "d"]) is None

@@ -173,7 +173,7 @@ def test_all_goes_on_after_a_failure_and_a_second_run_measures_nothing_again(pla
     page = (place / "out" / "index.md").read_text()
     assert "Not measured:" in page and "| CORAG |" in page
     measured = []
-    monkeypatch.setattr("experiments.evaluation.set_run.Measuring", lambda *args, **kwargs: measured.append(args))
+    monkeypatch.setattr("experiments.evaluation.comparison.Measuring", lambda *args, **kwargs: measured.append(args))
     assert main(["reproduce", "small", "--out", "out", "--limit", "2", "--quiet", "--logger", "csv"]) == 0
     assert not measured
     [logged] = (place / "out" / "small").rglob("metrics.csv")

@@ -21,8 +21,8 @@ from experiments.report.comparison import (
     sets_page,
     terminal_page,
     verdict,
-    write_report,
 )
+from experiments.report.drawing import quality_plot
 from experiments.report.page import Column, Figure, Page, Section, ShownPassage, Table
 from experiments.report.results import Result
 from tests.corag.table_reranker import TableReranker
@@ -176,7 +176,7 @@ def test_wins_come_first_with_contexts_evidence_and_the_answer_marked(tmp_path):
     ]
     folder = write_folder(tmp_path / "data", DOCUMENTS, queries)
     result = measured({"corag": [1.0, 0.0, 0.5, 0.5], "mmr": [0.0, 1.0, 0.25, 0.5]}, data=str(folder))
-    html = write_report(tmp_path / "r.html", [result], title="T").read_text()
+    html = result_page([result], title="T").html()
     text = " ".join(parsed(html).text)
     assert "64 tokens: 2 won, 1 lost, 1 alike" in text
     order = [
@@ -241,15 +241,13 @@ def reply_of(num_candidates=3, budget_tokens=40, chunk_words=10, iterations=4, q
     return Reply(question, Answer("a <script>"), selection, {"select": 0.1}, Counts(64, "prompt", None, "minilm", True))
 
 
-@pytest.mark.parametrize("name", ["$\\frac$", "$x$ $", "a\x1b[31m\x00\u202eb", "\ud83d", "</p><script>é</script>&amp;"])
-def test_a_method_of_any_name_is_shown_and_drawn(tmp_path, name):
-    page = write_report(
-        tmp_path / "r.html", [Result(result_of(methods=(name, "corag")))], title=name, reply=reply_of(question=name)
-    )
-    checker = parsed(page.read_text(encoding="utf-8"))
+def test_a_method_of_any_name_is_shown_and_drawn():
+    name = "$\\frac$ a\x1b[31m\x00\u202eb \ud83d </p><script>é</script>&amp;"
+    result = Result(result_of(methods=(name, "corag")))
+    checker = parsed(result_page([result], title=name, reply=reply_of(question=name)).html())
     text = "".join(checker.text)
     assert text.count(visible(name)) >= 3 and visible(text) == text and "script" not in checker.tags
-    ElementTree.fromstring((tmp_path / "r-quality.svg").read_text(encoding="utf-8"))
+    ElementTree.fromstring(quality_plot([result], "f1"))
 
 
 def test_a_page_with_a_reply_shows_its_tree_and_chunks():
@@ -282,9 +280,7 @@ def test_the_command_reads_results_and_the_rows_beside_them(tmp_path):
     "change",
     [
         lambda text: text[: len(text) // 2],
-        lambda text: text.replace('"mmr"', '"top-k"'),
         lambda text: "\n".join(text.splitlines()[:-1]),
-        lambda text: "",
         lambda text: "[1]",
     ],
 )
@@ -299,9 +295,8 @@ def test_rows_of_something_else_are_refused(tmp_path, change):
 @pytest.mark.parametrize(
     "content",
     [
-        "", "{", "3", "[]", "{}",
+        "{", "3", "{}",
         json.dumps(result_of() | {"methods": []}),
-        json.dumps(result_of() | {"methods": ["corag"]}),
         json.dumps(result_of() | {"methods": [{"method": "corag"}]}),
         json.dumps(result_of() | {"methods": [{"method": "corag", "cost_tokens": 1.0, "f1": "high"}]}),
         json.dumps(result_of(methods=("corag", "corag"))),
