@@ -15,7 +15,7 @@ DECIMALS = 6
 
 
 def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig, scorer: CachedScorer) -> Any:
-    """Return the nodes of a tree and the steps in which it grew; None where the policy keeps no tree.
+    """Return the nodes of a tree and the steps in which it grew; None if the policy keeps no tree.
 
     Nodes are columns: `parent`, `chunk`, `tokens` of the order by itself, `share` of the budget that eq. 5 charges,
     `value` as the reranker gives it, and `scaled`, the value that the search saw. A step expands `node` into `count`
@@ -27,8 +27,8 @@ def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig,
         return None
     orders = [tree.order(node) for node in range(1, len(tree))]
     joined = np.array([problem.costs[list(order)].sum() - problem.separator_tokens for order in orders])
-    places = {order: node for node, order in enumerate(orders, start=1)}
-    found = [places.get(order, tree.ROOT) for order in result.incumbents]
+    nodes = {order: node for node, order in enumerate(orders, start=1)}
+    best = [nodes.get(order, tree.ROOT) for order in result.incumbents]
     return {
         "parent": tree.parent.tolist(),
         "chunk": tree.chunk.tolist(),
@@ -36,8 +36,8 @@ def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig,
         "share": _rounded(tree.cost / tree.budget),
         "value": _rounded(np.concatenate([[0.0], scorer(orders)])) if orders else [0.0],
         "scaled": _rounded(tree.value),
-        "steps": [{**step, "best": best} for step, best in zip(steps(tree, config), found, strict=True)],
-        "best": places.get(result.order, tree.ROOT),
+        "steps": [{**step, "best": node} for step, node in zip(steps(tree, config), best, strict=True)],
+        "best": nodes.get(result.order, tree.ROOT),
         "exploration": config.exploration,
         "cost_weight": config.cost_weight,
         "visits": config.visits,
@@ -48,15 +48,15 @@ def grown(problem: SelectionProblem, result: SearchResult, config: SearchConfig,
 def steps(tree: SearchTree, config: SearchConfig) -> list[dict[str, Any]]:
     """Return the expansions of a tree in their order, each with what it added to the nodes above.
 
-    A tree keeps only sums. What it went through follows from the order of its nodes: all children of an expansion are
-    made at once, behind all earlier ones.
+    A tree keeps only sums. Its history follows from the order of its nodes: all children of an expansion are added at
+    once, after all earlier ones.
     """
     replayed = SearchTree(np.zeros(0, dtype=np.int64), tree.budget)
     for name in ("parent", "chunk", "depth", "cost", "value", "first_child", "num_children", "closed"):
         setattr(replayed, name, getattr(tree, name))
     replayed.total, replayed.visits = np.zeros(len(tree)), np.zeros(len(tree), dtype=np.int64)
     expanded = np.flatnonzero(tree.num_children)
-    found = []
+    expansions = []
     for node in expanded[np.argsort(tree.first_child[expanded])].tolist():
         children = tree.children(node)
         replayed.receive(children, tree.value[children])
@@ -67,11 +67,11 @@ def steps(tree: SearchTree, config: SearchConfig) -> list[dict[str, Any]]:
         replayed.total[path] += reward
         replayed.visits[path] += visits
         replayed.num_visits += visits * len(path)
-        found.append(
+        expansions.append(
             {"node": node, "first": children.start, "count": children.stop - children.start}
             | {"reward": round(reward, DECIMALS), "visits": visits}
         )
-    return found
+    return expansions
 
 
 def _rounded(values: Any) -> list[float]:

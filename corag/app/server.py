@@ -27,9 +27,8 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from corag.app.inquiry import MAX_QUESTION
-from corag.app.session import Workbench
-from corag.app.shown import shown
+from corag.app.session import MAX_QUESTION, Workbench
+from corag.app.view import visible_data
 from corag.checks import check_count
 from corag.errors import CoragError, InputError
 from corag.text.visible import to_json
@@ -62,7 +61,7 @@ class Json(JSONResponse):
 
     def render(self, content: Any) -> bytes:
         """Return the bytes."""
-        return to_json(shown(content), allow_nan=False, separators=(",", ":")).encode()
+        return to_json(visible_data(content), allow_nan=False, separators=(",", ":")).encode()
 
 
 def make_app(workbench: Workbench, *, host: str = "127.0.0.1") -> Starlette:

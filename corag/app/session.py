@@ -1,35 +1,25 @@
-"""What the page shows, as plain data: a question searched under given settings, its answer, the agent, all methods.
+"""What the page shows, as plain data: a question searched with given settings, its answer, the agent, all methods.
 
-Every call says all that it asks for; what is kept between calls only saves time. So people share nothing but that.
+Every call contains all that it asks for; what is kept between calls only saves time, so people share nothing else.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from agent.config import setting_of
-from corag.app.found import Found
-from corag.app.inquiry import (
-    ALL_METHODS,
-    MAX_BUDGET,
-    MAX_ITERATIONS,
-    MAX_QUESTION,
-    POLICIES,
-    RERANKERS,
-    UNITS,
-    Inquiry,
-    Settings,
-    check_app_budget,
-)
-from corag.app.shown import blocks, noted
-from corag.app.source import Source
+from corag.app.growth import grown
+from corag.app.source import Evidence, Source
+from corag.app.view import blocks, title_of, trace_rows
+from corag.app.why import verdicts
 from corag.budget import AUTO, Budget, reader_and_tokens, tokens_setting
-from corag.checks import check_choice, check_query
+from corag.checks import check_choice, check_count, check_query, check_range
 from corag.errors import CoragError, InputError
 from corag.naming import Spelling, parse
 from corag.registry import SELECTORS
@@ -38,31 +28,102 @@ from corag.reply import Reply
 from corag.reply import read as read_answer
 from corag.selectors.corag.agents import DEFAULT_AGENT, NO_AGENT
 from corag.selectors.corag.selector import Corag
+from corag.selectors.problem import SelectionProblem, selection_problem
 from corag.selectors.reranking import default_reranker
+from corag.text.data import Query
+from corag.text.documents import body
 from corag.text.units import Unit, UnitChunk, source_of
 from corag.text.visible import well_formed
-from corag.types import Reader, Selection, Selector, StreamingReader, TokenCounter
+from corag.types import Answer, Candidate, Reader, Reranker, Selection, Selector, StreamingReader, TokenCounter
 from search import TREE_POLICIES
 
 if TYPE_CHECKING:
     from agent import AgentPrediction
 
-REMEMBERED = 32
+MAX_QUESTION = 4_000
+"""Characters of a question."""
+MAX_BUDGET = 32_768
+MAX_ITERATIONS = 60
+MAX_CACHED = 32
 """Questions whose candidates and values are kept."""
+POLICIES = ("paper", "public-code", "bayesian", "beam")
+UNITS = ("passage", "sentence")
+RERANKERS = (
+    "minilm-multihop", "minilm-factoid", "minilm-longform", "minilm-sentence", "minilm-maxsim", "minilm-softsim",
+    "minilm-cosine", "bm25",
+)  # fmt: skip
+ALL_METHODS = (
+    "corag", "corag(unit=passage)", "corag(unit=sentence)", "naive", "upper(max_orders=20000)", "top-k", "mmr",
+    "adagres", "submodular", "adaptive-k", "car", "similarity-cutoff", "prune", "sentence-threshold",
+    "extractive-compression", "edc2", "crag", "self-route", "full", "none",
+)  # fmt: skip
 
-T = TypeVar("T")
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a question is searched: budget of the context, unit, reranker, and settings of `search.SearchConfig`.
+
+    Raises:
+        InputError: A setting is out of its bounds.
+    """
+
+    budget: int = 256
+    unit: str = "passage"
+    reranker: str = ""
+    policy: str = "paper"
+    iterations: int = 10
+    exploration: float = 0.3
+    cost_weight: float = 0.1
+
+    def __post_init__(self) -> None:
+        check_count("budget", self.budget, "256 is usual", most=MAX_BUDGET)
+        check_choice("unit", self.unit, UNITS)
+        check_choice("policy", self.policy, POLICIES)
+        check_count("iterations", self.iterations, "10 is usual", most=MAX_ITERATIONS)
+        check_range("exploration", self.exploration, 0, 100, "0.3 is usual")
+        check_range("cost_weight", self.cost_weight, 0, 100, "0.1 is usual")
+
+
+@dataclass
+class Inquiry:
+    """One question with its candidates, best first, what the data folder knows about it, and cached results.
+
+    `lock` is held while something is computed for it.
+    """
+
+    question: str
+    query: Query | None
+    candidates: list[Candidate]
+    evidence: Evidence | None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    problems: dict[str, SelectionProblem] = field(default_factory=dict)
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    def problem(self, unit: str, tokens: TokenCounter, budget: int) -> SelectionProblem:
+        """Return the problem of choosing passages or sentences under a budget."""
+        if unit not in self.problems:
+            self.problems[unit] = selection_problem(self.question, self.candidates, tokens, budget, Unit.parse(unit))
+        return replace(self.problems[unit], budget_tokens=budget)
+
+    def evidence_counts(self, selection: Selection) -> dict[str, Any]:
+        """Return how many gold passages a selection holds, and how many there are; None if that is not known."""
+        evidence = self.evidence
+        return {
+            "found": None if evidence is None else evidence.found(selection.chunks),
+            "gold": None if evidence is None else len(evidence.gold),
+        }
 
 
 class Workbench:
-    """Answers what the page asks for; threads may share it.
+    """Computes what the page asks for; threads may share it.
 
     Args:
         source: Where questions and candidates come from.
         reader: Answers from a context: name or object.
         tokens: Counts tokens: name or object.
         agent: Agent of method `corag`, as for `corag ask`.
-        reranker: Reranker that is searched with at first; by default the agent's, else the one that ships.
-        budget: Budget at first.
+        reranker: Initial reranker; by default the agent's, else the one that ships.
+        budget: Initial budget.
         methods: Methods that are compared.
 
     Raises:
@@ -85,17 +146,16 @@ class Workbench:
         self.reader, self.tokens = reader_and_tokens(reader, tokens)
         self.defaults = Settings(budget=budget)
         self._reranker, self._agent = reranker, agent
-        self._has_agent = agent not in (DEFAULT_AGENT, NO_AGENT)
         self.rerankers = tuple(dict.fromkeys(([reranker] if reranker else []) + list(RERANKERS)))
         self.methods = methods
         for method in methods:
             SELECTORS.settings(method)
-        self._inquiries: OrderedDict[tuple[str, int | None], Inquiry] = OrderedDict()
-        self._built: dict[tuple[str, str], Any] = {}
-        self._lock = threading.RLock()
+        self._inquiry = lru_cache(MAX_CACHED)(self._new_inquiry)
+        self._selector = lru_cache(None)(self._new_selector)
+        self._make_reranker: Callable[[str], Reranker] = lru_cache(None)(make_reranker)
 
     def about(self) -> dict[str, Any]:
-        """Return what the page has to know before anything is asked."""
+        """Return what the page needs before the first question."""
         return {
             **self.source.about(),
             "reader": self.reader.name,
@@ -111,18 +171,65 @@ class Workbench:
             "max_budget": MAX_BUDGET,
         }
 
-    # --- What is asked ---
-
     def search(self, question: str, number: int | None, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Search a question, and return candidates, tree, selection and verdicts.
+        """Search a question, and return candidates with verdicts, tree, selection and context.
 
         Args:
             question: The question.
             number: Its number in the data folder, or None.
-            given: Settings by name; for those that are not given, what the agent says, else the defaults.
+            given: Settings by name; by default what the agent predicts, else the defaults.
         """
         with self._asked(question, number) as inquiry:
-            return self._searched(inquiry, self._settings(inquiry, given)).to_dict(self.tokens)
+            settings = self._settings(inquiry, given)
+            problem, selector = self._search(inquiry, settings)
+            started_s = time.perf_counter()
+            selection = selector.select_from(problem)
+            seconds = time.perf_counter() - started_s
+            scorer = problem.scorer(self._make_reranker(settings.reranker), selector.window)
+            position = {chunk.id: index for index, chunk in enumerate(problem.chunks)}
+            order = tuple(position[name] for name in selection.ids)
+            result = selection.trace.result
+            judged = verdicts(
+                problem,
+                scorer,
+                self.tokens,
+                order,
+                token_price=float(selection.trace.details.get("token_price", 0.0)),
+                num_scored=0 if result is None else result.num_scored,
+            )
+            singles = scorer([(index,) for index in range(len(problem.chunks))]).tolist() if problem.chunks else []
+            passages = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
+            evidence = inquiry.evidence
+            return {
+                "question": inquiry.question,
+                "answers": [] if inquiry.query is None else inquiry.query.answers,
+                "settings": asdict(settings),
+                "unit": settings.unit,
+                "similarity": problem.kind,
+                "items": [
+                    {
+                        "title": title_of(chunk),
+                        "text": body(chunk),
+                        "passage": passages.get(source_of(chunk).id),
+                        "tokens": int(problem.costs[index]) - problem.separator_tokens,
+                        "similarity": problem.given_similarities[index],
+                        "value": singles[index],
+                        "evidence": None if evidence is None else evidence.marks(chunk),
+                        **judged[index],
+                    }
+                    for index, chunk in enumerate(problem.chunks)
+                ],
+                "order": order,
+                "tokens": selection.cost_tokens,
+                "value": float(scorer([order])[0]) if order else None,
+                "reason": selection.trace.reason,
+                "trace": trace_rows(selection),
+                "tree": None if result is None else grown(problem, result, selector.search_of(problem), scorer),
+                "rounds": [] if result is None else result.incumbents,
+                "blocks": blocks(selection, evidence),
+                **inquiry.evidence_counts(selection),
+                "seconds": seconds,
+            }
 
     def answer(
         self,
@@ -131,120 +238,103 @@ class Workbench:
         given: Mapping[str, Any],
         on_token: Callable[[str], None] | None = None,
     ) -> dict[str, Any]:
-        """Return what the reader says about what `search` chose; `on_token` gets each piece as it is written."""
+        """Return the reader's answer from what `search` chose; `on_token` gets each piece as it is written."""
         with self._asked(question, number) as inquiry:
-            return self._read(inquiry, self._searched(inquiry, self._settings(inquiry, given)).selection, on_token)
+            problem, selector = self._search(inquiry, self._settings(inquiry, given))
+            return self._read(inquiry, selector.select_from(problem), on_token)
 
     def agent(self, question: str, number: int | None, budget: int) -> dict[str, Any]:
-        """Return what the agent thinks of a question, and what `corag ask` would do with it."""
+        """Return the agent's prediction for a question, and what `corag ask` would do with it."""
         with self._asked(question, number) as inquiry:
-            selector = self._method("corag")
+            selector = self._selector("corag")
             prediction = self._predicted(inquiry)
-            selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
+            selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
             return {
                 "prediction": None if prediction is None else asdict(prediction),
-                "trace": noted(selection.trace.to_dict()),
+                "trace": trace_rows(selection),
                 "method": str(selector),
             }
 
     def method(self, question: str, number: int | None, budget: int, name: str) -> dict[str, Any]:
-        """Return what one method chooses, what it costs and what the reader makes of it; or why it cannot be used."""
+        """Return the selection of one method, its cost and the reader's answer; or why it cannot be used."""
         check_choice("method", name, self.methods)
         with self._asked(question, number) as inquiry:
             try:
-                selector = self._method(name)
-                begun_s = time.perf_counter()
-                selection = selector.select(inquiry.question, inquiry.candidates, check_app_budget(budget))
-                seconds = time.perf_counter() - begun_s
+                selector = self._selector(name)
+                started_s = time.perf_counter()
+                selection = selector.select(inquiry.question, inquiry.candidates, Settings(budget).budget)
+                seconds = time.perf_counter() - started_s
                 read = self._read(inquiry, selection)
             except CoragError as error:
                 return {"method": name, "error": str(error)}
-        places = {one.chunk.id: place for place, one in enumerate(inquiry.candidates)}
-        sources = [places.get(source_of(chunk).id) for chunk in selection.chunks]
-        evidence = inquiry.evidence
+        positions = {candidate.chunk.id: index for index, candidate in enumerate(inquiry.candidates)}
+        sources = dict.fromkeys(positions.get(source_of(chunk).id) for chunk in selection.chunks)
         return {
             "method": name,
             "tokens": selection.cost_tokens,
             "chunks": len(selection),
-            "sources": list(dict.fromkeys(place for place in sources if place is not None)),
+            "sources": [index for index in sources if index is not None],
             "units": any(isinstance(chunk, UnitChunk) for chunk in selection.chunks),
-            "found": None if evidence is None else evidence.found(selection.chunks),
-            "gold": None if evidence is None else len(evidence.gold),
+            **inquiry.evidence_counts(selection),
             "seconds": seconds,
             "reason": selection.trace.reason,
-            "trace": noted(selection.trace.to_dict()),
+            "trace": trace_rows(selection),
             **read,
         }
 
-    # --- How it is found ---
-
-    def _asked(self, question: str, number: int | None) -> _Held:
+    @contextmanager
+    def _asked(self, question: str, number: int | None) -> Iterator[Inquiry]:
         question = well_formed(question)
         check_query(question)
         if len(question) > MAX_QUESTION:
             raise InputError(f"the question has {len(question):,} characters; ask with at most {MAX_QUESTION:,}")
-        key = (question, number)
-        with self._lock:
-            if (found := self._inquiries.get(key)) is not None:
-                self._inquiries.move_to_end(key)
-                return _Held(found)
+        inquiry = self._inquiry(question, number)
+        with inquiry.lock:
+            yield inquiry
+
+    def _new_inquiry(self, question: str, number: int | None) -> Inquiry:
         query = self.source.query(number, question)
         question = question if query is None else query.question
-        candidates = self.source.candidates(question, query)
-        with self._lock:
-            new = Inquiry(question, query, candidates, self.source.evidence(query))
-            inquiry = self._inquiries.setdefault(key, new)
-            while len(self._inquiries) > REMEMBERED:
-                self._inquiries.popitem(last=False)
-        return _Held(inquiry)
+        return Inquiry(question, query, self.source.candidates(question, query), self.source.evidence(query))
 
     def _settings(self, inquiry: Inquiry, given: Mapping[str, Any]) -> Settings:
-        names = [one.name for one in fields(Settings)]
+        names = [setting.name for setting in fields(Settings)]
         if unknown := [name for name in given if name not in names]:
             raise InputError(f"{unknown[0]!r:.80} is no setting; the settings are {', '.join(names)}")
         settings = replace(self.defaults, **{name: value for name, value in given.items() if value is not None})
         if settings.reranker:
             check_choice("reranker", settings.reranker, self.rerankers)
+        name = settings.reranker or self._reranker
         if settings.unit == "passage" and (prediction := self._predicted(inquiry)) is not None:
-            said: dict[str, Any] = {
+            predicted: dict[str, Any] = {
                 "iterations": min(prediction.iterations or MAX_ITERATIONS, MAX_ITERATIONS),
                 "exploration": round(prediction.exploration or 0.0, 3),
                 "cost_weight": round(prediction.cost_weight or 0.0, 3),
             }
-            settings = replace(settings, **{name: value for name, value in said.items() if given.get(name) is None})
-            odds = {setting_of(name, "reranker") or "": value for name, value in prediction.probabilities.items()}
-            by_odds = sorted(odds, key=lambda name: -odds[name])
-            usable = [name for name in (prediction.reranker, *by_odds) if name in self.rerankers]
-            if usable and not settings.reranker and self._reranker is None:
-                settings = replace(settings, reranker=usable[0])
-        return settings
+            settings = replace(settings, **{key: value for key, value in predicted.items() if given.get(key) is None})
+            odds = {setting_of(key, "reranker") or "": value for key, value in prediction.probabilities.items()}
+            ranked = [prediction.reranker, *sorted(odds, key=lambda key: -odds[key])]
+            name = name or next((key for key in ranked if key in self.rerankers), None)
+        return replace(settings, reranker=name or default_reranker(Unit.parse(settings.unit)))
 
-    def _searched(self, inquiry: Inquiry, settings: Settings) -> Found:
-        problem = inquiry.problem(settings.unit, self.tokens, settings.budget)
-        name = settings.reranker or self._reranker or default_reranker(Unit.parse(settings.unit))
-        reranker = self._part("reranker", name, lambda: make_reranker(name))
+    def _search(self, inquiry: Inquiry, settings: Settings) -> tuple[SelectionProblem, Corag]:
+        """Return what is chosen from, and what searches it."""
         selector = Corag(
-            reranker=reranker,
+            reranker=self._make_reranker(settings.reranker),
             tokens=self.tokens,
             unit=settings.unit,
             search={name: getattr(settings, name) for name in ("policy", "iterations", "exploration")},
             cost_weight=settings.cost_weight,
         )
-        begun_s = time.perf_counter()
-        selection = selector.select_from(problem)
-        return Found(
-            inquiry=inquiry,
-            settings=replace(settings, reranker=name),
-            problem=problem,
-            config=selector.search_of(problem),
-            scorer=problem.scorer(reranker, selector.window),
-            selection=selection,
-            seconds=time.perf_counter() - begun_s,
-        )
+        return inquiry.problem(settings.unit, self.tokens, settings.budget), selector
 
     def _predicted(self, inquiry: Inquiry) -> AgentPrediction | None:
-        selector = self._part("agent", self._agent, lambda: SELECTORS.make("corag", agent=self._agent))
+        selector = self._predictor
         return selector.predict(inquiry.question, inquiry.candidates) if isinstance(selector, Corag) else None
+
+    @cached_property
+    def _predictor(self) -> Selector:
+        return SELECTORS.make("corag", agent=self._agent)
 
     def _read(
         self, inquiry: Inquiry, selection: Selection, on_token: Callable[[str], None] | None = None
@@ -268,34 +358,13 @@ class Workbench:
             "answer_blocks": blocks(selection, inquiry.evidence, marks),
         }
 
-    def _method(self, name: str) -> Selector:
-        # A reranker is chosen in place of an agent, as in `corag ask`.
+    def _new_selector(self, name: str) -> Selector:
         offered: dict[str, Any] = {**tokens_setting(self.tokens), "reader": self.reader, "agent": self._agent}
+        # A reranker replaces an agent, as in `corag ask`.
         offered |= {} if self._reranker is None else {"reranker": self._reranker}
         # An agent names the embedder that it was trained with.
         offered |= {} if "agent" in SELECTORS.settings(name) else {"embedder": self.source.embedder}
-        if self._has_agent and parse(name).settings:
-            # What an agent names takes no settings beside it.
+        if self._agent not in (DEFAULT_AGENT, NO_AGENT) and parse(name).settings:
+            # The configuration that an agent names takes no further settings.
             offered["agent"] = NO_AGENT
-        return self._part("method", name, lambda: SELECTORS.offer(name, offered))
-
-    def _part(self, kind: str, name: str, build: Callable[[], T]) -> T:
-        with self._lock:
-            if (kind, name) not in self._built:
-                self._built[kind, name] = build()
-            part: T = self._built[kind, name]
-            return part
-
-
-class _Held:
-    """An inquiry whose lock is held while the block runs."""
-
-    def __init__(self, inquiry: Inquiry) -> None:
-        self._inquiry = inquiry
-
-    def __enter__(self) -> Inquiry:
-        self._inquiry.lock.acquire()
-        return self._inquiry
-
-    def __exit__(self, *_: object) -> None:
-        self._inquiry.lock.release()
+        return SELECTORS.offer(name, offered)

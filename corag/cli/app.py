@@ -85,8 +85,7 @@ def run(config: AppConfig) -> None:
 
 def make_workbench(config: AppConfig) -> Workbench:
     """Return what computes the page."""
-    from corag.app.inquiry import ALL_METHODS
-    from corag.app.session import Workbench
+    from corag.app.session import ALL_METHODS, Workbench
     from corag.app.source import Source
     from corag.checks import check_count
     from corag.index import ChunkIndex

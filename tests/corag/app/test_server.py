@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import corag.app
-from corag.app.inquiry import MAX_QUESTION
 from corag.app.server import MAX_BODY, address, is_loopback, listening
+from corag.app.session import MAX_QUESTION
 from corag.errors import InputError, ModelError
 from corag.index import ChunkIndex
 from corag.types import Answer
@@ -155,10 +155,17 @@ def test_the_page_names_no_other_address_and_makes_no_markup():
         )
 
 
-def test_a_fault_is_told_without_its_traceback(small_data, monkeypatch, caplog):
-    bench = make_workbench(small_data)
-    monkeypatch.setattr(bench, "_searched", lambda *_: 1 / 0)
-    answer = search(client(bench), bench.source.queries[0].question, 0)
+class Broken(FirstWords):
+    """Has a bug."""
+
+    def answer(self, query, context):
+        return 1 / 0
+
+
+def test_a_fault_is_reported_without_its_traceback(small_data, caplog):
+    bench = make_workbench(small_data, reader=Broken())
+    asked = {"question": bench.source.queries[0].question, "number": 0, "given": {}}
+    answer = client(bench).post("/api/answer", json=asked)
     assert answer.status_code == 500 and "ZeroDivision" not in answer.text
     assert "ZeroDivisionError" in caplog.text
 

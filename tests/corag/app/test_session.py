@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import search
 from corag.app.growth import steps
-from corag.app.why import Verdicts
+from corag.app.why import verdicts
 from corag.errors import InputError
 from corag.selectors.problem import SelectionProblem
 from corag.types import Answer
@@ -90,10 +90,9 @@ def test_a_price_of_tokens_buys_fewer(bench):
     assert tokens[0] > tokens[-1]
 
 
-def verdicts(budget, order, *texts, weight=0.0):
+def judged(budget, order, *texts, price=0.0):
     problem = SelectionProblem("a b", offer(*texts), CHARACTERS, budget)
-    scorer = problem.scorer(Counting())
-    return Verdicts(problem, scorer, CHARACTERS, order, weight, 7).of_all()
+    return verdicts(problem, problem.scorer(Counting()), CHARACTERS, order, token_price=price, num_scored=7)
 
 
 class Counting(HashReranker):
@@ -109,7 +108,7 @@ RED, BLUE = "red word", "blue word"
 
 
 @pytest.mark.parametrize(
-    ("budget", "order", "other", "weight", "kind"),
+    ("budget", "order", "other", "price", "kind"),
     [
         (20, (0,), "b" * 21, 0, "too large"),
         (20, (0,), "blue" + "b" * 10, 0, "no room"),
@@ -122,8 +121,8 @@ RED, BLUE = "red word", "blue word"
         (60, (), BLUE, 0, "not chosen"),
     ],
 )
-def test_why_a_chunk_was_not_chosen(budget, order, other, weight, kind):
-    found = verdicts(budget, order, RED, other, weight=weight)
+def test_why_a_chunk_was_not_chosen(budget, order, other, price, kind):
+    found = judged(budget, order, RED, other, price=price)
     if kind is None:
         assert len(found) == 1
         return
@@ -133,11 +132,11 @@ def test_why_a_chunk_was_not_chosen(budget, order, other, weight, kind):
 
 def test_a_repeated_text_and_counterfactual_figures():
     repeating = "red word red word red"
-    found = verdicts(60, (0,), RED, repeating, BLUE)
+    found = judged(60, (0,), RED, repeating, BLUE)
     assert found[1]["reasons"][0][0] == "repeats"
     assert "100%" in found[1]["reasons"][0][1]
     assert found[2]["with"] == {"value": 0.5, "tokens": len(f"{RED}\n\n{BLUE}")}
-    assert verdicts(60, (0, 1), RED, BLUE)[1]["without"] == {"value": 0.25, "tokens": len(RED)}
+    assert judged(60, (0, 1), RED, BLUE)[1]["without"] == {"value": 0.25, "tokens": len(RED)}
 
 
 def test_evidence_is_marked_where_it_is_known(bench, small_data):

@@ -1,4 +1,4 @@
-"""Texts and traces as the page shows them."""
+"""Selections, texts and traces as plain data for the page."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from corag.text.visible import to_json, visible
 from corag.types import Chunk, Selection
 
 
-def shown(value: Any) -> Any:
+def visible_data(value: Any) -> Any:
     """Return plain data with control characters made visible in all of its texts; names of fields stay."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {name: shown(one) for name, one in value.items()}
+        return {name: visible_data(inner) for name, inner in value.items()}
     if isinstance(value, Sequence):
-        return [shown(one) for one in value]
+        return [visible_data(inner) for inner in value]
     return value
 
 
 def title_of(chunk: Chunk) -> str:
-    """Return what a chunk is listed under: where it comes from, or its title."""
+    """Return what a chunk is listed under: its source or its title."""
     title = chunk.metadata.get("title")
     return str(title) if title and not chunk.metadata.get("headings") else citation(source_of(chunk))
 
 
-def noted(trace: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the fields of a trace with their values as texts."""
+def trace_rows(selection: Selection) -> list[tuple[str, str]]:
+    """Return the fields of a selection's trace with their values as texts."""
     return [
         (name.replace("_", " "), f"{value:.4g}" if isinstance(value, float) else _text(value))
-        for name, value in trace.items()
+        for name, value in selection.trace.to_dict().items()
         if value not in ({}, [], ())
     ]
 
@@ -43,7 +43,7 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}: {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name}: {_text(inner)}" for name, inner in value.items())
     if isinstance(value, float):
         return f"{value:.3f}"
     if isinstance(value, Sequence):
@@ -56,30 +56,33 @@ def blocks(selection: Selection, evidence: Evidence | None, marks: Sequence[Span
 
     Args:
         selection: The selection.
-        evidence: What is known about the evidence, or None.
-        marks: Places in the text that are marked, in characters.
+        evidence: The known evidence, or None.
+        marks: Character spans of the text to mark.
 
     Returns:
-        Blocks that join to the text: `place` of the chunk, from 0, or None for what stands between chunks; whether it
-        is `evidence`; and its `parts`, pairs of a text and whether it is marked.
+        Blocks that join to the text: `place`, the position of the chunk, from 0, or None for text between chunks;
+        whether it is `evidence`; and `parts`, pairs of a text and whether it is marked.
     """
-    text, at = selection.text, 0
-    found: list[dict[str, Any]] = []
-    for place, (start, end) in enumerate(selection.spans):
-        if text[at:start].strip():
-            found.append({"place": None, "evidence": None, "parts": _parts(text, at, start, marks)})
-        known = None if evidence is None else evidence.marks(selection.chunks[place])
-        found.append({"place": place, "evidence": known, "parts": _parts(text, start, end, marks)})
-        at = end
-    if text[at:].strip():
-        found.append({"place": None, "evidence": None, "parts": _parts(text, at, len(text), marks)})
-    return found
+    text, end_of_last = selection.text, 0
+    pieces: list[tuple[int | None, int, int]] = []
+    for position, (start, end) in enumerate(selection.spans):
+        pieces += [(None, end_of_last, start), (position, start, end)]
+        end_of_last = end
+    pieces.append((None, end_of_last, len(text)))
+    return [
+        {
+            "place": position,
+            "evidence": None if position is None or evidence is None else evidence.marks(selection.chunks[position]),
+            "parts": _parts(text, start, end, marks),
+        }
+        for position, start, end in pieces
+        if position is not None or text[start:end].strip()
+    ]
 
 
 def _parts(text: str, start: int, end: int, marks: Sequence[Span]) -> list[tuple[str, bool]]:
     edges = {start, end, *(min(max(edge, start), end) for mark in marks for edge in mark)}
-    cuts = sorted(edges)
     return [
         (text[begin:stop], any(first <= begin and stop <= last for first, last in marks))
-        for begin, stop in pairwise(cuts)
+        for begin, stop in pairwise(sorted(edges))
     ]
