@@ -1,6 +1,6 @@
 """Progress bars and tables for people, on standard error and standard output.
 
-All that is shown here goes through `corag.text.visible`: whose text it is, nobody knows.
+All texts go through `corag.text.visible`, because they may be anybody's.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    ProgressColumn,
-    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
@@ -30,8 +28,8 @@ from corag.progress import Report as Report
 from corag.progress import showing
 from corag.text.visible import visible
 
-NARROW, WIDE = 140, 200
-"""Columns of a terminal that wide tables are cut for, and of a wide table."""
+FILE_WIDTH = 200
+"""Columns of a table in a file."""
 
 
 def stdout() -> Console:
@@ -40,7 +38,7 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Return a console on standard error, where it does not mix with what a program prints for others."""
+    """Return a console on standard error."""
     return Console(stderr=True, highlight=False)
 
 
@@ -49,28 +47,17 @@ def say(text: str, console: Console | None = None) -> None:
     (console or stdout()).print(visible(text), soft_wrap=True, markup=False)
 
 
-class _Rate(ProgressColumn):
-    """Units done per second, or per minute where they take longer."""
-
-    def render(self, task: Task) -> Text:
-        speed = task.finished_speed or task.speed
-        if not speed:
-            return Text("")
-        return Text(f"{speed:.1f}/s" if speed >= 1 else f"{60 * speed:.1f}/min")
-
-
 @contextmanager
 def progress(description: str, *, quiet: bool = False, between: bool = False) -> Iterator[Report]:
-    """Show a bar with rate and time left on standard error while the block runs.
+    """Show a bar with the time left on standard error while the block runs.
 
-    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`. Bars are drawn ten
-    times a second, beside the work; `between` draws them only when something is reported, so that no timing suffers.
+    On a terminal, long steps inside the block have bars of their own below it; see `corag.progress`. A thread draws
+    bars ten times a second; with `between`, they are drawn only on reports, which does not disturb measured times.
     """
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        _Rate(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=stderr(),
@@ -107,20 +94,12 @@ def table(
     return drawn
 
 
-def print_wide(
-    rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], brief: Sequence[str], *, left: Container[str] = ()
-) -> None:
-    """Print a table that is wider than most terminals: on a narrow one its `brief` columns, and which it leaves out."""
+def print_table(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, left: Container[str] = ()) -> None:
+    """Print a table; in a file, a cell is wrapped only if it is very long."""
     console = stdout()
-    if narrow := console.is_terminal and console.width < NARROW:
-        hidden = [heading for key, heading in columns.items() if key not in brief]
-        columns = {key: columns[key] for key in brief}
-    else:
-        # Better a line that is too long than cells that are cut.
-        console.width = max(console.width, WIDE)
+    if not console.is_terminal:
+        console.width = max(console.width, FILE_WIDTH)
     console.print(table(rows, columns, left=left))
-    if narrow:
-        say(f"Left out here: {', '.join(hidden)}; a terminal of {NARROW} columns, or a file, gets them all.", console)
 
 
 def plain(text: str) -> Text:

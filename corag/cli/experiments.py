@@ -1,6 +1,6 @@
-"""The commands of `experiments`: each runs its job and says where the result lies.
+"""The commands of `experiments`: each runs its job and prints where the result is.
 
-This module is the one door through which the library reaches up to `experiments`.
+Only the command line imports `experiments`, when a command runs.
 """
 
 from __future__ import annotations
@@ -50,18 +50,14 @@ def sweep(config: Any) -> None:
     say(f"report and figures in {config.base.out}: {PAGE_FILE} and {SUMMARY_FILE}")
 
 
-def train_value(config: Any) -> None:
-    """Train a value."""
+def train_adapter(config: Any) -> None:
+    """Train a value or the reader."""
+    from experiments.adapters.config import ValueTraining
+    from experiments.adapters.reader import train_reader
     from experiments.adapters.value import train_value
 
-    say(f"adapter in {train_value(config).adapter}; its README.md has the results")
-
-
-def train_reader(config: Any) -> None:
-    """Train the reader."""
-    from experiments.adapters.reader import train_reader
-
-    say(f"adapter in {train_reader(config).adapter}; its README.md has the results")
+    trained = train_value(config) if isinstance(config, ValueTraining) else train_reader(config)
+    say(f"adapter in {trained.adapter}; its README.md has the results")
 
 
 def evaluate(config: Any) -> None:
@@ -85,19 +81,12 @@ def reproduce(config: Any) -> None:
     """Run studies of the papers."""
     from experiments.papers.run import reproduce
 
-    found = reproduce(config)
-    if found.page is not None:
-        say(f"{len(found.measured)} studies measured; all tables and figures in {found.page}", stderr())
-    if found.failed:
-        listed = "; ".join(f"{name}: {why}" for name, why in found.failed)
-        raise InputError(f"{len(found.failed)} of the studies failed: {listed}")
-
-
-def data_list(config: Any) -> None:
-    """List the data sets that can be had."""
-    from experiments.data.get import list_data
-
-    list_data(config)
+    reproduction = reproduce(config)
+    if reproduction.page is not None:
+        say(f"{len(reproduction.measured)} studies measured; tables and figures in {reproduction.page}", stderr())
+    if reproduction.failed:
+        listed = "; ".join(f"{name}: {why}" for name, why in reproduction.failed)
+        raise InputError(f"{len(reproduction.failed)} of the studies failed: {listed}")
 
 
 def data_get(config: Any) -> None:

@@ -62,7 +62,7 @@ COMMANDS = {
         "out budgets limit num_candidates logger device",
     ),
     "data list": Command(
-        "list the public data sets", "experiments.data.get:DataListConfig", "corag.cli.experiments:data_list"
+        "list the public data sets", "experiments.data.get:DataListConfig", "experiments.data.get:list_data"
     ),
     "data get": Command(
         "download one as a data folder", "experiments.data.get:GetConfig", "corag.cli.experiments:data_get", bare="name"
@@ -116,13 +116,13 @@ COMMANDS = {
     "train value": Command(
         "train a reranker for combinations",
         "experiments.adapters.config:ValueTraining",
-        "corag.cli.experiments:train_value",
+        "corag.cli.experiments:train_adapter",
         "name data out sources max_size fit seed logger device",
     ),
     "train reader": Command(
         "train the extractive reader",
         "experiments.adapters.config:ReaderTraining",
-        "corag.cli.experiments:train_reader",
+        "corag.cli.experiments:train_adapter",
         "data out sources rows epochs seed logger device",
     ),
     "sweep": Command(

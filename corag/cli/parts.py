@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import re
+from collections.abc import Iterator
 from dataclasses import dataclass, is_dataclass
 from functools import partial
 from typing import Any
@@ -49,13 +49,12 @@ def run(config: ListConfig) -> None:
         say(f"The settings of one: corag list {tables[0].kind} {tables[0].names[0]}")
         return
     if not (having := [one for one in tables if config.part in one.names]):
-        names = dict.fromkeys(name for one in tables for name in one.names)
-        hint = nearest(config.part, names)
+        hint = nearest(config.part, [name for one in tables for name in one.names])
         raise InputError(f"part {config.part!r} is unknown{hint}; `corag list` shows all parts")
     for one in having:
         settings = ", ".join(map(with_default, inspect.signature(one.builder(config.part)).parameters.values()))
-        inherited = "".join(f"\n{line}" for line in _inherited(one, config.part))
-        say(f"{one.kind} {config.part}({settings})\n\n{_documentation(one, config.part)}{inherited}\n")
+        sections = "\n".join([_documentation(one, config.part), *_inherited(one, config.part)])
+        say(f"{one.kind} {config.part}({settings})\n\n{sections}\n")
 
 
 def _documentation(parts: registry.Registry[Any], name: str) -> str:
@@ -66,21 +65,10 @@ def _documentation(parts: registry.Registry[Any], name: str) -> str:
     return inspect.getdoc(build.func if isinstance(build, partial) else build) or ""
 
 
-def _inherited(parts: registry.Registry[Any], name: str) -> list[str]:
-    """Return the lines that describe the settings that a part has from its bases, each setting once."""
-    try:
-        build = parts.builder(name)
-    except CoragError:
-        return []
-    bases = build.__mro__[1:] if inspect.isclass(build) and is_dataclass(build) else ()
-    found: dict[str, list[str]] = {}
-    for base in bases:
-        _, _, section = (inspect.cleandoc(vars(base).get("__doc__") or "")).partition("\nAttributes:\n")
-        key = ""
-        for line in section.partition("\n\n")[0].splitlines():
-            if begins := re.match(r"    (\w+): ", line):
-                key = begins[1] if begins[1] not in found and begins[1] in inspect.signature(build).parameters else ""
-                found |= {key: []} if key else {}
-            if key:
-                found[key].append(line)
-    return ["", "Settings:", *(line for lines in found.values() for line in lines)] if found else []
+def _inherited(parts: registry.Registry[Any], name: str) -> Iterator[str]:
+    """Yield the sections that describe the settings that a part has from its bases."""
+    build = parts.builder(name)
+    for base in build.__mro__[1:] if inspect.isclass(build) and is_dataclass(build) else ():
+        _, heading, section = inspect.cleandoc(vars(base).get("__doc__") or "").partition("\nAttributes:\n")
+        if heading:
+            yield f"\nSettings of {base.__name__}:\n{section}"

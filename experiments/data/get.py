@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corag.cli.console import Report, print_wide, progress, say, stderr
+from corag.cli.console import Report, print_table, progress, say, stderr
 from corag.errors import DataError, InputError
 from corag.optional import require
 from corag.text.data import data_cache, find_data, folder_name
@@ -89,7 +89,7 @@ def list_data(config: DataListConfig) -> None:
             )  # fmt: skip
     columns = {"name": "name", "what": "what", "questions": "questions", "passages": "passages", "size": "download",
                "licence": "licence", "home": "source", "at_hand": "at hand"}  # fmt: skip
-    print_wide(rows, columns, ("name", "what", "size", "at_hand"), left=("what", "licence", "home"))
+    print_table(rows, columns, left=("what", "licence", "home"))
     say("Also ir_datasets:NAME (https://ir-datasets.com) and beir:NAME. Sizes are of the whole set, about.")
     say("Get one with: corag data get NAME")
 

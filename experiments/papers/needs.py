@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from corag.cli.console import print_wide, say
+from corag.cli.console import print_table, say
 from corag.errors import DataError, InputError
 from corag.models.known import BGE_M3, KNOWN_RERANKERS
 from corag.naming import parse, split_parts
@@ -195,6 +195,6 @@ def list_studies() -> None:
                 "at_hand": "yes" if all(known) else f"{sum(known)} of {len(known)}",
             }
         )
-    print_wide(rows, COLUMNS, ("name", "what", "hours", "at_hand"), left=("what", "downloads"))
+    print_table(rows, COLUMNS, left=("what", "downloads"))
     say("Run one with: corag reproduce NAME; with what ships: corag reproduce NAME --standin; all: corag reproduce all")
     say("Hours are estimates for one GPU. Models of a server are not looked for here.")

@@ -26,7 +26,7 @@ def test_counted_items_are_reported_where_somebody_listens():
 
 
 @pytest.mark.parametrize("between", [False, True])
-def test_a_bar_has_rate_and_time_left_and_steps_below_it(between, monkeypatch):
+def test_a_bar_has_the_time_left_and_steps_below_it(between, monkeypatch):
     shown = io.StringIO()
     terminal = Console(file=shown, force_terminal=True, width=80, highlight=False)
     monkeypatch.setattr(console, "stderr", lambda: terminal)
@@ -38,15 +38,3 @@ def test_a_bar_has_rate_and_time_left_and_steps_below_it(between, monkeypatch):
     assert "bench" in text and "2/2" in text and "0:00:00" in text
     # What is drawn between is drawn at every report, so no step is missed.
     assert not between or all(f"{done}/3" in text for done in range(3))
-
-
-def test_a_wide_table_leaves_columns_out_on_a_narrow_terminal_and_says_so(monkeypatch):
-    def printed(width, **settings):
-        shown = Console(file=io.StringIO(), width=width, highlight=False, **settings)
-        monkeypatch.setattr(console, "stdout", lambda: shown)
-        console.print_wide([{"a": "x" * 50, "b": "y" * 50}], {"a": "first", "b": "second"}, ("a",))
-        return shown.file.getvalue()
-
-    narrow = printed(80, force_terminal=True)
-    assert "y" * 50 not in narrow and "Left out here: second" in narrow
-    assert all("y" * 50 in text and "Left out" not in text for text in (printed(80), printed(160, force_terminal=True)))
