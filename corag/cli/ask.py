@@ -84,16 +84,15 @@ def run(config: AskConfig) -> None:
     """Answer one question."""
     import corag
     from corag.checks import check_query
-    from corag.cli.show import AnswerHeard, show_reply
+    from corag.cli.show import AnswerPrinter, show_reply
 
     check_query(config.question)
-    # People see the answer as it is written; others get the whole.
-    heard = AnswerHeard() if sys.stdout.isatty() and not config.json else None
-    reply = corag.ask(config.question, config.index, on_token=heard, **settings_of(config))
+    printer = AnswerPrinter() if sys.stdout.isatty() and not config.json else None
+    reply = corag.ask(config.question, config.index, on_token=printer, **settings_of(config))
     if config.json:
         sys.stdout.write(to_json(reply.to_dict(), shown=True, indent=2) + "\n")
     else:
-        show_reply(reply, heard=heard is not None and heard.any)
+        show_reply(reply, printed=printer is not None and printer.used)
 
 
 def settings_of(config: AnswerConfig) -> dict[str, Any]:

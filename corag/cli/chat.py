@@ -32,7 +32,7 @@ class ChatConfig(AnswerConfig):
 @in_runtime
 def run(config: ChatConfig) -> None:
     """Answer questions until there are no more."""
-    from corag.cli.show import AnswerHeard, show_answer, show_reply
+    from corag.cli.show import AnswerPrinter, show_reply
     from corag.conversation import Conversation
     from corag.reply import Reply
 
@@ -53,9 +53,9 @@ def run(config: ChatConfig) -> None:
             else:
                 say("nothing was asked yet" if line == "/sources" else HELP)
             continue
-        heard = AnswerHeard() if stdout().is_terminal else None
+        printer = AnswerPrinter() if stdout().is_terminal else None
         try:
-            last = conversation.ask(line, on_token=heard)
+            last = conversation.ask(line, on_token=printer)
         except KeyboardInterrupt:
             say("")
             if not at_terminal:
@@ -70,7 +70,7 @@ def run(config: ChatConfig) -> None:
             note = plain(f"understood as: {one_line(understood)}")
             note.stylize("dim")
             stdout().print(note)
-        (show_reply if config.sources else show_answer)(last, heard=heard is not None and heard.any)
+        show_reply(last, printed=printer is not None and printer.used, details=config.sources)
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

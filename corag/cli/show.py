@@ -26,42 +26,51 @@ CHOSEN_BY = (
     "unit", "agent", "preset", "policy", "reranker", "iterations", "exploration", "cost_weight", "choice",
     "orders_scored",
 )  # fmt: skip
-"""Fields of the trace that stand below the table."""
+"""Fields of the trace that are shown below the table."""
 
 NOT_FOUND = "not found in these documents"
 MAX_QUOTED = 240
-"""Characters that are shown of a sentence on either side of the answer."""
+"""Characters of a sentence that are shown on either side of the answer."""
 MAX_BEGINNING = 160
-"""Characters that are shown of a chunk, where the screen has room for them."""
+"""Characters of a chunk that are shown."""
 MAX_LISTED = 20
 """Unreadable files that are printed; the index's manifest lists all."""
 
 
-class AnswerHeard:
-    """Prints the pieces of an answer as they arrive.
-
-    Attributes:
-        any: Whether there was one.
-    """
+class AnswerPrinter:
+    """Prints the pieces of an answer as they arrive; `used` says whether any did."""
 
     def __init__(self) -> None:
-        self.any = False
+        self.used = False
 
     def __call__(self, piece: str) -> None:
         """Print a piece."""
-        self.any = True
+        self.used = True
         stdout().print(plain(piece), end="", soft_wrap=True)
 
 
-def show_reply(reply: Reply, *, heard: bool = False) -> None:
-    """Print an answer with what it rests on, the chosen chunks with source, cost and value, and how they were chosen.
+def show_reply(reply: Reply, *, printed: bool = False, details: bool = True) -> None:
+    """Print an answer, the chosen chunks with source, cost and value, and how they were chosen.
 
     Args:
         reply: The answer and how it came about.
-        heard: Whether the answer was printed as it was written.
+        printed: Whether the answer was printed as it was written.
+        details: Print all chosen chunks with figures; otherwise only the sources that the answer is based on.
     """
     console, selection, numbers = stdout(), reply.selection, _numbers(reply)
-    _show_answer(reply, numbers, heard)
+    if printed:
+        say("\n")
+    if not (printed and reply.found):
+        console.print(_answer_panel(reply, numbers))
+    if reply.answer.cut:
+        say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
+    if not details:
+        used = {*reply.answer_chunks, *reply.citations.values()}
+        rows = zip(numbers, selection.chunks, strict=True)
+        sources = {number: citation(chunk) for number, chunk in rows if chunk.id in used}
+        for number, source in sources.items():
+            console.print(plain(f"{number} {source}"))
+        return
     if selection.chunks:
         console.print(_sources(reply, numbers))
     else:
@@ -70,31 +79,8 @@ def show_reply(reply: Reply, *, heard: bool = False) -> None:
         console.print(plain(line))
 
 
-def show_answer(reply: Reply, *, heard: bool = False) -> None:
-    """Print an answer and the sources that it rests on; see `show_reply`."""
-    numbers = _numbers(reply)
-    _show_answer(reply, numbers, heard)
-    rests_on = {*reply.answer_chunks, *reply.citations.values()}
-    lines = {
-        number: f"{number} {citation(chunk)}"
-        for number, chunk in zip(numbers, reply.selection.chunks, strict=True)
-        if chunk.id in rests_on
-    }
-    for line in lines.values():
-        stdout().print(plain(line))
-
-
-def _show_answer(reply: Reply, numbers: Sequence[str], heard: bool) -> None:
-    if heard:
-        say("\n")
-    if not (heard and reply.found):
-        stdout().print(_answer_panel(reply, numbers))
-    if reply.answer.cut:
-        say("The answer was cut at the reader's max_answer_tokens; raise that for the rest.")
-
-
 def _answer_panel(reply: Reply, numbers: Sequence[str]) -> Panel:
-    """Return the answer in its sentences, or that there is none, with the closest sentences."""
+    """Return the answer in its sentences; if there is none, the closest sentences."""
     answer, sure = reply.answer, reply.certainty
     number_of = dict(zip(reply.selection.ids, numbers, strict=True))
     quoted = [_quote(quote, number_of.get(reply.chunk_at(quote.start) or "", "")) for quote in reply.quotes]
@@ -111,7 +97,7 @@ def _answer_panel(reply: Reply, numbers: Sequence[str]) -> Panel:
 
 
 def _quote(quote: Quote, number: str) -> Text:
-    """Return a sentence and where it is from; the answer in it stands out, by asterisks where there are no styles."""
+    """Return a sentence with its source; the answer in it is highlighted, without styles by asterisks."""
     before, said, after = map(visible, quote.pieces)
     before = before if len(before) <= MAX_QUOTED else f"... {before[-MAX_QUOTED:].partition(' ')[2]}"
     after = after if len(after) <= MAX_QUOTED else f"{after[:MAX_QUOTED].rpartition(' ')[0]} ..."
@@ -122,21 +108,21 @@ def _quote(quote: Quote, number: str) -> Text:
 def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
     """Return a table of the chosen chunks: where each comes from, and how it begins."""
     selection, trace = reply.selection, reply.selection.trace
-    alone = trace.chunk_values is not None
+    has_values = trace.chunk_values is not None
     values = trace.chunk_values if trace.chunk_values is not None else trace.chunk_similarities
     marks, before = _marks(reply), ""
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     drawn.add_column("", no_wrap=True)
-    for heading in ("tokens", "value" if alone else "similarity"):
+    for heading in ("tokens", "value" if has_values else "similarity"):
         drawn.add_column(heading, justify="right", no_wrap=True)
     drawn.add_column("source", ratio=1)
     # A selector that is not one of this project may note neither tokens nor values.
     rows = zip(numbers, zip_longest(selection.chunks, trace.chunk_tokens, values), strict=True)
     for number, (chunk, tokens, value) in rows:
         if number != before:
-            inside = [one.id for one, its in zip(selection.chunks, numbers, strict=True) if its == number]
-            said = ", ".join(dict.fromkeys(marks[name] for name in inside if name in marks))
-            drawn.add_row(number, "", "", plain(citation(chunk) + (f"  <- {said}" if said else "")))
+            inside = [other.id for other, its in zip(selection.chunks, numbers, strict=True) if its == number]
+            remark = ", ".join(dict.fromkeys(marks[name] for name in inside if name in marks))
+            drawn.add_row(number, "", "", plain(citation(chunk) + (f"  <- {remark}" if remark else "")))
         before = number
         begins = plain(textwrap.shorten(visible(body(chunk)), MAX_BEGINNING, placeholder=" ..."))
         begins.no_wrap, begins.overflow = True, "ellipsis"
@@ -149,53 +135,51 @@ def _sources(reply: Reply, numbers: Sequence[str]) -> Table:
 def _numbers(reply: Reply) -> list[str]:
     """Return the number of each chosen chunk on the screen; sentences of one document share theirs.
 
-    Where the answer cites parts of the context by number, these are the numbers.
+    If the answer cites parts of the context by number, these are the numbers.
     """
-    chunks = reply.selection.chunks
-    keys = [(isinstance(chunk, UnitChunk) or place, citation(chunk)) for place, chunk in enumerate(chunks)]
-    found: list[str] = []
-    for number, (_, group) in enumerate(groupby(enumerate(keys), key=lambda one: one[1]), start=1):
-        places = [place for place, _ in group]
-        first = last = str(number)
+    chunks, text = reply.selection.chunks, reply.selection.text
+    keys = [(isinstance(chunk, UnitChunk) or index, citation(chunk)) for index, chunk in enumerate(chunks)]
+    numbers: list[str] = []
+    for number, (_, group) in enumerate(groupby(range(len(keys)), key=keys.__getitem__), start=1):
+        indices = list(group)
+        parts = [number]
         if reply.answer.citations and reply.spans:
-            text = reply.selection.text
-            first = str(text.count(SEPARATOR, 0, min(reply.spans[place][0] for place in places)) + 1)
-            last = str(text.count(SEPARATOR, 0, max(reply.spans[place][1] for place in places)) + 1)
-        found += [f"[{first}]" if first == last else f"[{first}-{last}]"] * len(places)
-    return found
+            parts = sorted({text.count(SEPARATOR, 0, reply.spans[index][0]) + 1 for index in indices})
+        numbers += [f"[{parts[0]}]" if len(parts) == 1 else f"[{parts[0]}-{parts[-1]}]"] * len(indices)
+    return numbers
 
 
 def _marks(reply: Reply) -> dict[str, str]:
-    """Return what is said of the chunks that the answer stands in, or that it cites."""
-    found: dict[str, str] = {}
+    """Return the remark on each chunk that contains the answer, or that it cites."""
+    marks: dict[str, str] = {}
     if reply.found:
         sure = reply.certainty
-        found = dict.fromkeys(reply.answer_chunks, "answer" if sure is None else f"answer: {sure}")
-    found |= {name: "cited" for name in reply.citations.values() if name is not None}
-    return found
+        marks = dict.fromkeys(reply.answer_chunks, "answer" if sure is None else f"answer: {sure}")
+    return marks | {name: "cited" for name in reply.citations.values() if name is not None}
 
 
 def _figures(reply: Reply) -> Iterator[str]:
     """Yield what was chosen how, what the prompt costs, and how long each step took."""
     selection, trace = reply.selection, reply.selection.trace
-    noted = {name: value for name, value in trace.to_dict().items() if name in CHOSEN_BY}
-    shown = {name: f"{value:.3g}" if isinstance(value, float) else value for name, value in noted.items()}
-    if reason := trace.details.get("unit_reason"):
+    notes = trace.to_dict()
+    shown = {name: notes[name] for name in CHOSEN_BY if name in notes}
+    shown |= {name: f"{value:.3g}" for name, value in shown.items() if isinstance(value, float)}
+    if reason := notes.get("unit_reason"):
         shown["unit"] = f"{shown['unit']} ({reason})"
-    chosen_by = ", ".join(f"{name} {shown[name]}" for name in CHOSEN_BY if name in shown)
+    chosen_by = ", ".join(f"{name} {value}" for name, value in shown.items())
     yield (
         f"{selection.method}: value {selection.value:.3f}, {selection.cost_tokens} of {selection.budget_tokens} tokens "
         f"({selection.budget_share:.0%}){'; ' + chosen_by if chosen_by else ''}"
     )
-    if because := trace.details.get("because"):
+    if because := notes.get("because"):
         say(f"chosen for this question: {because}")
     counts = reply.counts
     if counts.prompt_tokens is not None:
         limit = f" of {counts.budget_tokens}" if counts.budget_for == "prompt" else ""
         counted = f"{'counted' if counts.exact else 'estimated'} by {counts.tokenizer}"
         served = reply.answer.prompt_tokens
-        told = "" if served is None else f"; {served} as the model counted them"
-        yield f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}{told}"
+        counted += "" if served is None else f"; {served} as the model counted them"
+        yield f"prompt: {counts.prompt_tokens}{limit} tokens, {selection.cost_tokens} of them context, {counted}"
     yield "time: " + ", ".join(f"{step} {1000 * seconds:.0f} ms" for step, seconds in reply.seconds.items())
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from corag.cli.show import show_answer, show_reply
+from corag.cli.show import show_reply
 from corag.readers.context import sentence_at, with_sentences
 from corag.reply import Reply
 from corag.text.units import assemble
@@ -51,7 +51,7 @@ def test_sources_stand_beside_the_chunks_with_how_sure_the_reader_is(capsys):
     show_reply(reply())
     shown = " ".join(capsys.readouterr().out.split())
     assert f"[1] pump.md, line 1: Use > {'Start' * 8} <- answer: likely" in shown
-    show_answer(reply())
+    show_reply(reply(), details=False)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("[1] pump.md, line 1: Use")
 
